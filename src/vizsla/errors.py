@@ -1,0 +1,46 @@
+"""The errors users meet. Each message is one sentence that says what is wrong and what was expected."""
+
+from __future__ import annotations
+
+
+class VizslaError(Exception):
+    """Anything Vizsla has to say to its user; the command line prints the message and exits with 2."""
+
+
+class InputError(VizslaError):
+    """A file, a line or a value that cannot be used, named as exactly as possible.
+
+    >>> raise InputError("this is not JSON", file="corpus.jsonl", line=3)
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.InputError: corpus.jsonl:3: this is not JSON
+    """
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        place = file or ""
+        if file and line is not None:
+            place += f":{line}"
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+class UnknownNameError(VizslaError):
+    """A name of a model, an analyzer, a measure or the like that means nothing here."""
+
+    def __init__(self, kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+        super().__init__(f"there is no {kind} called {name!r}; {hint}")
+
+
+class IndexError_(VizslaError):
+    """Something about an index on disk: not there, of another format, in use, or damaged."""
+
+
+class DuplicateIdError(VizslaError):
+    """A document's id that is in the collection already."""
+
+    def __init__(self, doc_id: str) -> None:
+        self.doc_id = doc_id
+        super().__init__(f"the id {doc_id!r} is in the collection already; every document needs an id of its own")

@@ -1,0 +1,55 @@
+"""How numba is used here: one decorator, kernels cached on disk, and a word when one is compiled.
+
+Kernels are cached beside the package, else in the user's cache folder (numba looks for both); where neither
+can be written they are compiled in memory, in every process anew, and the message says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+from numba.core import event
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_cached = True
+
+
+def kernel(function: F) -> F:
+    """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
+
+    >>> @kernel
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice(21)
+    42
+    """
+    global _cached
+    try:
+        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no folder it may write its cache to
+        _cached = False
+        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+
+
+class _CompilationNotice(event.Listener):  # type: ignore[misc]
+    """Says once per process that kernels are being compiled, so that a slow first run explains itself."""
+
+    def __init__(self) -> None:
+        self.silent = False
+
+    def on_start(self, event: event.Event) -> None:
+        if self.silent or not event.data["dispatcher"].py_func.__module__.startswith("vizsla."):
+            return
+        self.silent = True
+        where = "once, later runs start at once" if _cached else "in memory: no cache folder can be written"
+        print(f"vizsla: compiling kernels for this machine ({where}) ...", file=sys.stderr, flush=True)
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _CompilationNotice())

@@ -1,0 +1,9 @@
+"""Text to tokens: analyzers, each a value that can be saved and compared."""
+
+from __future__ import annotations
+
+from vizsla.text.analyzer import Analyzer, analyzer_names
+from vizsla.text.filters import Token, register_filter
+from vizsla.text.lexicon import Lexicon
+
+__all__ = ["Analyzer", "Lexicon", "Token", "analyzer_names", "register_filter"]

