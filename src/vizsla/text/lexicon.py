@@ -37,6 +37,11 @@ class Lexicon:
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         return np.array([n for row in rows for n in row], dtype=np.int32), ends
 
+    def count(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How often each term occurs in each text, as CSR rows: pointers, term numbers, counts."""
+        numbers, ends = self.encode(texts)
+        return scan.count_numbers(numbers, ends, len(self.terms))  # type: ignore[no-any-return]
+
     def number(self, term: str) -> int:
         """The number of a term, a new one if it was never met."""
         number = self._numbers.setdefault(term, len(self.terms))

@@ -165,3 +165,29 @@ def replace_forms(words, ends, pieces, piece_ends):  # type: ignore[no-untyped-d
             at += 1
         out_ends[i] = n
     return out, out_ends
+
+
+@kernel
+def count_numbers(numbers, ends, size):  # type: ignore[no-untyped-def]
+    """How often each number below `size` occurs in each text: CSR rows in order of first occurrence."""
+    place = np.full(size, -1, np.int64)
+    indices = np.empty(numbers.size, np.int32)
+    counts = np.empty(numbers.size, np.int32)
+    pointers = np.zeros(ends.size + 1, np.int64)
+    used = 0
+    at = 0
+    for i in range(ends.size):
+        row = used
+        while at < ends[i]:
+            n = numbers[at]
+            p = place[n]
+            if p < row:
+                place[n] = used
+                indices[used] = n
+                counts[used] = 1
+                used += 1
+            else:
+                counts[p] += 1
+            at += 1
+        pointers[i + 1] = used
+    return pointers, indices[:used].copy(), counts[:used].copy()

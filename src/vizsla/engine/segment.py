@@ -1,0 +1,106 @@
+"""The data layout of the engine: a segment is a handful of immutable arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from vizsla.kernels import kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Documents 0 .. n - 1 and their inverted lists.
+
+    One inverted index serves all namespaces of a model: a term number belongs to one namespace, so a sum of
+    models is searched in one pass.
+    """
+
+    numbers: np.ndarray
+    """[n] the documents' insertion numbers, which decide ties and lead to what is stored of them."""
+    lengths: np.ndarray
+    """[s, n] each document's length code in each namespace."""
+    terms: np.ndarray
+    """[t] the term numbers that occur, ascending."""
+    pointers: np.ndarray
+    """[t + 1] where each term's list starts."""
+    documents: np.ndarray
+    """[p] the documents of all lists, ascending within a list."""
+    values: np.ndarray
+    """[p] what the model stores of a term in a document: how often it occurs, or a quantised weight."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # one kind of array for numba: plain, C order, read-only
+            array = np.asarray(getattr(self, field.name)).view()
+            array.flags.writeable = False
+            object.__setattr__(self, field.name, array)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def lists(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the lists of these terms start and end; an absent term's list is empty."""
+        if len(self.terms) == 0:
+            nothing = np.zeros(len(terms), np.int64)
+            return nothing, nothing
+        at = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
+        found = self.terms[at] == terms
+        start, end = self.pointers[at], self.pointers[at + 1]
+        return np.where(found, start, 0), np.where(found, end, 0)
+
+
+def smallest_type(array: np.ndarray) -> np.ndarray:
+    """The same whole numbers in one byte where they fit, else in four."""
+    fits = array.size == 0 or int(array.max()) < 256
+    return array.astype(np.uint8 if fits else np.uint32)
+
+
+@kernel
+def _invert(pointers, indices, values, size):  # type: ignore[no-untyped-def]
+    """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
+    starts = np.zeros(size + 1, np.int64)
+    for term in indices:
+        starts[term + 1] += 1
+    for term in range(size):
+        starts[term + 1] += starts[term]
+    free = starts[:-1].copy()
+    documents = np.empty(indices.size, np.uint32)
+    out = np.empty(indices.size, values.dtype)
+    for row in range(pointers.size - 1):
+        for x in range(pointers[row], pointers[row + 1]):
+            at = free[indices[x]]
+            free[indices[x]] += 1
+            documents[at] = row
+            out[at] = values[x]
+    return starts, documents, out
+
+
+def build_segment(
+    numbers: np.ndarray,
+    lengths: np.ndarray,
+    pointers: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+) -> Segment:
+    """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
+
+    >>> s = build_segment(np.array([0, 1]), np.array([[2, 1]]), np.array([0, 2, 3]), np.array([7, 5, 7]),
+    ...                   np.array([1, 1, 3]))
+    >>> s.terms.tolist(), s.pointers.tolist(), s.documents.tolist(), s.values.tolist()
+    ([5, 7], [0, 1, 3], [0, 0, 1], [1, 1, 3])
+    """
+    size = int(indices.max()) + 1 if indices.size else 0
+    starts, documents, out = _invert(
+        pointers.astype(np.int64), indices.astype(np.int64), smallest_type(values), size
+    )
+    present = np.flatnonzero(np.diff(starts))
+    ends = np.append(starts[present], indices.size)
+    return Segment(
+        numbers=np.asarray(numbers, np.int64),
+        lengths=np.ascontiguousarray(smallest_type(lengths)),
+        terms=present.astype(np.uint32),
+        pointers=ends,
+        documents=documents,
+        values=out,
+    )

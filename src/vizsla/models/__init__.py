@@ -1,0 +1,25 @@
+"""Text to vectors: BM25 and its kin, and sums of models."""
+
+from __future__ import annotations
+
+from vizsla.models.bm25 import BM25
+from vizsla.models.model import CollectionStatistics, Component, Document, Model, Part, Reader, Stored, Sum
+from vizsla.models.names import MODELS, parse_model
+from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+
+__all__ = [
+    "BM25",
+    "MODELS",
+    "CollectionStatistics",
+    "Component",
+    "CountedStatistics",
+    "Document",
+    "Model",
+    "Part",
+    "Reader",
+    "Statistics",
+    "Stored",
+    "Sum",
+    "average_length",
+    "parse_model",
+]

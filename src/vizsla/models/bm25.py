@@ -1,0 +1,168 @@
+"""BM25 in its variants, on any analyzer and any fields.
+
+k1 = 0.9 and b = 0.4 are the defaults: what Anserini and Pyserini use, and what the published BEIR and MS MARCO
+figures were made with. Lucene itself, tantivy and Elasticsearch have 1.2 and 0.75.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Weighting
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
+from vizsla.models.model import COMPONENTS, Component, Document, Reader, Stored
+from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+from vizsla.text import Analyzer
+from vizsla.vectors import SparseVectors, Vocabulary
+
+
+class Variant(NamedTuple):
+    """A member of the BM25 family: idf(N, df), and how a count saturates (see `Weighting`; n excludes k1)."""
+
+    idf: Callable[[int, np.ndarray], np.ndarray]
+    saturation: Callable[[float, float], Weighting]
+    delta: float
+
+
+# The formulas as Kamphuis and others set them side by side ("Which BM25 do you mean?", ECIR 2020).
+VARIANTS = {
+    "lucene": Variant(lambda n, df: np.log1p((n - df + 0.5) / (df + 0.5)), lambda k1, _: Weighting(slope=k1), 0.0),
+    "robertson": Variant(lambda n, df: np.log((n - df + 0.5) / (df + 0.5)), lambda k1, _: Weighting(slope=k1), 0.0),
+    "atire": Variant(lambda n, df: np.log(n / df), lambda k1, _: Weighting(scale=k1 + 1, slope=k1), 0.0),
+    "bm25l": Variant(
+        lambda n, df: np.log((n + 1) / (df + 0.5)),
+        lambda k1, delta: Weighting(scale=k1 + 1, shift=delta, slope=k1 + delta),
+        0.5,
+    ),
+    "bm25+": Variant(
+        lambda n, df: np.log((n + 1) / df),
+        lambda k1, delta: Weighting(scale=k1 + 1, slope=k1, floor=delta),
+        1.0,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class BM25(Component):
+    """BM25 over some fields of the documents, joined by line breaks.
+
+    `variant`: lucene, robertson, atire, bm25l or bm25+ (these two add their delta only where a term occurs).
+    `lengths`: `lucene` keeps a document's length in one byte, as Lucene does, so that scores equal Lucene's;
+    `exact` keeps it whole.
+
+    >>> bm25 = BM25()
+    >>> documents = ["a dog barks", "cats and dogs", "fish"]
+    >>> statistics = bm25.fit(documents)
+    >>> scores = bm25.encode_queries(["dog"], statistics).dot(bm25.encode_documents(documents))
+    >>> scores.round(4).tolist()
+    [[0.2383, 0.2383, 0.0]]
+    """
+
+    k1: float = 0.9
+    b: float = 0.4
+    variant: str = "lucene"
+    delta: float | None = None
+    lengths: str = "lucene"
+    analyzer: Analyzer | str = "lucene-english"
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "words"
+    name: str = "bm25"
+
+    kind = "bm25"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.analyzer, str):
+            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
+        if self.variant not in VARIANTS:
+            raise UnknownNameError("BM25 variant", self.variant, tuple(VARIANTS))
+        check_scheme(self.lengths)
+        if not self.k1 >= 0 or not 0 <= self.b <= 1 or not np.isfinite(self.k1):
+            raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1:g} and b={self.b:g}")
+        if self.delta is not None and not VARIANTS[self.variant].delta:
+            raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
+        if not self.fields:
+            raise VizslaError("BM25 needs at least one field to read")
+
+    def reader(self) -> Reader:
+        return _CountingReader(self)
+
+    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
+        return encode_lengths(self.lengths, lengths)
+
+    def weighting(self, statistics: Statistics) -> Weighting:
+        variant = VARIANTS[self.variant]
+        w = variant.saturation(self.k1, variant.delta if self.delta is None else self.delta)
+        lengths = decoded_lengths(self.lengths, statistics.longest)
+        norms = 1 - self.b + self.b * lengths / average_length(statistics)
+        return Weighting(w.scale, w.shift, w.slope, w.floor, norms)
+
+    def query_terms(self, text: str) -> dict[str, float]:
+        return {term: float(n) for term, n in Counter(self.text_analyzer(text)).items()}
+
+    def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
+        df = statistics.document_frequencies(list(terms))
+        idf = VARIANTS[self.variant].idf(statistics.documents, np.maximum(df, 1))
+        return {
+            term: weight * float(i)
+            for (term, weight), i, n in zip(terms.items(), idf, df, strict=True)
+            if n > 0
+        }
+
+    def count(self, documents: Sequence[Document]) -> Statistics:
+        vectors, lengths = self.reader().read(documents)
+        terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
+        frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
+        longest = int(lengths.max()) if len(lengths) else 0
+        with_terms = int(np.count_nonzero(lengths))
+        return CountedStatistics(
+            with_terms, int(lengths.sum()), longest, dict(zip(terms, frequencies, strict=True))
+        )
+
+    @property
+    def text_analyzer(self) -> Analyzer:
+        assert isinstance(self.analyzer, Analyzer)
+        return self.analyzer
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        return {**{f.name: getattr(self, f.name) for f in dataclass_fields(self)}, "analyzer": self.text_analyzer.save(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
+        analyzer = Analyzer.parse(options["analyzer"], folder)
+        return cls(**{**options, "analyzer": analyzer, "fields": tuple(options["fields"])})
+
+
+COMPONENTS[BM25.kind] = BM25
+
+
+def field_text(document: Document, fields: Sequence[str]) -> str:
+    """The text of some fields of a document, joined by line breaks; fields that are absent are passed over."""
+    if isinstance(document, str):
+        return document if "text" in fields else ""
+    if len(fields) == 1:
+        return document.get(fields[0]) or ""
+    return "\n".join(document[f] for f in fields if document.get(f))
+
+
+class _CountingReader(Reader):
+    """Counts terms; the lexicon of words met so far lives as long as the reader."""
+
+    def __init__(self, model: BM25) -> None:
+        self._model = model
+        self._lexicon = model.text_analyzer.lexicon()
+
+    def read(self, documents: Sequence[Document]) -> Stored:
+        texts = [field_text(d, self._model.fields) for d in documents]
+        pointers, indices, counts = self._lexicon.count(texts)
+        running = np.concatenate([[0], np.cumsum(counts)])
+        lengths = np.diff(running[pointers])
+        vocabulary = Vocabulary(self._model.namespace, self._lexicon.terms)
+        return Stored(SparseVectors(vocabulary, pointers, indices, counts), lengths)

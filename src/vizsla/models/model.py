@@ -1,0 +1,214 @@
+"""The model contract and its algebra: two encoders and an inner product, summed and scaled.
+
+    bm25 + pieces           vectors concatenated, so scores add: still one inverted index
+    bm25 + 0.5 * pieces     the weight sits on the query side: the index never changes
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Weighting
+from vizsla.errors import InputError, VizslaError
+from vizsla.models.statistics import Statistics
+from vizsla.vectors import SparseVectors
+
+Document = Mapping[str, str] | str
+"""What a model reads: fields by name, or a text, which counts as the field `text`."""
+
+CollectionStatistics = Mapping[str, Statistics]
+"""The statistics of each namespace of a model."""
+
+
+class Stored(NamedTuple):
+    """What an index stores of some documents for one namespace."""
+
+    vectors: SparseVectors
+    lengths: np.ndarray
+
+
+class Reader(ABC):
+    """Reads documents batch by batch for an index; it remembers the words it has met, so keep it."""
+
+    @abstractmethod
+    def read(self, documents: Sequence[Document]) -> Stored:
+        """What the index stores of these documents."""
+
+
+class Model(ABC):
+    """Text to vectors. `a + b` and `w * a` are models."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """The components this model is a sum of, one a namespace, each with its weight."""
+
+    def __add__(self, other: Model) -> Model:
+        return Sum(self.parts + other.parts)
+
+    def __mul__(self, weight: float) -> Model:
+        return Sum(tuple(Part(weight * p.weight, p.component) for p in self.parts))
+
+    __rmul__ = __mul__
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        return tuple(p.component.namespace for p in self.parts)
+
+    def fit(self, documents: Sequence[Document]) -> CollectionStatistics:
+        """The statistics of a collection given in memory, to encode with."""
+        return {p.component.namespace: p.component.count(documents) for p in self.parts}
+
+    def encode_documents(
+        self, documents: Sequence[Document], statistics: CollectionStatistics | None = None
+    ) -> SparseVectors:
+        """The documents' vectors; without statistics, those of the documents themselves are taken."""
+        known = self.fit(documents) if statistics is None else statistics
+        rows = [p.component.document_vectors(documents, known[p.component.namespace]) for p in self.parts]
+        return reduce(add, rows)
+
+    def encode_queries(self, texts: Sequence[str], statistics: CollectionStatistics) -> SparseVectors:
+        """The queries' vectors; with the documents' vectors their inner products are the scores."""
+        rows = [
+            p.weight * p.component.query_vectors(texts, statistics[p.component.namespace]) for p in self.parts
+        ]
+        return reduce(add, rows)
+
+    def describe(self, folder: Path) -> dict[str, Any]:
+        """The model as plain data; files it needs are written to the folder."""
+        parts = [
+            {"weight": p.weight, "kind": p.component.kind, **p.component.options(folder)} for p in self.parts
+        ]
+        return {"name": self.name, "parts": parts}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "model.json").write_text(json.dumps(self.describe(path), indent=2) + "\n")
+
+    @staticmethod
+    def load(folder: str | Path) -> Model:
+        """The model saved in a folder."""
+        path = Path(folder)
+        file = path / "model.json"
+        try:
+            description = json.loads(file.read_text())
+        except FileNotFoundError:
+            raise InputError("there is no saved model here (no model.json)", file=str(folder)) from None
+        except ValueError as e:
+            raise InputError(f"this is not the description of a model ({e})", file=str(file)) from None
+        return Model.from_description(description, path)
+
+    @staticmethod
+    def from_description(description: dict[str, Any], folder: Path) -> Model:
+        """The model described by plain data beside the files in a folder."""
+        parts = []
+        for entry in description["parts"]:
+            options = dict(entry)
+            weight, kind = options.pop("weight"), options.pop("kind")
+            if kind not in COMPONENTS:
+                raise VizslaError(f"this version knows no component of the kind {kind!r}; a newer one may")
+            parts.append(Part(weight, COMPONENTS[kind].from_options(options, folder)))
+        if len(parts) == 1 and parts[0].weight == 1.0:
+            return parts[0].component
+        return Sum(tuple(parts), description["name"])
+
+
+class Component(Model):
+    """A model with one namespace: a leaf of every sum."""
+
+    kind: str
+    namespace: str
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part(1.0, self),)
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """A reader of documents for an index."""
+
+    @abstractmethod
+    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
+        """Documents' lengths as the index stores them."""
+
+    @abstractmethod
+    def weighting(self, statistics: Statistics) -> Weighting:
+        """How a stored value becomes a weight under these statistics."""
+
+    @abstractmethod
+    def query_terms(self, text: str) -> dict[str, float]:
+        """The terms of a query with their weights before any statistics."""
+
+    @abstractmethod
+    def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
+        """The final weights of a query's terms; those no document has are left out."""
+
+    @abstractmethod
+    def count(self, documents: Sequence[Document]) -> Statistics:
+        """The statistics of documents given in memory."""
+
+    @abstractmethod
+    def options(self, folder: Path) -> dict[str, Any]:
+        """The component's options as plain data; files it needs are written to the folder."""
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Component:
+        """The component with these options; files they name lie in the folder."""
+
+    def document_vectors(self, documents: Sequence[Document], statistics: Statistics) -> SparseVectors:
+        vectors, lengths = self.reader().read(documents)
+        codes = np.repeat(self.length_codes(lengths), np.diff(vectors.pointers))
+        values = self.weighting(statistics).weigh(vectors.values, codes)
+        return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)
+
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
+        rows = [self.query_weights(self.query_terms(text), statistics) for text in texts]
+        return SparseVectors.from_rows(rows, self.namespace)
+
+
+class Part(NamedTuple):
+    """A component of a sum and its weight."""
+
+    weight: float
+    component: Component
+
+
+COMPONENTS: dict[str, type[Component]] = {}
+"""The kinds of components an index can be opened with, by name."""
+
+
+@dataclass(frozen=True)
+class Sum(Model):
+    """Models added up: vectors concatenated, scores added, one inverted index."""
+
+    summands: tuple[Part, ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        repeated = {n for n in self.namespaces if self.namespaces.count(n) > 1}
+        if repeated:
+            raise VizslaError(
+                f"the parts of a sum need namespaces of their own, but {repeated.pop()!r} occurs twice; "
+                "give one part another, as in bm25(namespace=other)"
+            )
+        if not self.name:
+            terms = (f"{p.weight:g} * {p.component.name}" if p.weight != 1 else p.component.name for p in self.parts)
+            object.__setattr__(self, "name", " + ".join(terms))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.summands

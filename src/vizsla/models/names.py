@@ -1,0 +1,106 @@
+"""Models by name, and sums of them by expression: "bm25", "bm25(k1=1.2, b=0.75)", "bm25 + 0.5 * bm25-wp"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.bm25 import BM25
+from vizsla.models.model import Model, Sum
+
+_PIECES = {"analyzer": "wordpiece", "namespace": "pieces"}
+
+
+def _multifield(**options: Any) -> Model:
+    """Title and text as fields of their own, each with its own statistics; both weigh 1."""
+    parts = [BM25(**{"fields": (f,), "namespace": f, "name": f, **options}) for f in ("title", "text")]
+    return Sum(parts[0].parts + parts[1].parts, "bm25-multifield")
+
+
+def _prime(**options: Any) -> Model:
+    """BM25 over words plus BM25 over word pieces: the BM25' of the BM26 paper."""
+    both = BM25(**options), BM25(**{"name": "bm25-wp", **_PIECES, **options})
+    return Sum(both[0].parts + both[1].parts, "bm25-prime")
+
+
+MODELS: dict[str, Callable[..., Model]] = {
+    "bm25": BM25,
+    "bm25-multifield": _multifield,
+    "bm25-wp": lambda **options: BM25(**{"name": "bm25-wp", **_PIECES, **options}),
+    "bm25-prime": _prime,
+}
+
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "k1": float,
+    "b": float,
+    "delta": float,
+    "variant": str,
+    "lengths": str,
+    "analyzer": str,
+    "fields": lambda text: tuple(text.split("/")),
+    "namespace": str,
+}
+_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w+'-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
+
+
+def parse_model(text: str) -> Model:
+    """A model from a folder it was saved to, a name, or an expression of names.
+
+    >>> parse_model("bm25(k1=1.2, b=0.75)").k1
+    1.2
+    >>> parse_model("bm25 + 0.5 * bm25(fields=title, namespace=title)").name
+    'bm25 + 0.5 * bm25(fields=title, namespace=title)'
+    """
+    if Path(text).is_dir():
+        return Model.load(text)
+    total: Model | None = None
+    at = 0
+    while True:
+        match = _TERM.match(text, at)
+        if match is None:
+            raise VizslaError(
+                f"{text!r} is no model: expected a name at character {at + 1}, as in "
+                "\"bm25\", \"bm25(k1=1.2, b=0.75)\" or \"bm25 + 0.5 * bm25-wp\""
+            )
+        term = _parse_term(match, text)
+        total = term if total is None else total + term
+        at = match.end()
+        if at == len(text):
+            return total
+        if text[at] != "+":
+            raise VizslaError(f"{text!r} is no model: expected + at character {at + 1}, not {text[at]!r}")
+        at += 1
+
+
+def _parse_term(match: re.Match[str], text: str) -> Model:
+    name, options = match["name"], match["options"]
+    if name not in MODELS:
+        raise UnknownNameError("model", name, tuple(MODELS))
+    model = MODELS[name](**_parse_options(options or "", text))
+    if options and isinstance(model, BM25):
+        model = replace(model, name=f"{name}({options.strip()})")
+    if match["weight"] is None:
+        return model
+    try:
+        return float(match["weight"]) * model
+    except ValueError:
+        raise VizslaError(f"{match['weight']!r} in {text!r} is no weight; expected a number") from None
+
+
+def _parse_options(options: str, text: str) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in options.split(","))):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not value:
+            raise VizslaError(f"{item!r} in {text!r} is no option; expected name=value")
+        if key not in _OPTIONS:
+            raise UnknownNameError("model option", key, tuple(_OPTIONS))
+        try:
+            out[key] = _OPTIONS[key](value)
+        except ValueError:
+            raise VizslaError(f"{value!r} is no number for {key} in {text!r}") from None
+    return out

@@ -1,0 +1,78 @@
+"""Sparse vectors: rows in CSR form over a vocabulary. What models speak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.vectors.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVectors:
+    """Row i has the weights `values[s]` at the dimensions `indices[s]`, s = slice(pointers[i], pointers[i + 1]).
+
+    `+` concatenates two sets of rows (their dot products add up), `*` scales, `rows[i]` shows a row.
+
+    >>> v = SparseVectors.from_rows([{"cat": 1.0, "dog": 2.0}, {}], "text")
+    >>> w = SparseVectors.from_rows([{"cat": 3.0}, {"##s": 1.0}], "pieces")
+    >>> (v + 0.5 * w)[0]
+    {('text', 'cat'): 1.0, ('text', 'dog'): 2.0, ('pieces', 'cat'): 1.5}
+    """
+
+    vocabulary: Vocabulary
+    pointers: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Mapping[str, float]], namespace: str) -> SparseVectors:
+        """Vectors from mappings of terms to weights; weights of 0 are left out."""
+        numbers: dict[str, int] = {}
+        pointers, indices, values = [0], [], []
+        for row in rows:
+            for term, weight in row.items():
+                if weight != 0:
+                    indices.append(numbers.setdefault(term, len(numbers)))
+                    values.append(weight)
+            pointers.append(len(indices))
+        vocabulary = Vocabulary(namespace, list(numbers))
+        return cls(vocabulary, np.array(pointers), np.array(indices, np.int64), np.array(values, np.float64))
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    def __getitem__(self, row: int) -> dict[tuple[str, str], float]:
+        s = slice(self.pointers[row], self.pointers[row + 1])
+        return {self.vocabulary[int(i)]: float(v) for i, v in zip(self.indices[s], self.values[s], strict=True)}
+
+    def __mul__(self, factor: float) -> SparseVectors:
+        return SparseVectors(self.vocabulary, self.pointers, self.indices, self.values * factor)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: SparseVectors) -> SparseVectors:
+        if len(self) != len(other):
+            raise ValueError(f"only vectors of as many rows can be concatenated, not {len(self)} and {len(other)}")
+        mine, theirs = np.diff(self.pointers), np.diff(other.pointers)
+        pointers = np.concatenate([[0], np.cumsum(mine + theirs)])
+        row = np.concatenate([np.repeat(np.arange(len(self)), n) for n in (mine, theirs)])
+        order = np.argsort(row, kind="stable")
+        indices = np.concatenate([self.indices, other.indices + len(self.vocabulary)])[order]
+        values = np.concatenate([self.values, other.values])[order]
+        return SparseVectors(self.vocabulary + other.vocabulary, pointers, indices, values)
+
+    def dot(self, other: SparseVectors) -> np.ndarray:
+        """All inner products, row by row: an exhaustive reference, dense in memory. Terms meet by name."""
+        mine = np.zeros((len(self), len(self.vocabulary)))
+        rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
+        np.add.at(mine, (rows, self.indices), self.values)
+        out = np.zeros((len(self), len(other)))
+        for j in range(len(other)):
+            for (namespace, term), weight in other[j].items():
+                number = self.vocabulary.number(namespace, term)
+                if number is not None:
+                    out[:, j] += mine[:, number] * weight
+        return out
