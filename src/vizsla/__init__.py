@@ -1,1 +1,79 @@
+"""Vizsla: first-stage text retrieval that starts where BM25 stops.
+
+    import vizsla
+
+    with vizsla.Index.create("my.index") as index:
+        index.add([{"id": "1", "text": "Dogs bark."}, {"id": "2", "text": "Cats do not."}])
+        index.commit()
+        for hit in index.search("barking dogs"):
+            print(hit.score, hit.id, hit["text"])
+
+Importing the package is cheap: what a name needs is loaded when the name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from vizsla.datasets import BeirDataset, Document, read_documents
+    from vizsla.errors import VizslaError
+    from vizsla.evaluation import evaluate
+    from vizsla.index import Hit, Index
+    from vizsla.models import BM25, Model, parse_model
+    from vizsla.runs import Measure, Qrels, Run
+    from vizsla.text import Analyzer
+    from vizsla.vectors import Quantiser, SparseVectors
+
+_HOMES = {
+    "Analyzer": "text",
+    "BM25": "models",
+    "BeirDataset": "datasets",
+    "Document": "datasets",
+    "Hit": "index",
+    "Index": "index",
+    "Measure": "runs",
+    "Model": "models",
+    "Qrels": "runs",
+    "Quantiser": "vectors",
+    "Run": "runs",
+    "SparseVectors": "vectors",
+    "VizslaError": "errors",
+    "evaluate": "evaluation",
+    "parse_model": "models",
+    "read_documents": "datasets",
+}
+
+__all__ = [  # noqa: RUF022 (as in _HOMES)
+    "Analyzer",
+    "BM25",
+    "BeirDataset",
+    "Document",
+    "Hit",
+    "Index",
+    "Measure",
+    "Model",
+    "Qrels",
+    "Quantiser",
+    "Run",
+    "SparseVectors",
+    "VizslaError",
+    "evaluate",
+    "parse_model",
+    "read_documents",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vizsla' has no attribute {name!r}")
+    value = getattr(import_module(f"vizsla.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

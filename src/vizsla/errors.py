@@ -29,12 +29,13 @@ class UnknownNameError(VizslaError):
     def __init__(self, kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+        by_lower = {k.lower(): k for k in known}
+        close = get_close_matches(name.lower(), by_lower, n=1)
+        hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known: {', '.join(known)}"
         super().__init__(f"there is no {kind} called {name!r}; {hint}")
 
 
-class IndexError_(VizslaError):
+class CollectionError(VizslaError):
     """Something about an index on disk: not there, of another format, in use, or damaged."""
 
 

@@ -57,7 +57,7 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _invert(pointers, indices, values, size):  # type: ignore[no-untyped-def]
+def _invert(pointers, indices, values, size, documents_count):  # type: ignore[no-untyped-def]
     """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
     starts = np.zeros(size + 1, np.int64)
     for term in indices:
@@ -71,7 +71,7 @@ def _invert(pointers, indices, values, size):  # type: ignore[no-untyped-def]
         for x in range(pointers[row], pointers[row + 1]):
             at = free[indices[x]]
             free[indices[x]] += 1
-            documents[at] = row
+            documents[at] = row % documents_count
             out[at] = values[x]
     return starts, documents, out
 
@@ -85,6 +85,8 @@ def build_segment(
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 
+    Several namespaces: all rows of the first, then all rows of the second, and so on.
+
     >>> s = build_segment(np.array([0, 1]), np.array([[2, 1]]), np.array([0, 2, 3]), np.array([7, 5, 7]),
     ...                   np.array([1, 1, 3]))
     >>> s.terms.tolist(), s.pointers.tolist(), s.documents.tolist(), s.values.tolist()
@@ -92,7 +94,7 @@ def build_segment(
     """
     size = int(indices.max()) + 1 if indices.size else 0
     starts, documents, out = _invert(
-        pointers.astype(np.int64), indices.astype(np.int64), smallest_type(values), size
+        pointers.astype(np.int64), indices.astype(np.int64), smallest_type(values), size, max(len(numbers), 1)
     )
     present = np.flatnonzero(np.diff(starts))
     ends = np.append(starts[present], indices.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vizsla.models.bm25 import BM25
-from vizsla.models.model import CollectionStatistics, Component, Document, Model, Part, Reader, Stored, Sum
+from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
 from vizsla.models.names import MODELS, parse_model
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
@@ -13,7 +13,7 @@ __all__ = [
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
-    "Document",
+    "Fields",
     "Model",
     "Part",
     "Reader",

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
-from vizsla.models.model import COMPONENTS, Component, Document, Reader, Stored
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
-from vizsla.text import Analyzer
+from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
 
@@ -76,7 +76,7 @@ class BM25(Component):
     namespace: str = "words"
     name: str = "bm25"
 
-    kind = "bm25"
+    kind: ClassVar[str] = "bm25"
 
     def __post_init__(self) -> None:
         if isinstance(self.analyzer, str):
@@ -104,6 +104,9 @@ class BM25(Component):
         norms = 1 - self.b + self.b * lengths / average_length(statistics)
         return Weighting(w.scale, w.shift, w.slope, w.floor, norms)
 
+    def tokens(self, text: str) -> list[Token]:
+        return self.text_analyzer.tokens(text)
+
     def query_terms(self, text: str) -> dict[str, float]:
         return {term: float(n) for term, n in Counter(self.text_analyzer(text)).items()}
 
@@ -116,7 +119,7 @@ class BM25(Component):
             if n > 0
         }
 
-    def count(self, documents: Sequence[Document]) -> Statistics:
+    def count(self, documents: Sequence[Fields]) -> Statistics:
         vectors, lengths = self.reader().read(documents)
         terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
         frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
@@ -143,7 +146,7 @@ class BM25(Component):
 COMPONENTS[BM25.kind] = BM25
 
 
-def field_text(document: Document, fields: Sequence[str]) -> str:
+def field_text(document: Fields, fields: Sequence[str]) -> str:
     """The text of some fields of a document, joined by line breaks; fields that are absent are passed over."""
     if isinstance(document, str):
         return document if "text" in fields else ""
@@ -159,7 +162,7 @@ class _CountingReader(Reader):
         self._model = model
         self._lexicon = model.text_analyzer.lexicon()
 
-    def read(self, documents: Sequence[Document]) -> Stored:
+    def read(self, documents: Sequence[Fields]) -> Stored:
         texts = [field_text(d, self._model.fields) for d in documents]
         pointers, indices, counts = self._lexicon.count(texts)
         running = np.concatenate([[0], np.cumsum(counts)])

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.statistics import Statistics
+from vizsla.text import Token
 from vizsla.vectors import SparseVectors
 
-Document = Mapping[str, str] | str
+Fields = Mapping[str, str] | str
 """What a model reads: fields by name, or a text, which counts as the field `text`."""
 
 CollectionStatistics = Mapping[str, Statistics]
@@ -40,7 +41,7 @@ class Reader(ABC):
     """Reads documents batch by batch for an index; it remembers the words it has met, so keep it."""
 
     @abstractmethod
-    def read(self, documents: Sequence[Document]) -> Stored:
+    def read(self, documents: Sequence[Fields]) -> Stored:
         """What the index stores of these documents."""
 
 
@@ -66,12 +67,12 @@ class Model(ABC):
     def namespaces(self) -> tuple[str, ...]:
         return tuple(p.component.namespace for p in self.parts)
 
-    def fit(self, documents: Sequence[Document]) -> CollectionStatistics:
+    def fit(self, documents: Sequence[Fields]) -> CollectionStatistics:
         """The statistics of a collection given in memory, to encode with."""
         return {p.component.namespace: p.component.count(documents) for p in self.parts}
 
     def encode_documents(
-        self, documents: Sequence[Document], statistics: CollectionStatistics | None = None
+        self, documents: Sequence[Fields], statistics: CollectionStatistics | None = None
     ) -> SparseVectors:
         """The documents' vectors; without statistics, those of the documents themselves are taken."""
         known = self.fit(documents) if statistics is None else statistics
@@ -129,8 +130,9 @@ class Model(ABC):
 class Component(Model):
     """A model with one namespace: a leaf of every sum."""
 
-    kind: str
+    kind: ClassVar[str]
     namespace: str
+    fields: tuple[str, ...]
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -149,6 +151,10 @@ class Component(Model):
         """How a stored value becomes a weight under these statistics."""
 
     @abstractmethod
+    def tokens(self, text: str) -> list[Token]:
+        """The terms of a text and where they stand in it, for highlighting."""
+
+    @abstractmethod
     def query_terms(self, text: str) -> dict[str, float]:
         """The terms of a query with their weights before any statistics."""
 
@@ -157,7 +163,7 @@ class Component(Model):
         """The final weights of a query's terms; those no document has are left out."""
 
     @abstractmethod
-    def count(self, documents: Sequence[Document]) -> Statistics:
+    def count(self, documents: Sequence[Fields]) -> Statistics:
         """The statistics of documents given in memory."""
 
     @abstractmethod
@@ -169,7 +175,7 @@ class Component(Model):
     def from_options(cls, options: dict[str, Any], folder: Path) -> Component:
         """The component with these options; files they name lie in the folder."""
 
-    def document_vectors(self, documents: Sequence[Document], statistics: Statistics) -> SparseVectors:
+    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> SparseVectors:
         vectors, lengths = self.reader().read(documents)
         codes = np.repeat(self.length_codes(lengths), np.diff(vectors.pointers))
         values = self.weighting(statistics).weigh(vectors.values, codes)

@@ -98,8 +98,12 @@ class WordPiece(Tokenizer):
 
     def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
         encodings = self._tokenizer.encode_batch_fast([_valid(p) for p in pieces], add_special_tokens=False)
-        terms = [t for e in encodings for t in e.tokens]
-        return terms, [len(e.tokens) for e in encodings]
+        pieces_by_id = self._pieces_by_id
+        return [pieces_by_id[i] for e in encodings for i in e.ids], list(map(len, encodings))
+
+    @cached_property
+    def _pieces_by_id(self) -> dict[int, str]:
+        return {i: piece for piece, i in self._tokenizer.get_vocab(with_added_tokens=True).items()}
 
 
 def _valid(text: str) -> str:

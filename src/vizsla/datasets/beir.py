@@ -1,0 +1,88 @@
+"""Data sets in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vizsla.datasets.document import Document, Origin
+from vizsla.datasets.files import COMPRESSIONS, read_json_lines
+from vizsla.errors import InputError
+from vizsla.runs import Qrels
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """A file of the folder, plain or compressed."""
+    for ending in ("", *COMPRESSIONS):
+        path = folder / (name + ending)
+        if path.is_file():
+            return path
+    raise InputError(f"there is no {name} here", file=str(folder))
+
+
+def is_beir(folder: Path) -> bool:
+    return any((folder / ("corpus.jsonl" + ending)).is_file() for ending in ("", *COMPRESSIONS))
+
+
+@dataclass(frozen=True)
+class BeirDataset:
+    """A data set in a folder of BEIR's layout."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path) -> BeirDataset:
+        path = Path(folder)
+        if not path.is_dir():
+            raise InputError("there is no such folder; a data set is a folder in BEIR's layout", file=str(path))
+        find_file(path, "queries.jsonl")
+        return cls(path)
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    def documents(self) -> Iterator[Document]:
+        corpus = find_file(self.folder, "corpus.jsonl")
+        for line, record in read_json_lines(corpus):
+            yield Document.from_record(record, Origin(str(corpus), line))
+
+    def queries(self) -> dict[str, str]:
+        """All queries by id."""
+        return read_queries(find_file(self.folder, "queries.jsonl"))
+
+    def qrels(self, split: str = "test") -> Qrels:
+        """The judgements of a split."""
+        path = self.folder / "qrels" / f"{split}.tsv"
+        if not path.is_file():
+            splits = sorted(p.stem for p in (self.folder / "qrels").glob("*.tsv"))
+            there = f"there are {', '.join(splits)}" if splits else "there are no judgements at all"
+            raise InputError(f"there is no split called {split!r}; {there}", file=str(self.folder))
+        return Qrels.read(path)
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """Queries by id from JSON lines ({_id, text}) or tab-separated lines (id, text)."""
+    queries: dict[str, str] = {}
+    for line, query_id, text in _tab_queries(path) if ".tsv" in path.name else _json_queries(path):
+        if query_id in queries:
+            raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
+        queries[query_id] = text
+    return queries
+
+
+def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:
+    for line, record in read_json_lines(path):
+        document = Document.from_record(record, Origin(str(path), line))
+        yield line, document.id, document.texts(["text"])["text"]
+
+
+def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:
+    from vizsla.datasets.files import read_lines
+
+    for line, row in read_lines(path):
+        query_id, tab, text = row.rstrip("\r\n").partition("\t")
+        if not tab or not query_id:
+            raise InputError("expected a query id, a tab and a text", file=str(path), line=line)
+        yield line, query_id, text

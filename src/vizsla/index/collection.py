@@ -1,0 +1,250 @@
+"""A collection on disk: documents, a model, and an inverted index that answers queries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import vizsla
+from vizsla.datasets import Document, documents_from
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import database
+from vizsla.index.explain import Explanation, explain
+from vizsla.index.highlight import Snippet, best_snippet
+from vizsla.index.snapshot import Snapshot
+from vizsla.index.writer import Added, Writer
+from vizsla.models import Model, parse_model
+from vizsla.runs import Run
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document found, its score, and its place in the ranking from 1."""
+
+    rank: int
+    score: float
+    document: Document
+
+    @property
+    def id(self) -> str:
+        return self.document.id
+
+    def __getitem__(self, key: str) -> Any:
+        return self.document[key]
+
+
+class Index:
+    """A collection in a folder of its own.
+
+    Reading sees the last commit there was when the index was opened or this object committed. Use it as a
+    context manager, or call `close`.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/dogs.index"
+    >>> with Index.create(folder, "bm25") as index:
+    ...     _ = index.add([{"id": "1", "text": "Dogs bark."}, {"id": "2", "text": "Cats do not."}])
+    ...     index.commit()
+    ...     [(hit.id, hit["text"]) for hit in index.search("a barking dog")]
+    [('1', 'Dogs bark.')]
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._snapshot = Snapshot(self.path)
+        self._writer: Writer | None = None
+
+    @classmethod
+    def create(cls, path: str | Path, model: Model | str = "bm25", *, overwrite: bool = False) -> Index:
+        """A new, empty collection; an index that is there already is only replaced when told to."""
+        folder = Path(path)
+        _make_room(folder, overwrite)
+        chosen = parse_model(model) if isinstance(model, str) else model
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            description = chosen.describe(folder / "model")
+            meta = {
+                "model": description,
+                "vizsla": vizsla.__version__,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            database.create(folder, meta)
+        except OSError as e:
+            raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e
+        return cls(folder)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Index:
+        """The collection in a folder."""
+        return cls(path)
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is not committed and free files and locks."""
+        self.rollback()
+        self._snapshot.close()
+
+    # Writing
+
+    def add(self, documents: Iterable[Document | Mapping[str, Any]]) -> Added:
+        """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
+
+        On any error nothing of what was added since the last commit is kept.
+        """
+        if self._writer is None:
+            self._writer = Writer(self.path, self.model)
+        try:
+            return self._writer.add(documents_from(documents))
+        except BaseException:
+            self.rollback()
+            raise
+
+    def commit(self) -> None:
+        """Make what was added visible, all at once and durably."""
+        if self._writer is None:
+            return
+        try:
+            self._writer.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self._writer = None
+        self._snapshot.close()
+        self._snapshot = Snapshot(self.path)
+
+    def rollback(self) -> None:
+        """Give up what was added since the last commit."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    # Reading
+
+    @property
+    def model(self) -> Model:
+        return self._snapshot.model
+
+    def __len__(self) -> int:
+        return self._snapshot.document_count
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The k best documents, best first; equal scores in order of insertion."""
+        found = self._search(query, k)
+        documents = self._snapshot.documents(n for n, _ in found)
+        return [Hit(rank, score, documents[n]) for rank, (n, score) in enumerate(found, 1)]
+
+    def run(self, queries: Mapping[str, str], k: int = 1000) -> Run:
+        """The rankings of many queries, by query id."""
+        rankings = {}
+        for query_id, text in queries.items():
+            found = self._search(text, k, empty_allowed=True)
+            ids = self._snapshot.ids(n for n, _ in found)
+            rankings[query_id] = [(ids[n], score) for n, score in found]
+        return Run(rankings)
+
+    def _search(self, query: str, k: int, empty_allowed: bool = False) -> list[tuple[int, float]]:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
+        if not query.strip() and not empty_allowed:
+            raise VizslaError("the query is empty; give at least one word")
+        hits = self._snapshot.search(query, k)
+        return list(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True))
+
+    def get(self, doc_id: str) -> Document | None:
+        """The document with an id, or None."""
+        number = self._snapshot.number_of(doc_id)
+        return None if number is None else self._snapshot.documents([number])[number]
+
+    def explain(self, query: str, doc_id: str) -> Explanation:
+        """Why a document has its score for a query: each term's part, adding up to the score."""
+        number = self._snapshot.number_of(doc_id)
+        if number is None:
+            raise VizslaError(f"there is no document with the id {doc_id!r}")
+        return explain(self._snapshot, query, number)
+
+    def query_terms(self, query: str) -> dict[str, dict[str, float]]:
+        """For each namespace the query's terms and their weights; a term no document has weighs 0."""
+        out = {}
+        for part in self.model.parts:
+            component = part.component
+            asked = component.query_terms(query)
+            weights = component.query_weights(asked, self._snapshot.statistics[component.namespace])
+            out[component.namespace] = {t: part.weight * weights.get(t, 0.0) for t in asked}
+        return out
+
+    def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:
+        """The stretch of a field that best answers a query, with the places of the matching words."""
+        text = document.get(field) or ""
+        for part in self.model.parts:
+            component = part.component
+            if field in component.fields:
+                weights = {t: w for t, w in self.query_terms(query)[component.namespace].items() if w != 0}
+                return best_snippet(text, component.tokens(text), weights, width)
+        return best_snippet(text, [], {}, width)
+
+    def info(self) -> dict[str, Any]:
+        """What there is to know about the collection."""
+        s = self._snapshot
+        database_bytes = sum(f.stat().st_size for f in self.path.glob(database.FILE + "*"))
+        return {
+            "path": str(self.path),
+            "model": s.model.name,
+            "documents": len(self),
+            "segments": len(s.segments),
+            "postings": sum(len(segment.documents) for segment in s.segments),
+            "namespaces": {
+                name: {
+                    "documents": statistics.documents,
+                    "terms": statistics.total_length,
+                    "average_length": statistics.total_length / max(statistics.documents, 1),
+                }
+                for name, statistics in s.statistics.items()
+            },
+            "index_bytes": s.file_bytes,
+            "document_bytes": database_bytes,
+            "created": s.meta["created"],
+            "vizsla": s.meta["vizsla"],
+            "format": s.meta["format"],
+            "generation": s.generation,
+        }
+
+
+def _make_room(folder: Path, overwrite: bool) -> None:
+    """Clear the way for a new index without ever removing what is not an index."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise CollectionError(f"{folder}: this is a file; an index is a folder")
+    if not any(folder.iterdir()):
+        return
+    if not (folder / database.FILE).is_file():
+        raise CollectionError(f"{folder}: this folder is not empty and no index; choose another")
+    if not overwrite and not _never_committed(folder):
+        raise CollectionError(f"{folder}: there is an index here already; overwrite it or choose another folder")
+    lock = database.WriterLock(folder, wait=1.0)
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda e: e.name != database.FILE):  # the database goes first
+            shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
+    finally:
+        lock.release()
+
+
+def _never_committed(folder: Path) -> bool:
+    """Whether the folder holds a build that was stopped before its first commit."""
+    connection = database.connect(folder, write=False)
+    try:
+        return bool(database.get_meta(connection, "generation") == 0)
+    finally:
+        connection.close()
+
+

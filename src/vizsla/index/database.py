@@ -1,0 +1,145 @@
+"""index.db: the single source of truth of a collection, in SQLite.
+
+Everything a commit adds carries the commit's generation. Rows of a generation above the current one belong to a
+commit in the making, or to one that never came to be; readers do not see them and the next writer sweeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vizsla.errors import CollectionError
+
+FORMAT = 1
+FILE = "index.db"
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
+    id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    content TEXT NOT NULL            -- a JSON object
+);
+CREATE UNIQUE INDEX documents_by_id ON documents (id, generation);
+CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
+CREATE TABLE terms (                 -- append-only: a term's number never changes
+    namespace TEXT NOT NULL,
+    term TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (namespace, term)
+) WITHOUT ROWID;
+CREATE TABLE segments (
+    id TEXT PRIMARY KEY,             -- the folder under segments/
+    generation INTEGER NOT NULL,
+    documents INTEGER NOT NULL,
+    statistics TEXT NOT NULL,        -- JSON: per namespace documents, total_length, longest
+    files TEXT NOT NULL              -- JSON: per file its bytes and sha256
+) WITHOUT ROWID;
+"""
+
+
+@contextmanager
+def told_plainly(path: Path) -> Iterator[None]:
+    """SQLite's errors in one sentence that names the collection."""
+    try:
+        yield
+    except sqlite3.Error as e:
+        text = str(e)
+        if "disk is full" in text:
+            text = "the disk is full; the last commit is intact"
+        elif "locked" in text:
+            text = "another process is writing to it"
+        elif "not a database" in text or "malformed" in text:
+            text = f"{FILE} is damaged ({text})"
+        raise CollectionError(f"{path}: {text}") from e
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """Open index.db. Reading works where nothing can be written, too."""
+    file = (path / FILE).resolve()
+    if not file.is_file():
+        raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
+    with told_plainly(path):
+        connection = _connect(file, "rw" if write else "ro")
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            if write:
+                raise
+            # A write-ahead database wants a side file; where none can be made nobody writes, so none is needed.
+            connection.close()
+            connection = _connect(file, "ro&immutable=1")
+        _check_format(connection, path)
+        return connection
+
+
+def _connect(file: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{file.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=10
+    )
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        found = get_meta(connection, "format")
+    except sqlite3.OperationalError:
+        found = None
+    if found is None:
+        raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
+    if int(found) != FORMAT:
+        newer = int(found) > FORMAT
+        advice = "upgrade Vizsla to open it" if newer else "build it again"
+        raise CollectionError(f"{path}: the index has format {found}, this version reads format {FORMAT}; {advice}")
+
+
+def create(path: Path, meta: dict[str, Any]) -> None:
+    """A new, empty index.db."""
+    with told_plainly(path):
+        connection = sqlite3.connect(path / FILE, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript("BEGIN;" + _SCHEMA)
+        for key, value in {"format": FORMAT, "generation": 0, "next_number": 0, "next_term": 0, **meta}.items():
+            set_meta(connection, key, value)
+        connection.execute("COMMIT")
+        connection.close()
+
+
+def get_meta(connection: sqlite3.Connection, key: str) -> Any:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else json.loads(row[0])
+
+
+def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+
+
+def sweep(connection: sqlite3.Connection) -> None:
+    """Remove the rows of a commit that never came to be."""
+    generation = get_meta(connection, "generation")
+    connection.execute("BEGIN IMMEDIATE")
+    for table in ("documents", "deletions", "segments"):
+        connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
+    connection.execute("COMMIT")
+
+
+class WriterLock:
+    """One writer at a time: an exclusive lock on a small database of its own, freed by the system on a crash."""
+
+    def __init__(self, path: Path, wait: float) -> None:
+        self._connection = sqlite3.connect(path / "writer.lock", isolation_level=None, timeout=wait)
+        try:
+            self._connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as e:
+            self._connection.close()
+            if "locked" not in str(e):
+                raise CollectionError(f"{path}: cannot be written to ({e})") from None
+            raise CollectionError(f"{path}: another process is writing to it; try again when it is done") from None
+
+    def release(self) -> None:
+        self._connection.close()

@@ -1,0 +1,77 @@
+"""Why a document has its score: a tree that adds up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vizsla.index.snapshot import Snapshot
+from vizsla.models import Part
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A part of a score: what it is called, what it is worth, what it was made from, what it is the sum of."""
+
+    name: str
+    score: float
+    facts: dict[str, Any]
+    parts: tuple[Explanation, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The tree as plain data."""
+        out: dict[str, Any] = {"name": self.name, "score": self.score, **self.facts}
+        if self.parts:
+            out["parts"] = [p.as_dict() for p in self.parts]
+        return out
+
+
+def explain(snapshot: Snapshot, text: str, number: int) -> Explanation:
+    """One branch per component of a sum, one leaf per query term; the leaves add up to the score."""
+    branches = [
+        _explain_part(snapshot, i, part, text, number) for i, part in enumerate(snapshot.model.parts)
+    ]
+    if len(branches) == 1:
+        only = branches[0]
+        return Explanation(snapshot.model.name, only.score, only.facts, only.parts)
+    total = sum(b.score for b in branches)
+    return Explanation(snapshot.model.name, total, {}, tuple(branches))
+
+
+def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
+    component = part.component
+    statistics = snapshot.statistics[component.namespace]
+    asked = component.query_terms(text)
+    weights = component.query_weights(asked, statistics)
+    terms = list(asked)
+    numbers = snapshot.term_numbers(component.namespace, terms)
+    df = snapshot.document_frequencies(numbers)
+    place = snapshot.place(number)
+    assert place is not None
+    segment, document = snapshot.segments[place[0]], place[1]
+    code = segment.lengths[space, document]
+    starts, ends = segment.lists(numbers)
+    weighting = component.weighting(statistics)
+    leaves = []
+    for i, term in enumerate(terms):
+        found = np.searchsorted(segment.documents[starts[i] : ends[i]], document) + starts[i]
+        present = found < ends[i] and segment.documents[found] == document
+        value = segment.values[found] if present else np.uint8(0)
+        document_weight = float(weighting.weigh(np.array([value]), np.array([code]))[0]) if present else 0.0
+        query_weight = part.weight * weights.get(term, 0.0)
+        facts = {
+            "term": term,
+            "in_query": asked[term],
+            "in_document": int(value),
+            "documents_with_term": int(df[i]),
+            "query_weight": query_weight,
+            "document_weight": document_weight,
+        }
+        leaves.append(Explanation(term, query_weight * document_weight, facts))
+    facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents}
+    if weighting.norms is not None:
+        facts["average_length"] = statistics.total_length / max(statistics.documents, 1)
+        facts["length_norm"] = float(weighting.norms[code])
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))

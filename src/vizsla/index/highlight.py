@@ -1,0 +1,69 @@
+"""Where a document says what the query asked: the best passage of a text and the words that match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vizsla.text import Token
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A stretch of a text and the places in it that match, as (start, end)."""
+
+    text: str
+    matches: tuple[tuple[int, int], ...]
+    at_start: bool
+    at_end: bool
+
+
+def matching(tokens: list[Token], weights: Mapping[str, float]) -> list[Token]:
+    """The tokens that are terms of the query."""
+    return [t for t in tokens if t.term in weights]
+
+
+def best_snippet(text: str, tokens: list[Token], weights: Mapping[str, float], width: int = 240) -> Snippet:
+    """The stretch of at most about `width` characters whose distinct query terms weigh most, cut at words.
+
+    >>> tokens = [Token("dog", 4, 7), Token("bark", 20, 25)]
+    >>> best_snippet("The dog, of course, barks.", tokens, {"bark": 2.0}, width=12)
+    Snippet(text='course, barks.', matches=((8, 13),), at_start=False, at_end=True)
+    """
+    hits = matching(tokens, weights)
+    start, end = _best_stretch(hits, weights, width) if hits else (0, 0)
+    room = max(width - (end - start), 0)
+    start = _word_start(text, max(start - room // 2, 0))
+    end = _word_end(text, min(max(start + width, end), len(text)))
+    inside = tuple((t.start - start, t.end - start) for t in hits if t.start >= start and t.end <= end)
+    return Snippet(text[start:end], inside, start == 0, end == len(text))
+
+
+def _best_stretch(hits: list[Token], weights: Mapping[str, float], width: int) -> tuple[int, int]:
+    """The first stretch of hits within the width with the largest sum of distinct terms' weights."""
+    best, place, right = -1.0, (0, 0), 0
+    inside: dict[str, int] = {}
+    worth = 0.0
+    for left, token in enumerate(hits):
+        while right < len(hits) and hits[right].end - token.start <= max(width, token.end - token.start):
+            term = hits[right].term
+            inside[term] = inside.get(term, 0) + 1
+            worth += weights[term] if inside[term] == 1 else 0.0
+            right += 1
+        if worth > best + 1e-12:
+            best, place = worth, (token.start, hits[max(right - 1, left)].end)
+        inside[token.term] -= 1
+        worth -= weights[token.term] if inside[token.term] == 0 else 0.0
+    return place
+
+
+def _word_start(text: str, at: int) -> int:
+    while at > 0 and not text[at - 1].isspace():
+        at -= 1
+    return at
+
+
+def _word_end(text: str, at: int) -> int:
+    while at < len(text) and not text[at].isspace():
+        at += 1
+    return at
