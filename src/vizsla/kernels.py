@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from numba.core import event
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _cached = True
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
 
     >>> @kernel
@@ -29,13 +27,13 @@ def kernel(function: F) -> F:
     """
     global _cached
     try:
-        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba found no folder it may write its cache to
         _cached = False
-        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True)(function)
 
 
-class _CompilationNotice(event.Listener):  # type: ignore[misc]
+class _CompilationNotice(event.Listener):
     """Says once per process that kernels are being compiled, so that a slow first run explains itself."""
 
     def __init__(self) -> None:
@@ -52,4 +50,4 @@ class _CompilationNotice(event.Listener):  # type: ignore[misc]
         """Nothing to say."""
 
 
-event.register("numba:compile", _CompilationNotice())
+event.register("numba:compile", _CompilationNotice())  # type: ignore[no-untyped-call]

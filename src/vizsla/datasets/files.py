@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": lambda raw: BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK),
-    ".xz": lambda raw: BufferedReader(lzma.LZMAFile(raw), _CHUNK),
+    ".xz": lambda raw: BufferedReader(lzma.LZMAFile(raw), _CHUNK),  # noqa: SIM115 (closed with raw)
     ".zst": lambda raw: BufferedReader(
         zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), _CHUNK
     ),
@@ -45,7 +45,7 @@ def read_lines(path: Path, progress: Callable[[int], None] | None = None) -> Ite
     with _open(path) as raw:
         file = _OPENERS.get(path.suffix, lambda plain: plain)(raw)
         try:
-            for number, line in enumerate(file, 1):  # noqa: B007 (used in the messages below)
+            for number, line in enumerate(file, 1):
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if progress is not None and number % 256 == 0:
                     progress(raw.tell())

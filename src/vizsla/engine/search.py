@@ -42,9 +42,7 @@ class Hits:
 
 
 @kernel
-def _add_list(  # type: ignore[no-untyped-def]
-    sums, base, limit, at, end, documents, values, codes, weight, linear, constants, norms
-):
+def _add_list(sums, base, limit, at, end, documents, values, codes, weight, linear, constants, norms):
     """Add one term's postings below `limit` to the window's sums; gives where the next window goes on."""
     scale, shift, slope, floor = constants[0], constants[1], constants[2], constants[3]
     if linear:
@@ -62,12 +60,12 @@ def _add_list(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _better(score, number, than_score, than_number):  # type: ignore[no-untyped-def]
+def _better(score, number, than_score, than_number):
     return score > than_score or (score == than_score and number < than_number)
 
 
 @kernel
-def _sift_up(scores, numbers, i):  # type: ignore[no-untyped-def]
+def _sift_up(scores, numbers, i):
     while i > 0:
         parent = (i - 1) // 2
         if not _better(scores[parent], numbers[parent], scores[i], numbers[i]):
@@ -78,7 +76,7 @@ def _sift_up(scores, numbers, i):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _sift_down(scores, numbers):  # type: ignore[no-untyped-def]
+def _sift_down(scores, numbers):
     i, k = 0, scores.size
     while True:
         child = 2 * i + 1
@@ -94,7 +92,7 @@ def _sift_down(scores, numbers):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _offer(scores, numbers, size, score, number):  # type: ignore[no-untyped-def]
+def _offer(scores, numbers, size, score, number):
     """Offer a hit to the heap of the best, its worst on top; gives how many it holds."""
     if size < scores.size:
         scores[size] = score
@@ -109,9 +107,9 @@ def _offer(scores, numbers, size, score, number):  # type: ignore[no-untyped-def
 
 
 @kernel
-def _next_window(starts, ends, documents):  # type: ignore[no-untyped-def]
+def _next_window(starts, ends, documents):
     """The first document of the next window that any list reaches into; -1 when all lists are done."""
-    first = -1
+    first = np.int64(-1)
     for i in range(starts.size):
         if starts[i] < ends[i]:
             d = np.int64(documents[starts[i]])
@@ -121,9 +119,7 @@ def _next_window(starts, ends, documents):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _collect(  # type: ignore[no-untyped-def]
-    sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size
-):
+def _collect(sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size):
     """Offer a window's documents to the heap. Chunks whose best sum cannot enter are passed over."""
     for a in range(0, count, CHUNK):
         z = min(a + CHUNK, count)
@@ -141,7 +137,7 @@ def _collect(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _search_segment(  # type: ignore[no-untyped-def]
+def _search_segment(
     starts, ends, weights, spaces, signed, numbers, lengths, documents, values, linear, constants, norms,
     allowed, sums, touched, best_scores, best_numbers, size,
 ):  # fmt: skip
@@ -160,9 +156,7 @@ def _search_segment(  # type: ignore[no-untyped-def]
                     touched[documents[x] - base] = True
             starts[i] = at
         count = min(WINDOW, numbers.size - base)
-        size = _collect(
-            sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size
-        )
+        size = _collect(sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size)
         sums[:count] = 0
         if signed:
             touched[:count] = False

@@ -57,7 +57,7 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _invert(pointers, indices, values, size, documents_count):  # type: ignore[no-untyped-def]
+def _invert(pointers, indices, values, size, documents_count):
     """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
     starts = np.zeros(size + 1, np.int64)
     for term in indices:

@@ -29,7 +29,7 @@ class Weighting:
         v = values.astype(np.float64)
         if self.norms is None:
             return self.scale * v
-        n = self.norms[codes]
+        n: np.ndarray = self.norms[codes]
         return self.scale * (v + self.shift * n) / (v + self.slope * n) + self.floor
 
 

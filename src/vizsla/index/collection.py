@@ -115,11 +115,9 @@ class Index:
             return
         try:
             self._writer.commit()
-        except BaseException:
+            self._snapshot.close()  # before the writer, whose closing then leaves no side files behind
+        finally:
             self.rollback()
-            raise
-        self._writer = None
-        self._snapshot.close()
         self._snapshot = Snapshot(self.path)
 
     def rollback(self) -> None:
@@ -246,5 +244,3 @@ def _never_committed(folder: Path) -> bool:
         return bool(database.get_meta(connection, "generation") == 0)
     finally:
         connection.close()
-
-

@@ -66,15 +66,17 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     if not file.is_file():
         raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
     with told_plainly(path):
-        connection = _connect(file, "rw" if write else "ro")
+        connection = _connect(file, "rw")  # readers, too, so that the last one to leave removes the side files
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             if write:
                 raise
-            # A write-ahead database wants a side file; where none can be made nobody writes, so none is needed.
+            # A write-ahead database wants side files; where none can be made nobody writes, so none are needed.
             connection.close()
             connection = _connect(file, "ro&immutable=1")
+        if not write:
+            connection.execute("PRAGMA query_only=1")
         _check_format(connection, path)
         return connection
 

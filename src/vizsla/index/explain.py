@@ -30,9 +30,7 @@ class Explanation:
 
 def explain(snapshot: Snapshot, text: str, number: int) -> Explanation:
     """One branch per component of a sum, one leaf per query term; the leaves add up to the score."""
-    branches = [
-        _explain_part(snapshot, i, part, text, number) for i, part in enumerate(snapshot.model.parts)
-    ]
+    branches = [_explain_part(snapshot, i, part, text, number) for i, part in enumerate(snapshot.model.parts)]
     if len(branches) == 1:
         only = branches[0]
         return Explanation(snapshot.model.name, only.score, only.facts, only.parts)

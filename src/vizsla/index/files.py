@@ -35,9 +35,7 @@ def read_segment(path: Path, name: str) -> Segment:
     """Map a segment's arrays into memory."""
     folder = path / FOLDER / name
     try:
-        arrays = {
-            f.name: np.load(folder / f"{f.name}.npy", mmap_mode="r", allow_pickle=False) for f in fields(Segment)
-        }
+        arrays = {f.name: np.load(folder / f"{f.name}.npy", mmap_mode="r", allow_pickle=False) for f in fields(Segment)}
     except FileNotFoundError as e:
         raise CollectionError(f"{path}: the file {Path(e.filename).name} of segment {name} is missing") from None
     except (ValueError, EOFError) as e:

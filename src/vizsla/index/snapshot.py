@@ -55,7 +55,7 @@ class Snapshot:
         self.model = Model.from_description(self.meta["model"], path / "model")
         self.segments = [files.read_segment(path, name) for name, *_ in rows]
         self.segments.sort(key=lambda s: int(s.numbers[0]))
-        self.document_count = sum(count for _, count, *_ in rows)
+        self.document_count: int = sum(count for _, count, *_ in rows)
         self.file_bytes = sum(f["bytes"] for row in rows for f in json.loads(row[3]).values())
         by_segment = [json.loads(statistics) for _, _, statistics, _ in rows]
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
@@ -123,7 +123,7 @@ class Snapshot:
 
     def ids(self, numbers: Iterable[int]) -> dict[int, str]:
         """The ids of documents by their insertion numbers."""
-        return {number: doc_id for number, doc_id in self._select("number, id", list(numbers))}
+        return dict(self._select("number, id", list(numbers)))
 
     def documents(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by their insertion numbers."""

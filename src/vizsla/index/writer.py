@@ -87,9 +87,7 @@ class Writer:
                 known = "SELECT 1 FROM documents WHERE id = ? AND generation < ?"
                 if self._db.execute(known, (document.id, self._generation)).fetchone():
                     raise refusal(f"the id {document.id!r} is in the collection already", document.origin)
-        rows = [
-            (self._next_number + i, d.id, self._generation, _as_json(d)) for i, d in enumerate(batch)
-        ]
+        rows = [(self._next_number + i, d.id, self._generation, _as_json(d)) for i, d in enumerate(batch)]
         insert = "INSERT INTO documents VALUES (?, ?, ?, ?)"
         try:
             self._db.executemany(insert, rows)
@@ -133,13 +131,12 @@ class Writer:
         self._first_number = self._next_number
 
     def commit(self) -> None:
-        """Make everything added visible, all at once; the writer is done then."""
+        """Make everything added visible, all at once; all that is left to do then is to close."""
         self._flush()
         with database.told_plainly(self._path):
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._db.execute("COMMIT")
-        self.close()
 
     def close(self) -> None:
         """Give up what is not committed and free the lock."""
@@ -176,7 +173,7 @@ class _Terms:
                 row = self._db.execute(find, (namespace, term)).fetchone()
                 if row is not None:
                     numbers[i] = row[0]
-        new = np.flatnonzero(numbers < 0)
+        new = np.flatnonzero(numbers < 0).tolist()
         numbers[new] = np.arange(self._next, self._next + len(new))
         rows = zip([terms[i] for i in new], numbers[new].tolist(), strict=True)
         self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", ((namespace, t, n) for t, n in rows))
@@ -241,4 +238,3 @@ def _as_json(document: Document) -> str:
     except (TypeError, ValueError) as e:
         raise refusal(f"the document {document.id!r} cannot be stored as JSON ({e})", document.origin) from None
     return text
-

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -112,12 +111,9 @@ class BM25(Component):
 
     def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
         df = statistics.document_frequencies(list(terms))
-        idf = VARIANTS[self.variant].idf(statistics.documents, np.maximum(df, 1))
-        return {
-            term: weight * float(i)
-            for (term, weight), i, n in zip(terms.items(), idf, df, strict=True)
-            if n > 0
-        }
+        known = [term for term, n in zip(terms, df, strict=True) if n > 0]
+        idf = VARIANTS[self.variant].idf(statistics.documents, df[df > 0]).tolist()
+        return {term: terms[term] * i for term, i in zip(known, idf, strict=True)}
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
         vectors, lengths = self.reader().read(documents)
@@ -125,9 +121,7 @@ class BM25(Component):
         frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
         longest = int(lengths.max()) if len(lengths) else 0
         with_terms = int(np.count_nonzero(lengths))
-        return CountedStatistics(
-            with_terms, int(lengths.sum()), longest, dict(zip(terms, frequencies, strict=True))
-        )
+        return CountedStatistics(with_terms, int(lengths.sum()), longest, dict(zip(terms, frequencies, strict=True)))
 
     @property
     def text_analyzer(self) -> Analyzer:
@@ -135,7 +129,7 @@ class BM25(Component):
         return self.analyzer
 
     def options(self, folder: Path) -> dict[str, Any]:
-        return {**{f.name: getattr(self, f.name) for f in dataclass_fields(self)}, "analyzer": self.text_analyzer.save(folder)}
+        return vars(self) | {"analyzer": self.text_analyzer.save(folder)}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:

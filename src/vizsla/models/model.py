@@ -1,7 +1,7 @@
 """The model contract and its algebra: two encoders and an inner product, summed and scaled.
 
-    bm25 + pieces           vectors concatenated, so scores add: still one inverted index
-    bm25 + 0.5 * pieces     the weight sits on the query side: the index never changes
+bm25 + pieces           vectors concatenated, so scores add: still one inverted index
+bm25 + 0.5 * pieces     the weight sits on the query side: the index never changes
 """
 
 from __future__ import annotations
@@ -81,16 +81,12 @@ class Model(ABC):
 
     def encode_queries(self, texts: Sequence[str], statistics: CollectionStatistics) -> SparseVectors:
         """The queries' vectors; with the documents' vectors their inner products are the scores."""
-        rows = [
-            p.weight * p.component.query_vectors(texts, statistics[p.component.namespace]) for p in self.parts
-        ]
+        rows = [p.weight * p.component.query_vectors(texts, statistics[p.component.namespace]) for p in self.parts]
         return reduce(add, rows)
 
     def describe(self, folder: Path) -> dict[str, Any]:
         """The model as plain data; files it needs are written to the folder."""
-        parts = [
-            {"weight": p.weight, "kind": p.component.kind, **p.component.options(folder)} for p in self.parts
-        ]
+        parts = [{"weight": p.weight, "kind": p.component.kind, **p.component.options(folder)} for p in self.parts]
         return {"name": self.name, "parts": parts}
 
     def save(self, folder: str | Path) -> None:

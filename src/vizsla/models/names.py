@@ -55,8 +55,9 @@ def parse_model(text: str) -> Model:
     >>> parse_model("bm25 + 0.5 * bm25(fields=title, namespace=title)").name
     'bm25 + 0.5 * bm25(fields=title, namespace=title)'
     """
-    if Path(text).is_dir():
-        return Model.load(text)
+    folder = Path(text)
+    if text.strip() and folder.is_dir() and (text not in MODELS or (folder / "model.json").is_file()):
+        return Model.load(folder)
     total: Model | None = None
     at = 0
     while True:
@@ -64,7 +65,7 @@ def parse_model(text: str) -> Model:
         if match is None:
             raise VizslaError(
                 f"{text!r} is no model: expected a name at character {at + 1}, as in "
-                "\"bm25\", \"bm25(k1=1.2, b=0.75)\" or \"bm25 + 0.5 * bm25-wp\""
+                '"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"'
             )
         term = _parse_term(match, text)
         total = term if total is None else total + term

@@ -61,9 +61,7 @@ class Filter:
 
 def _lower(terms: Sequence[str]) -> list[str | None]:
     """Lower case character by character: no Greek final sigma, and I with a dot becomes a plain i."""
-    return [
-        t.lower() if t.isascii() else t.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower() for t in terms
-    ]
+    return [t.lower() if t.isascii() else t.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower() for t in terms]
 
 
 def _possessive(terms: Sequence[str]) -> list[str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +106,7 @@ class _Forms:
         start = int(self._starts[first])
         text = self._arena[start : self._used].tobytes().decode("utf-32-le", "surrogatepass")
         cuts = (self._starts[first : self._forms + 1] - start).tolist()
-        forms = [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+        forms = [text[a:b] for a, b in pairwise(cuts)]
         terms, counts = self._analyzer.terms_of_words(forms)
         numbers = np.fromiter(map(lexicon.number, terms), np.int32, len(terms))
         used = int(self._piece_ends[first])

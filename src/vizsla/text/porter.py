@@ -41,7 +41,7 @@ _A, _E, _I, _O, _U, _Y, _S, _L, _Z, _W, _X, _D, _N, _G, _T, _B = (ord(c) for c i
 
 
 @kernel
-def _consonant(w, i):  # type: ignore[no-untyped-def]
+def _consonant(w, i):
     c = w[i]
     if c == _A or c == _E or c == _I or c == _O or c == _U:
         return False
@@ -50,18 +50,14 @@ def _consonant(w, i):  # type: ignore[no-untyped-def]
         while i - run >= 0 and w[i - run] == _Y:
             run += 1
         first = i - run < 0 or not (
-            w[i - run] != _A
-            and w[i - run] != _E
-            and w[i - run] != _I
-            and w[i - run] != _O
-            and w[i - run] != _U
+            w[i - run] != _A and w[i - run] != _E and w[i - run] != _I and w[i - run] != _O and w[i - run] != _U
         )
         return first == (run % 2 == 1)
     return True
 
 
 @kernel
-def _measure(w, n):  # type: ignore[no-untyped-def]
+def _measure(w, n):
     """How often a vowel is followed by a consonant among the first n letters: Porter's m."""
     m = 0
     vowel = False
@@ -74,20 +70,20 @@ def _measure(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _has_vowel(w, n):  # type: ignore[no-untyped-def]
-    for i in range(n):  # noqa: SIM110 (numba has no any() over a generator)
+def _has_vowel(w, n):
+    for i in range(n):
         if not _consonant(w, i):
             return True
     return False
 
 
 @kernel
-def _double_consonant(w, n):  # type: ignore[no-untyped-def]
+def _double_consonant(w, n):
     return n >= 2 and w[n - 1] == w[n - 2] and _consonant(w, n - 1)
 
 
 @kernel
-def _short_end(w, n):  # type: ignore[no-untyped-def]
+def _short_end(w, n):
     """The first n letters end consonant, vowel, consonant, and the last is not w, x or y: Porter's *o."""
     if n < 3 or not _consonant(w, n - 1) or _consonant(w, n - 2) or not _consonant(w, n - 3):
         return False
@@ -96,7 +92,7 @@ def _short_end(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _ends(w, n, rule):  # type: ignore[no-untyped-def]
+def _ends(w, n, rule):
     length = rule[0]
     if length > n:
         return False
@@ -107,7 +103,7 @@ def _ends(w, n, rule):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _apply_rules(w, n, rules):  # type: ignore[no-untyped-def]
+def _apply_rules(w, n, rules):
     """Steps 2 and 3: the first rule whose suffix fits decides; it replaces where m > 0 before the suffix."""
     for r in range(rules.shape[0]):
         rule = rules[r]
@@ -122,7 +118,7 @@ def _apply_rules(w, n, rules):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _plural_and_past(w, n):  # type: ignore[no-untyped-def]
+def _plural_and_past(w, n):
     """Steps 1a and 1b."""
     if w[n - 1] == _S:
         if n >= 4 and w[n - 4] == _S and w[n - 3] == _S and w[n - 2] == _E:
@@ -158,7 +154,7 @@ def _plural_and_past(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _longer_suffix(w, n):  # type: ignore[no-untyped-def]
+def _longer_suffix(w, n):
     """Step 4: drop the first suffix that fits where m > 1 before it; -ion only after s or t."""
     for r in range(_RULES_4.shape[0]):
         rule = _RULES_4[r]
@@ -171,7 +167,7 @@ def _longer_suffix(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _tidy(w, n):  # type: ignore[no-untyped-def]
+def _tidy(w, n):
     """Step 5: a final -e, and -ll. The measure for -ll is taken before the -e goes, as in Porter's program."""
     whole = _measure(w, n)
     if w[n - 1] == _E:
@@ -184,7 +180,7 @@ def _tidy(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stem_word(w, n):  # type: ignore[no-untyped-def]
+def stem_word(w, n):
     """Stem the n letters in w, in place; gives the new length. w needs room for one letter more."""
     if n <= 2:
         return n
@@ -198,7 +194,7 @@ def stem_word(w, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _stem_words(letters, lengths, longest):  # type: ignore[no-untyped-def]
+def _stem_words(letters, lengths, longest):
     out = np.empty_like(letters)
     out_lengths = np.empty_like(lengths)
     word = np.empty(longest + 2, np.uint16)
@@ -234,8 +230,7 @@ def stem_words(words: Sequence[str]) -> list[str]:
     if letters.size and int(letters.max()) >= 0xD800:  # units and characters may differ: cut the units
         units = letters.tobytes()
         return [
-            units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass")
-            for a, b in zip([0, *ends], ends, strict=False)
+            units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in zip([0, *ends], ends, strict=False)
         ]
     text = letters.tobytes().decode("utf-16-le")
     return [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]

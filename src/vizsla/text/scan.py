@@ -19,7 +19,7 @@ def code_points(text: str) -> np.ndarray:
 
 
 @kernel
-def next_word(codes, at, end, classes, transitions, accepting, longest):  # type: ignore[no-untyped-def]
+def next_word(codes, at, end, classes, transitions, accepting, longest):
     """The first word at or after `at`, as (start, end); (end, end) where there is none."""
     while at < end:
         state = transitions[1, classes[codes[at]]]
@@ -43,7 +43,7 @@ def next_word(codes, at, end, classes, transitions, accepting, longest):  # type
 
 
 @kernel
-def _find_words(codes, classes, transitions, accepting, longest):  # type: ignore[no-untyped-def]
+def _find_words(codes, classes, transitions, accepting, longest):
     places = np.empty((codes.size, 2), np.int64)
     count = 0
     at, end = next_word(codes, 0, codes.size, classes, transitions, accepting, longest)
@@ -72,7 +72,7 @@ TEXT, POSITION, WORDS, FORMS, USED = range(5)
 
 
 @kernel
-def form_hash(codes, at, stop):  # type: ignore[no-untyped-def]
+def form_hash(codes, at, stop):
     """FNV-1a over code points, folded to 32 bits."""
     h = np.uint64(0xCBF29CE484222325)
     for x in range(at, stop):
@@ -81,17 +81,17 @@ def form_hash(codes, at, stop):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def same_form(codes, at, stop, arena, start, end):  # type: ignore[no-untyped-def]
+def same_form(codes, at, stop, arena, start, end):
     if end - start != stop - at:
         return False
-    for x in range(stop - at):  # noqa: SIM110 (numba has no any() over a generator)
+    for x in range(stop - at):
         if arena[start + x] != codes[at + x]:
             return False
     return True
 
 
 @kernel
-def number_words(  # type: ignore[no-untyped-def]
+def number_words(
     codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
 ):
     """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
@@ -136,7 +136,7 @@ def number_words(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rehash(hashes, count, slots):  # type: ignore[no-untyped-def]
+def rehash(hashes, count, slots):
     """Fill an empty, larger hash table with the forms there are."""
     mask = slots.size - 1
     for f in range(count):
@@ -147,7 +147,7 @@ def rehash(hashes, count, slots):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def replace_forms(words, ends, pieces, piece_ends):  # type: ignore[no-untyped-def]
+def replace_forms(words, ends, pieces, piece_ends):
     """Replace every form by its terms: none, one or several. Gives the terms and where each text's end."""
     total = 0
     for f in words:
@@ -168,7 +168,7 @@ def replace_forms(words, ends, pieces, piece_ends):  # type: ignore[no-untyped-d
 
 
 @kernel
-def count_numbers(numbers, ends, size):  # type: ignore[no-untyped-def]
+def count_numbers(numbers, ends, size):
     """How often each number below `size` occurs in each text: CSR rows in order of first occurrence."""
     place = np.full(size, -1, np.int64)
     indices = np.empty(numbers.size, np.int32)

@@ -30,7 +30,7 @@ _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Quantiser:
-    """`round(offset + (w - least) * levels / span)`: parsed from text, compared, printed back, stored.
+    """`offset + round((w - least) / span * levels)`: parsed from text, compared, printed back, stored.
 
     >>> q = Quantiser.parse("range:5:256:ceil")
     >>> q.quantise(np.array([0.0, 1.0, 2.5])).tolist(), str(q)
@@ -89,8 +89,9 @@ class Quantiser:
         """Whole numbers, none below 0."""
         if not self.fitted:
             raise VizslaError(f"the quantiser {self} has to be fitted before it is used")
-        step = (weights - self.least) * self.levels / self.span if self.span else np.full(len(weights), self.levels)
-        return np.maximum(self.offset + _ROUNDINGS[self.rounding](step), 0).astype(np.uint32)
+        step = (weights - self.least) / self.span * self.levels if self.span else np.full(len(weights), self.levels)
+        whole: np.ndarray = np.maximum(self.offset + _ROUNDINGS[self.rounding](step), 0)
+        return whole.astype(np.uint32)
 
     def quantise_rows(self, vectors: SparseVectors) -> SparseVectors:
         """Vectors of whole numbers; weights that become 0 are dropped."""

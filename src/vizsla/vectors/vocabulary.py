@@ -17,7 +17,9 @@ class Vocabulary:
 
     def __init__(self, namespace: str, terms: Sequence[str]) -> None:
         self.parts: tuple[tuple[str, Sequence[str]], ...] = ((namespace, terms),)
-        self._sizes = (len(terms),)  # terms may be a growing list; this vocabulary is what it holds now
+        self._sizes: tuple[int, ...] = (
+            len(terms),
+        )  # terms may be a growing list; this vocabulary is what it holds now
 
     @classmethod
     def _joined(cls, vocabularies: Sequence[Vocabulary]) -> Vocabulary:

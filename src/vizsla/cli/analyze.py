@@ -1,0 +1,30 @@
+"""vizsla analyze: the tokens of a text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from vizsla.cli import console
+
+
+def analyze(
+    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    analyzer: Annotated[
+        str, typer.Option("--analyzer", "-a", help='A name, or a pipeline: "standard | lower | snowball:german".')
+    ] = "lucene-english",
+    as_json: Annotated[bool, typer.Option("--json", help='{"tokens": [...], "offsets": [[start, end], ...]}')] = False,
+) -> None:
+    """Show how an analyzer cuts a text into terms, with their places."""
+    from vizsla.text import Analyzer
+
+    source = sys.stdin.read() if text == "-" else text
+    tokens = Analyzer.parse(analyzer).tokens(source)
+    if as_json:
+        offsets = [[t.start, t.end] for t in tokens]
+        console.print_json({"tokens": [t.term for t in tokens], "offsets": offsets})
+        return
+    for t in tokens:
+        console.out.print(f"{t.start:>6}-{t.end:<6} {t.term}", markup=False)

@@ -1,0 +1,75 @@
+"""Where words go: results to standard output, progress and remarks to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def remark(text: str) -> None:
+    """A word to the user beside the results."""
+    err.print(text, markup=False)
+
+
+def print_indented(text: Text, by: int) -> None:
+    """A paragraph on standard output: wrapped under its indent in a terminal, one line elsewhere."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if out.is_terminal:
+        out.print(Padding(text, (0, 0, 0, by)), soft_wrap=False)
+    else:
+        out.print(Text(" " * by).append_text(text))
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun: '1 document', '5,183 documents'."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def size(byte_count: int) -> str:
+    """A size for people: '8.2 MB'."""
+    value = float(byte_count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error with rate and remaining time; call it with (how far of the total, units done)."""
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            done = int(task.fields["units"])
+            rate = done / task.elapsed if task.elapsed else 0.0
+            return Text(f"{done:,} {unit}, {rate:,.0f}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(title, total=total, units=0)
+
+        def advance(position: int, units: int) -> None:
+            bar.update(task, completed=position, units=units)
+
+        yield advance

@@ -1,0 +1,73 @@
+"""vizsla demo: index and search something real on this machine, offline."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vizsla.cli import console
+
+if TYPE_CHECKING:
+    from vizsla.datasets import Document
+    from vizsla.index import Index
+
+QUERIES = (
+    "how do I run a command and capture its output",
+    "count how often each item occurs",
+    "parse dates with a time zone",
+)
+
+
+def demo(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep the index in this folder.")] = None,
+) -> None:
+    """Index the documentation of Python's standard library on this machine, and search it."""
+    from vizsla.index import Index
+
+    with tempfile.TemporaryDirectory(prefix="vizsla-demo-") as temporary:
+        folder = output or Path(temporary) / "python.index"
+        console.remark("Reading the documentation strings of Python's standard library (parsed, not run) ...")
+        started = time.perf_counter()
+        with Index.create(folder, "bm25") as index:
+            index.add(_docstrings())
+            index.commit()
+            seconds = time.perf_counter() - started
+            console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
+            _answer(index)
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                from vizsla.cli.prompt import prompt
+
+                console.remark("\nYour turn.")
+                prompt(index, 5)
+
+
+def _docstrings() -> Iterator[Document]:
+    from vizsla.datasets.stdlib import library_files, read_docstrings
+
+    files = library_files()
+    done = 0
+    with console.progress("Indexing", len(files), "documents") as advance:
+        for i, file in enumerate(files, 1):
+            for document in read_docstrings(file):
+                yield document
+                done += 1
+            advance(i, done)
+
+
+def _answer(index: Index) -> None:
+    from vizsla.cli.search import show_results
+    from vizsla.cli.show import show_explanation
+
+    ids: list[str] = []
+    for query in QUERIES:
+        console.out.print(f"\n[bold green]vizsla search[/] {query!r}")
+        ids = show_results(index, query, 3)
+    if ids:
+        console.out.print(f"\n[bold green]vizsla explain[/] {QUERIES[-1]!r} {ids[0]}")
+        show_explanation(index.explain(QUERIES[-1], ids[0]), ids[0])

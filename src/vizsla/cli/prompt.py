@@ -1,0 +1,112 @@
+"""The interactive prompt, with a history that lasts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vizsla.cli import console
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.index import Index
+
+HELP = """Type a query, or
+  :explain N   why result N has its score
+  :show N      the whole document of result N
+  :k N         how many results to show
+  :quit        leave (Ctrl-D does, too)"""
+
+
+def prompt(index: Index, k: int) -> None:
+    """Answer queries from the terminal, or from standard input line by line, until they end."""
+    interactive = sys.stdin.isatty()
+    history = _load_history() if interactive else None
+    if interactive:
+        console.remark(f"{console.count(len(index), 'document')}, {index.model.name}. A query, or :help")
+    session = _Session(index, k)
+    try:
+        while True:
+            try:
+                line = input("vizsla> " if interactive else "")
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                print(file=sys.stderr)
+                continue
+            if line.strip() in (":q", ":quit", ":exit"):
+                break
+            session.answer(line.strip())
+    finally:
+        if history is not None:
+            _save_history(history)
+
+
+class _Session:
+    """What the prompt remembers: how many results, the last query, the ids it found."""
+
+    def __init__(self, index: Index, k: int) -> None:
+        self._index = index
+        self._k = k
+        self._query = ""
+        self._ids: list[str] = []
+
+    def answer(self, line: str) -> None:
+        from vizsla.cli.search import show_results
+
+        try:
+            if line.startswith(":"):
+                self._command(line[1:].split())
+            elif line:
+                self._query, self._ids = line, show_results(self._index, line, self._k)
+        except VizslaError as e:
+            console.remark(f"vizsla: {e}")
+
+    def _command(self, words: list[str]) -> None:
+        from vizsla.cli.show import show_explanation
+
+        verb = words[0] if words else ""
+        number = int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
+        if verb == "k" and number:
+            self._k = number
+        elif verb in ("explain", "show") and number:
+            if number > len(self._ids):
+                raise VizslaError(f"there is no result {number}; the last query has {len(self._ids)}")
+            doc_id = self._ids[number - 1]
+            if verb == "explain":
+                show_explanation(self._index.explain(self._query, doc_id), doc_id)
+            else:
+                document = self._index.get(doc_id)
+                assert document is not None
+                console.print_json({"id": document.id, **document.content})
+        else:
+            console.remark(HELP)
+
+
+def _load_history() -> Path | None:
+    """Line editing and the history of earlier prompts, where the system has them."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(root) / "vizsla" / "history"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        readline.set_history_length(1000)
+        if file.exists():
+            readline.read_history_file(file)
+    except OSError:
+        return None
+    return file
+
+
+def _save_history(file: Path) -> None:
+    import readline
+
+    try:
+        readline.write_history_file(file)
+    except OSError:
+        console.remark(f"vizsla: the history could not be written to {file}")

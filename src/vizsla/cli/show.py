@@ -1,0 +1,111 @@
+"""How results look in a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vizsla.cli import console
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from vizsla.index import Explanation, Hit, Index, Snippet
+
+MATCH = "bold yellow"
+
+
+def show_hits(index: Index, query: str, hits: list[Hit]) -> None:
+    """Each hit with title, score, id and the passage that answers best, matches marked."""
+    from rich.text import Text
+
+    for hit in hits:
+        head = Text(f"{hit.rank:>3}. ", style="dim")
+        title = hit.document.get("title")
+        if isinstance(title, str) and title:
+            marked = _marked(index.highlight(query, hit.document, "title", width=120), "bold")
+            head.append_text(marked).append(f"  {hit.id}" if title != hit.id else "", style="cyan")
+        else:
+            head.append(hit.id, style="bold cyan")
+        head.append(f"  {hit.score:.4f}", style="dim")
+        console.out.print(head)
+        snippet = index.highlight(query, hit.document)
+        if snippet.text.strip():
+            console.print_indented(_marked(snippet, ""), 5)
+
+
+def _marked(snippet: Snippet, style: str) -> Text:
+    """A snippet on one line, its matches marked."""
+    from rich.text import Text
+
+    text = Text(style=style)
+    at = 0
+    for start, end in snippet.matches:
+        if start < at:
+            continue
+        text.append(_one_line(snippet.text[at:start]))
+        text.append(_one_line(snippet.text[start:end]), style=MATCH)
+        at = end
+    text.append(_one_line(snippet.text[at:]))
+    front, back = "" if snippet.at_start else "… ", "" if snippet.at_end else " …"
+    return Text(front).append_text(text).append(back)
+
+
+def _one_line(text: str) -> str:
+    """White space as single blanks, and no control characters that could move a terminal's cursor."""
+    spaced = "".join(" " if c.isspace() else c for c in text if c.isprintable() or c.isspace())
+    while "  " in spaced:
+        spaced = spaced.replace("  ", " ")
+    return spaced
+
+
+def nothing_found(index: Index, query: str) -> str:
+    """Why a query found nothing."""
+    terms = list(dict.fromkeys(t for by_term in index.query_terms(query).values() for t in by_term))
+    if not terms:
+        return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
+    shown = ", ".join(terms[:8]) + (f" and {len(terms) - 8} more" if len(terms) > 8 else "")
+    return f"nothing found: no document has any of these words: {shown}"
+
+
+def show_explanation(explanation: Explanation, doc_id: str) -> None:
+    """The tree of a score."""
+    from rich.tree import Tree
+
+    tree = Tree(f"[bold]{explanation.score:.4f}[/]  {explanation.name} for {doc_id}", guide_style="dim")
+    _grow(tree, explanation)
+    console.out.print(tree)
+
+
+def _grow(tree: object, explanation: Explanation) -> None:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    assert isinstance(tree, Tree)
+    if "length_norm" in explanation.facts:
+        f = explanation.facts
+        norm = f"length norm {f['length_norm']:.3f}, average length {f['average_length']:.1f}"
+        tree.add(Text(f"{norm}, {f['documents']:,} documents", style="dim"))
+    for part in sorted(explanation.parts, key=lambda p: -p.score):
+        if part.parts:
+            weight = part.facts["weight"]
+            times = f" (weight {weight:g})" if weight != 1 else ""
+            branch = tree.add(Text(f"{part.score:.4f}", style="bold").append(f"  {part.name}{times}"))
+            _grow(branch, part)
+        else:
+            tree.add(_leaf(part))
+
+
+def _leaf(part: Explanation) -> Text:
+    from rich.text import Text
+
+    f = part.facts
+    line = Text(f"{part.score:.4f}", style="bold" if part.score else "dim").append(f"  {part.name}", style=MATCH)
+    if not f["documents_with_term"]:
+        return line.append("  in no document", style="dim")
+    if not f["in_document"]:
+        return line.append("  not in this document", style="dim")
+    rarity = f"in {console.count(f['documents_with_term'], 'document')}"
+    repeats = f", {f['in_query']:g} times in the query" if f["in_query"] != 1 else ""
+    here = "once" if f["in_document"] == 1 else f"{f['in_document']} times"
+    worth = f"  = {f['query_weight']:.4f} ({rarity}{repeats}) x {f['document_weight']:.4f} ({here} here)"
+    return line.append(worth, style="dim")

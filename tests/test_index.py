@@ -1,0 +1,317 @@
+"""Collections on disk: what is found, stored, explained, kept and refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vizsla
+from vizsla.errors import CollectionError, InputError, VizslaError
+from vizsla.index import Index, writer
+from vizsla.models import parse_model
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "my.index"
+
+
+def build(folder: Path, records: Records, model: str = "bm25") -> Index:
+    index = Index.create(folder, model)
+    index.add(records)
+    index.commit()
+    return index
+
+
+def test_five_lines(folder: Path, documents: Records) -> None:
+    with build(folder, documents) as index:
+        hits = index.search("barking dogs")
+        assert [h.id for h in hits] == ["d1", "d3", "d2"]
+        assert hits[0]["title"] == "Dogs"
+        assert hits[0].document.get("year") == 1999
+        assert len(index) == 4
+    with Index.open(folder) as index:
+        assert [h.id for h in index.search("barking dogs", k=1)] == ["d1"]
+        assert index.get("d4") == vizsla.Document("d4", {"title": "Fish", "text": "Fish."})
+        assert index.get("d5") is None
+
+
+WORDS = st.lists(st.sampled_from("dog dogs cat the bark fish 7 vizsla's été".split()), max_size=12).map(" ".join)
+MODELS = st.sampled_from(
+    [
+        "bm25",
+        "bm25-multifield",
+        "bm25(variant=robertson)",
+        "bm25(lengths=exact, variant=bm25l)",
+        "bm25 + 0.3 * bm25(fields=title, namespace=title)",
+    ]
+)
+
+
+@settings(max_examples=40)
+@given(texts=st.lists(st.tuples(WORDS, WORDS), max_size=12), query=WORDS, model=MODELS, cut=st.integers(0, 12))
+def test_scores_equal_the_models_vectors(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]], query: str, model: str, cut: int
+) -> None:
+    """Any collection, added in one commit or two: hits are those of the exhaustive product, explained to the score."""
+    records = [{"id": str(i), "title": a, "text": b} for i, (a, b) in enumerate(texts)]
+    parsed = parse_model(model)
+    statistics = parsed.fit(records)
+    scores = parsed.encode_queries([query], statistics).dot(parsed.encode_documents(records))[0] if records else []
+    with Index.create(tmp_path_factory.mktemp("x") / "i", model) as index:
+        for part in (records[:cut], records[cut:]):
+            index.add(part)
+            index.commit()
+        found = index.run({"q": query}, k=20).rankings["q"]
+        assert {d for d, s in found if abs(s) > 1e-9} == {str(i) for i, s in enumerate(scores) if abs(s) > 1e-9}
+        for doc_id, score in found:
+            assert score == pytest.approx(scores[int(doc_id)], rel=1e-6, abs=1e-9)
+            explanation = index.explain(query, doc_id)
+            assert np.float32(explanation.score) == pytest.approx(score, rel=1e-6, abs=1e-9)
+            leaves = [leaf for p in explanation.parts for leaf in (p.parts or (p,))]
+            assert sum(leaf.score for leaf in leaves) == pytest.approx(explanation.score)
+        assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
+
+
+def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(writer, "BATCH_DOCUMENTS", 3)
+    records = [{"id": str(i), "text": f"word{i % 5} common"} for i in range(20)]
+    with Index.create(folder) as index:
+        index.add(records)
+        with Index.open(folder) as reader:  # flushed, not committed: nobody sees it
+            assert len(reader) == 0
+            assert reader.search("common") == []
+        index.commit()
+        assert index.info()["segments"] == 7
+        assert [h.id for h in index.search("common", k=30)] == [str(i) for i in range(20)]
+        assert index.explain("word3", "13").score == pytest.approx(index.search("word3", 20)[2].score)
+    with Index.create(folder.with_name("whole.index")) as whole:
+        monkeypatch.setattr(writer, "BUFFER_BYTES", 1 << 30)
+        whole.add(records)
+        whole.commit()
+        assert whole.run({"q": "word1 common"}) == Index.open(folder).run({"q": "word1 common"})
+
+
+def test_what_is_not_committed_is_gone(folder: Path, documents: Records) -> None:
+    with build(folder, documents[:1]) as index:
+        index.add(documents[1:])
+        assert len(index) == 1
+    with Index.open(folder) as index:
+        assert len(index) == 1
+        assert index.search("cats") == []
+        index.add(documents[1:])
+        index.commit()
+        assert [h.id for h in index.search("cats")] == ["d2"]
+
+
+def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
+    build(folder, documents[:2]).close()
+    crashed = Index.open(folder)
+    crashed.add(documents[2:])  # flushed as a pending generation; then the process dies
+    assert crashed._writer is not None
+    crashed._writer._lock.release()
+    crashed._writer._db.close()
+    assert len(list((folder / "segments").iterdir())) == 2
+    with Index.open(folder) as index:
+        assert len(index) == 2
+        assert index.search("vizsla") == []
+        index.add(documents[2:])
+        index.commit()
+        assert len(list((folder / "segments").iterdir())) == 2
+        assert [h.id for h in index.search("vizsla")] == ["d3"]
+
+
+def test_a_reader_keeps_its_snapshot(folder: Path, documents: Records) -> None:
+    build(folder, documents[:1]).close()
+    with Index.open(folder) as reader, Index.open(folder) as index:
+        index.add(documents[1:])
+        index.commit()
+        assert len(reader) == 1
+        assert reader.search("cats") == []
+        assert len(index) == 4
+
+
+def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (0.1,))
+    with build(folder, documents[:1]) as first, Index.open(folder) as second:
+        first.add(documents[1:2])
+        with pytest.raises(CollectionError, match="another process is writing to it"):
+            second.add(documents[2:])
+        first.commit()
+        second.add(documents[2:])
+        second.commit()
+        assert len(second) == 4
+
+
+def test_threads_share_an_index(folder: Path) -> None:
+    records = [{"id": str(i), "text": f"word{i % 7} word{i % 3}"} for i in range(200)]
+    with build(folder, records) as index, ThreadPoolExecutor(4) as pool:
+        queries = [f"word{i % 9}" for i in range(100)]
+        alone = [[h.id for h in index.search(q)] for q in queries]
+        assert [[h.id for h in hits] for hits in pool.map(index.search, queries)] == alone
+
+
+def test_an_index_carries_its_tokenizer(folder: Path, documents: Records) -> None:
+    try:
+        parse_model("bm25-wp")
+    except VizslaError as e:
+        pytest.skip(str(e))
+    with build(folder, documents, "bm25-wp") as index:
+        (file,) = (folder / "model").iterdir()
+        assert [h.id for h in index.search("vizsla")] == ["d3"]
+    file.unlink()
+    with pytest.raises(VizslaError, match="no such tokenizer file"):
+        Index.open(folder)
+
+
+def test_ids_that_are_there_already(folder: Path, documents: Records) -> None:
+    with build(folder, documents) as index:
+        with pytest.raises(InputError, match="'d1' is in the collection already"):
+            index.add([{"id": "d1", "text": "again"}])
+        with pytest.raises(InputError, match="'d9' appears a second time"):
+            index.add([{"id": "d9", "text": "one"}, {"id": "d9", "text": "two"}])
+        index.commit()
+        assert len(index) == 4
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"text": "no id"}, "no id; expected a field '_id' or 'id'"),
+        ({"id": "", "text": "x"}, "must be a text or a whole number, not an empty text"),
+        ({"id": None, "text": "x"}, "not null"),
+        ({"id": 1.5, "text": "x"}, "not the number 1.5"),
+        ({"id": "1", "title": "only"}, "has no text; expected a field 'text' or 'contents'"),
+        ({"id": "1", "text": 7}, "the field 'text' must be a text, not the number 7"),
+        ({"id": "1", "text": "x", "more": {1, 2}}, "cannot be stored as JSON"),
+        ({"id": "1", "text": "half \ud800"}, "cannot be stored as JSON"),
+        ("text", "expected a JSON object"),
+    ],
+)
+def test_documents_that_are_refused(folder: Path, documents: Records, record: Any, message: str) -> None:
+    with build(folder, documents) as index:
+        with pytest.raises(VizslaError, match=message):
+            index.add([{"id": "fine", "text": "fine"}, record])
+        index.commit()
+        assert len(index) == 4
+        assert index.get("fine") is None
+
+
+def test_empty_documents_are_stored_and_named(folder: Path) -> None:
+    with Index.create(folder) as index:
+        added = index.add([{"id": "1", "text": ""}, {"id": "2", "text": "the"}, {"id": "3", "text": "dog"}])
+        index.commit()
+        assert [d.id for d in added.empty] == ["1", "2"]
+        assert added.documents == 3
+        assert index.get("1") is not None
+        assert [h.id for h in index.search("the dog")] == ["3"]
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+def test_an_empty_query_is_told(folder: Path, documents: Records, query: str) -> None:
+    with build(folder, documents) as index, pytest.raises(VizslaError, match="the query is empty"):
+        index.search(query)
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 2.0])
+def test_k_must_be_a_number_of_results(folder: Path, documents: Records, k: Any) -> None:
+    with build(folder, documents) as index, pytest.raises(VizslaError, match="must be 1 or more"):
+        index.search("dog", k=k)
+
+
+def test_queries_of_many_and_of_unknown_words(folder: Path, documents: Records) -> None:
+    with build(folder, documents) as index:
+        assert index.search("xyzzy the") == []
+        long = " ".join(f"word{i}" for i in range(100_000)) + " purr"
+        assert [h.id for h in index.search(long)] == ["d2"]
+        assert len(index.search("dog cat fish", k=10**9)) == 4
+
+
+def test_explain_wants_a_document(folder: Path, documents: Records) -> None:
+    with build(folder, documents) as index, pytest.raises(VizslaError, match="no document with the id 'd9'"):
+        index.explain("dog", "d9")
+
+
+def test_highlights_show_the_best_passage(folder: Path) -> None:
+    text = "Nothing here. " * 40 + "The Vizsla's dogs bark. " + "Nothing there. " * 40
+    with build(folder, [{"id": "1", "text": text}]) as index:
+        hit = index.search("barking vizslas")[0]
+        snippet = index.highlight("barking vizslas", hit.document, width=60)
+        assert [snippet.text[a:b] for a, b in snippet.matches] == ["Vizsla's", "bark"]
+        assert len(snippet.text) < 90
+        assert not snippet.at_start
+        assert not snippet.at_end
+
+
+def test_folders_that_are_no_index(tmp_path: Path, documents: Records) -> None:
+    with pytest.raises(CollectionError, match="this is no Vizsla index"):
+        Index.open(tmp_path)
+    (tmp_path / "index.db").write_text("not a database at all, whatever its name says" * 10)
+    with pytest.raises(CollectionError, match=r"index\.db is damaged"):
+        Index.open(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    sqlite3.connect(other / "index.db").execute("CREATE TABLE x (y)").connection.close()
+    with pytest.raises(CollectionError, match="this is no Vizsla index"):
+        Index.open(other)
+
+
+def test_another_format_is_refused(folder: Path, documents: Records) -> None:
+    build(folder, documents).close()
+    connection = sqlite3.connect(folder / "index.db")
+    connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(CollectionError, match="format 99, this version reads format 1; upgrade Vizsla"):
+        Index.open(folder)
+
+
+def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records) -> None:
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "chapter.txt").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(CollectionError, match="not empty and no index"):
+            Index.create(precious, overwrite=overwrite)
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(CollectionError, match="this is a file"):
+        Index.create(file)
+    build(tmp_path / "i", documents).close()
+    with pytest.raises(CollectionError, match="there is an index here already"):
+        Index.create(tmp_path / "i")
+    with Index.create(tmp_path / "i", overwrite=True) as index:
+        assert len(index) == 0
+
+
+def test_missing_and_damaged_segments_are_told(folder: Path, documents: Records) -> None:
+    build(folder, documents).close()
+    (file,) = (folder / "segments").glob("*/terms.npy")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:40])
+    with pytest.raises(CollectionError, match="is damaged"):
+        Index.open(folder)
+    file.unlink()
+    with pytest.raises(CollectionError, match=r"terms\.npy of segment \w+ is missing"):
+        Index.open(folder)
+
+
+def test_reading_works_where_nothing_can_be_written(folder: Path, documents: Records) -> None:
+    build(folder, documents).close()
+    assert sorted(p.name for p in folder.iterdir()) == ["index.db", "segments", "writer.lock"]
+    from vizsla.index import database
+
+    connection = database._connect((folder / "index.db").resolve(), "ro&immutable=1")
+    assert connection.execute("SELECT count(*) FROM documents").fetchone() == (4,)
+    connection.close()

@@ -1,0 +1,152 @@
+"""Analyzers: equal to Lucene's, values, and the fast path equal to the plain one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vizsla.errors import VizslaError
+from vizsla.text import Analyzer, analyzer_names, register_filter
+from vizsla.text.filters import snowball_languages
+from vizsla.text.words import word_classes
+
+GOLDEN = [json.loads(line) for line in (Path(__file__).parent / "data" / "lucene-9.9.jsonl").open()]
+
+
+@pytest.mark.parametrize("name", ["lucene-english", "standard", "cjk"])
+def test_tokens_and_offsets_equal_lucenes(name: str) -> None:
+    analyzer = Analyzer.parse(name)
+    cases = [case for case in GOLDEN if case["analyzer"] == name]
+    assert len(cases) > 80
+    for case in cases:
+        assert [list(t) for t in analyzer.tokens(case["text"])] == case["tokens"], ascii(case["text"])
+
+
+def test_every_line_of_the_reference_file_equals_lucenes(reference: Path) -> None:
+    analyzer = Analyzer.parse("lucene-english")
+    cases = [json.loads(line) for line in (reference / "lucene-analysis.jsonl").open()]
+    assert len(cases) == 105
+    for case in cases:
+        assert analyzer(case["text"]) == case["tokens"]
+
+
+def _any_text() -> st.SearchStrategy[str]:
+    """Texts in which every class of the word rules is as likely as any other."""
+    table, numbers = word_classes()
+    by_class = [[chr(int(c)) for c in (table == n).nonzero()[0][:40]] for n in range(1, len(numbers) + 1)]
+    character = st.sampled_from(by_class).flatmap(st.sampled_from)
+    special = st.sampled_from(list("aAsS'’.,_:1 \n") + ["ing", "ational", "’s", "[SEP]", "\ud800"])
+    return st.lists(st.one_of(character, special, st.characters()), max_size=40).map("".join)
+
+
+@pytest.mark.parametrize("name", ["lucene-english", "whitespace", "snowball-german", "wordpiece", "cjk"])
+@given(texts=st.lists(_any_text(), max_size=6))
+def test_batches_equal_single_texts(name: str, texts: list[str]) -> None:
+    analyzer = _analyzer(name)
+    lexicon = analyzer.lexicon()
+    for _ in range(2):  # the second time every form is known
+        numbers, ends = lexicon.encode(texts)
+        terms = [lexicon.terms[n] for n in numbers]
+        starts = [0, *ends.tolist()]
+        assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
+
+
+def _analyzer(name: str) -> Analyzer:
+    try:
+        return Analyzer.parse(name)
+    except VizslaError as e:
+        pytest.skip(str(e))
+
+
+@given(text=_any_text())
+def test_offsets_lie_in_the_text_and_in_order(text: str) -> None:
+    tokens = Analyzer.parse("lucene-english").tokens(text)
+    assert all(0 <= t.start < t.end <= len(text) for t in tokens)
+    assert all(a.end <= b.start for a, b in zip(tokens, tokens[1:], strict=False))
+
+
+def test_many_forms_make_the_tables_grow() -> None:
+    analyzer = Analyzer.parse("whitespace")
+    words = [f"form{i}" for i in range(100_000)]
+    lexicon = analyzer.lexicon()
+    numbers, _ = lexicon.encode([" ".join(words), " ".join(reversed(words))])
+    assert lexicon.terms == words
+    assert numbers.tolist() == [*range(100_000), *reversed(range(100_000))]
+
+
+def test_counts_are_per_text() -> None:
+    lexicon = Analyzer.parse("lucene-english").lexicon()
+    pointers, indices, counts = lexicon.count(["dog cat dogs", "", "cat"])
+    assert [lexicon.terms[i] for i in indices] == ["dog", "cat", "cat"]
+    assert counts.tolist() == [2, 1, 1]
+    assert pointers.tolist() == [0, 2, 2, 3]
+
+
+def test_analyzers_are_values(tmp_path: Path) -> None:
+    for name in ["lucene-english", "whitespace", "cjk", "standard | lower | longest:8 | stop:french"]:
+        analyzer = Analyzer.parse(name)
+        assert str(analyzer) == name
+        assert Analyzer.parse(analyzer.save(tmp_path), tmp_path) == analyzer
+    assert Analyzer.parse("standard | lower") != Analyzer.parse("whitespace | lower")
+
+
+def test_wordpiece_is_saved_with_its_file(tmp_path: Path) -> None:
+    analyzer = _analyzer("wordpiece")
+    text = analyzer.save(tmp_path)
+    again = Analyzer.parse(text, tmp_path)
+    assert again == analyzer
+    assert again("Unbelievable tokenisation") == ["unbelievable", "token", "##isation"]
+    assert list(again.tokens("Héllo, [SEP]")[0]) == ["hello", 0, 5]
+
+
+@pytest.mark.parametrize("language", snowball_languages())
+def test_every_snowball_language_has_a_stemmer_and_stop_words(language: str) -> None:
+    analyzer = Analyzer.parse(f"snowball-{language}")
+    from vizsla.text.stopwords import stop_words
+
+    assert len(stop_words(language)) >= 30
+    assert analyzer("42") == ["42"]
+    single = [w for w in stop_words(language) if analyzer.tokenizer.tokens(w)[0].term == w and len(w) > 1]
+    assert [analyzer(w) for w in single] == [[] for _ in single]
+
+
+def test_snowball_stems() -> None:
+    assert Analyzer.parse("snowball-german")("Die Häuser und die Katzen") == ["haus", "katz"]
+    assert Analyzer.parse("snowball-french")("les chevaux couraient") == ["cheval", "cour"]
+
+
+def test_a_filter_of_ones_own() -> None:
+    register_filter("reversed", lambda term: term[::-1])
+    assert Analyzer.parse("whitespace | reversed")("abc de") == ["cba", "ed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lucen-english", "did you mean 'lucene-english'"),
+        ("standard | stemm", "there is no filter called 'stemm'"),
+        ("standard | stop:klingon", "there is no list of stop words called 'klingon'"),
+        ("standard | lower:x", "takes no option"),
+        ("standard | longest:x", "wants a number"),
+        ("snowball-elvish", "there is no Snowball stemmer called 'elvish'"),
+        ("", "not an empty text"),
+        ("wordpiece:missing.json", "missing.json: there is no such tokenizer file"),
+    ],
+)
+def test_wrong_analyzers_are_told(text: str, message: str) -> None:
+    with pytest.raises(VizslaError, match=message):
+        Analyzer.parse(text)
+
+
+def test_a_broken_tokenizer_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(VizslaError, match=r"tokenizer\.json: this is no tokenizer\.json"):
+        Analyzer.parse(f"wordpiece:{tmp_path}")("x")
+
+
+def test_names_are_listed() -> None:
+    assert {"lucene-english", "whitespace", "wordpiece", "cjk", "snowball-german"} <= set(analyzer_names())
