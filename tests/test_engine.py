@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,7 +80,7 @@ def test_search_equals_exhaustive_scoring(
     codes = rng.integers(0, len(NORMS), (2, len(rows)))
     allowed = rng.random(len(rows)) < 0.6
     bounds = [0, *sorted(min(c, len(rows)) for c in cuts), len(rows)]
-    parts = [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
+    parts = [(a, b) for a, b in pairwise(bounds) if b > a]
     segments = [build(rows[a:b], codes[:, a:b], a) for a, b in parts]
     assert run(segments, query, k) == exhaustive(rows, codes, query, WEIGHTINGS, k)
     masks = [allowed[a:b] for a, b in parts]

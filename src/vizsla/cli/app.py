@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
@@ -40,13 +42,32 @@ def _options(
     del version
 
 
-app.command("demo")(demo.demo)
-app.command("index")(index.index)
-app.command("search")(search.search)
-app.command("explain")(explain.explain)
-app.command("info")(info.info)
-app.command("analyze")(analyze.analyze)
-app.command("eval")(evaluate.evaluate)
+class _Interrupted(VizslaError):
+    """Ctrl-C, as an error that typer lets through."""
+
+
+def _interruptible(verb: Callable[..., None]) -> Callable[..., None]:
+    @wraps(verb)
+    def call(*arguments: Any, **options: Any) -> None:
+        try:
+            verb(*arguments, **options)
+        except KeyboardInterrupt:
+            raise _Interrupted("interrupted; nothing that was committed is lost") from None
+
+    return call
+
+
+_VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "index": index.index,
+    "search": search.search,
+    "explain": explain.explain,
+    "info": info.info,
+    "analyze": analyze.analyze,
+    "eval": evaluate.evaluate,
+}
+for _name, _verb in _VERBS.items():
+    app.command(_name)(_interruptible(_verb))
 app.add_typer(recipes.app, name="recipes")
 
 
@@ -56,10 +77,7 @@ def main() -> None:
         app()
     except VizslaError as e:
         print(f"vizsla: {e}", file=sys.stderr)
-        sys.exit(WRONG_USE)
-    except KeyboardInterrupt:
-        print("\nvizsla: interrupted; nothing that was committed is lost", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTED if isinstance(e, _Interrupted) else WRONG_USE)
     except BrokenPipeError:  # the reader of our output has gone, as with | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

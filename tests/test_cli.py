@@ -1,0 +1,262 @@
+"""The command line as a user meets it: what goes where, and one clear sentence for each mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import vizsla
+from vizsla.cli import main
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    def run(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["vizsla", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return int(end.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, documents: list[dict[str, object]]) -> Path:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(json.dumps(d) + "\n" for d in documents))
+    return file
+
+
+@pytest.fixture
+def index(cli: Cli, corpus: Path, tmp_path: Path) -> Path:
+    code, out, err = cli("index", corpus, "-o", tmp_path / "i")
+    assert (code, out) == (0, "")
+    assert "4 documents in" in err
+    assert f"vizsla search {tmp_path / 'i'}" in err
+    return tmp_path / "i"
+
+
+def test_search_shows_results(cli: Cli, index: Path) -> None:
+    code, out, err = cli("search", index, "barking dogs")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["1.", "Dogs", "d1", out.splitlines()[0].split()[-1]]
+    assert "A dog barks at the other dogs." in out
+
+
+def test_search_as_json(cli: Cli, index: Path) -> None:
+    code, out, _ = cli("search", index, "barking dogs", "--json", "-k", 1)
+    found = json.loads(out)
+    assert code == 0
+    assert found["query"] == "barking dogs"
+    (result,) = found["results"]
+    assert (result["rank"], result["id"], result["document"]["year"]) == (1, "d1", 1999)
+    assert result["score"] == pytest.approx(vizsla.Index.open(index).search("barking dogs")[0].score)
+
+
+def test_search_a_file_of_queries(cli: Cli, index: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.tsv").write_text("1\tdog\n2\txyzzy\n3\tcats\n")
+    code, out, err = cli("search", index, "--queries", tmp_path / "q.tsv", "--output", tmp_path / "run.trec")
+    assert (code, out) == (0, "")
+    assert "3 queries" in err
+    assert "1 query found nothing" in err
+    lines = [line.split() for line in (tmp_path / "run.trec").read_text().splitlines()]
+    assert [(line[0], line[2], line[3]) for line in lines] == [("1", "d1", "1"), ("1", "d3", "2"), ("3", "d2", "1")]
+
+
+def test_queries_from_standard_input(cli: Cli, index: Path) -> None:
+    stdin = "vizsla\n:explain 1\n:show 1\n:k 1\ndog\n:explain 9\n:nonsense\n:quit\nnever read\n"
+    code, out, err = cli("search", index, stdin=stdin)
+    assert code == 0
+    assert "The vizsla is a dog" in out
+    assert "(in 1 document)" in out
+    assert '"id": "d3"' in out
+    assert "there is no result 9; the last query has 1" in err
+    assert ":explain N" in err
+
+
+def test_the_prompt_in_a_terminal_keeps_a_history(index: Path, tmp_path: Path) -> None:
+    program = Path(sys.executable).parent / "vizsla"
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm"}
+    process = subprocess.Popen(
+        [program, "search", index], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+    )
+    os.close(theirs)
+    os.write(ours, b"purring cats\n:quit\n")
+    seen = b""
+    end = time.time() + 60
+    while time.time() < end:
+        try:
+            seen += os.read(ours, 4096)
+        except OSError:  # the terminal closed
+            break
+    assert process.wait(10) == 0
+    os.close(ours)
+    assert b"vizsla> " in seen
+    assert b"\x1b[1;33mcat\x1b[0m" in seen  # a match, marked
+    assert "purring cats" in (tmp_path / "state" / "vizsla" / "history").read_text()
+
+
+def test_explain(cli: Cli, index: Path) -> None:
+    code, out, _ = cli("explain", index, "dogs bark xyzzy", "d1")
+    assert code == 0
+    assert "xyzzi  in no document" in out
+    code, out, _ = cli("explain", index, "dogs bark xyzzy", "d1", "--json")
+    tree = json.loads(out)
+    assert tree["score"] == pytest.approx(sum(p["score"] for p in tree["parts"]))
+    assert [p["term"] for p in tree["parts"]] == ["dog", "bark", "xyzzi"]
+
+
+def test_info(cli: Cli, index: Path) -> None:
+    code, out, _ = cli("info", index)
+    assert code == 0
+    assert "documents" in out
+    facts = json.loads(cli("info", index, "--json")[1])
+    assert (facts["documents"], facts["model"], facts["segments"]) == (4, "bm25", 1)
+
+
+def test_analyze(cli: Cli) -> None:
+    code, out, _ = cli("analyze", "The dogs' bones", "--json")
+    assert (code, json.loads(out)) == (0, {"tokens": ["dog", "bone"], "offsets": [[4, 8], [10, 15]]})
+    assert cli("analyze", "-", "-a", "whitespace", stdin="a [b]")[1].split() == ["0-1", "a", "2-5", "[b]"]
+
+
+@pytest.fixture
+def dataset(corpus: Path) -> Path:
+    folder = corpus.parent
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "vizsla"}\n{"_id": "q2", "text": "xyzzy"}\n')
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td3\t1\nq2\td1\t1\n")
+    return folder
+
+
+def test_eval(cli: Cli, dataset: Path, index: Path) -> None:
+    code, out, _ = cli("eval", dataset, "--json", "--output", dataset / "run.trec")
+    found = json.loads(out)
+    assert code == 0
+    assert found["measures"] == {"nDCG@10": 0.5, "R@100": 0.5}
+    assert (found["model"], found["dataset"], found["queries"], found["missing"]) == ("bm25", dataset.name, 2, 1)
+    assert json.loads(cli("eval", dataset, "--index", index, "--json")[1])["measures"] == found["measures"]
+    by_run = json.loads(cli("eval", dataset, "--run", dataset / "run.trec", "--measures", "RR", "--json")[1])
+    assert by_run["measures"] == {"RR": 0.5}
+    code, out, err = cli("eval", dataset, "--model", "bm25-multifield")
+    assert code == 0
+    assert "0.5000" in out
+    assert "1 of them with nothing found" in err
+
+
+def test_recipes(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    assert "bm25-multifield" in cli("recipes")[1]
+    recipe = tmp_path / "mine.yaml"
+    expected = "{%s: {figures: {nDCG@10: %s}, tolerance: 0.01, source: here}}"
+    for figure, code in [(0.5, 0), (0.9, 1)]:
+        recipe.write_text(f"name: mine\ntitle: t\nmodel: bm25\nexpected: {expected % (dataset.name, figure)}\n")
+        found, out, _ = cli("recipes", "check", recipe, "--data", dataset.parent)
+        assert found == code
+        assert ("ok" in out) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"_id": "1", "text": "x"}\n{"_id": \n', "bad.jsonl:2: this line is not JSON"),
+        ('{"text": "x"}\n', "bad.jsonl:1: the document has no id"),
+        ('{"_id": "1"}\n', "bad.jsonl:1: the document '1' has no text; expected a field 'text' or 'contents'"),
+        ('{"_id": "1", "text": "x"}\n{"_id": "1", "text": "y"}\n', "bad.jsonl:2: the id '1' appears a second time"),
+    ],
+)
+def test_bad_documents_leave_nothing_behind(cli: Cli, tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "bad.jsonl").write_text(lines)
+    code, out, err = cli("index", tmp_path / "bad.jsonl", "-o", tmp_path / "i")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "i").exists()
+
+
+def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(
+        '{"_id": "1", "text": "dog"}\n{"_id": "2", "text": ""}\n{"_id": "3", "text": "-"}\n'
+    )
+    code, _, err = cli("index", tmp_path / "x.jsonl", "-o", tmp_path / "i")
+    assert code == 0
+    assert "x.jsonl:2: the document '2' has no words to be found by (2 such documents)" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "INDEX", ""], "the query is empty"),
+        (["search", "INDEX", "dog", "-k", "0"], "must be 1 or more, not 0"),
+        (["search", "INDEX", "dog", "-k", "-3"], "must be 1 or more, not -3"),
+        (["search", "missing", "dog"], "missing: this is no Vizsla index"),
+        (["search", "INDEX", "--queries", "q.tsv"], "--queries and --output go together"),
+        (["search", "INDEX", "--queries", "missing.tsv", "--output", "x"], "missing.tsv: there is no such file"),
+        (["index", "missing.jsonl", "-o", "x"], "missing.jsonl: there is no such file or folder"),
+        (["index", "CORPUS", "-o", "INDEX"], "there is an index here already"),
+        (["index", "CORPUS", "-o", "x", "--model", "bm52"], "no model called 'bm52'"),
+        (["explain", "INDEX", "dog", "d9"], "no document with the id 'd9'"),
+        (["info", "missing"], "missing: this is no Vizsla index"),
+        (["analyze", "x", "-a", "klingon"], "no analyzer or tokenizer called 'klingon'"),
+        (["eval", "missing"], "missing: there is no such folder"),
+        (["eval", "FOLDER"], "there is no queries.jsonl here"),
+        (["recipes", "check", "bm52"], "no recipe called 'bm52'"),
+    ],
+)
+def test_mistakes_are_one_sentence(cli: Cli, index: Path, corpus: Path, arguments: list[str], message: str) -> None:
+    places = {"INDEX": index, "CORPUS": corpus, "FOLDER": index}
+    code, out, err = cli(*[places.get(a, a) for a in arguments])
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_finding_nothing_says_why(cli: Cli, index: Path) -> None:
+    code, out, err = cli("search", index, "xyzzy the plugh")
+    assert (code, out) == (0, "")
+    assert "no document has any of these words: xyzzi, plugh" in err
+    assert "no word of the query is left" in cli("search", index, "the of ...")[2]
+
+
+def test_overwrite(cli: Cli, index: Path, corpus: Path) -> None:
+    assert cli("index", corpus, corpus, "-o", index, "--overwrite")[0] == 2  # the same ids twice
+    assert cli("index", corpus, "-o", index, "--overwrite")[0] == 0
+
+
+def test_interrupting_a_build_leaves_nothing(
+    cli: Cli, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vizsla.index.writer.Writer.commit", interrupted)
+    code, _, err = cli("index", corpus, "-o", tmp_path / "new")
+    assert code == 130
+    assert "interrupted" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_demo(cli: Cli) -> None:
+    code, out, err = cli("demo")
+    assert code == 0
+    assert "documents indexed in" in err
+    assert "subprocess" in out
+    assert "length norm" in out
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version")[1] == f"vizsla {vizsla.__version__}\n"

@@ -1,0 +1,98 @@
+"""The design holds: rooms import downwards only, importing is cheap, examples in docstrings are true."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vizsla
+
+ROOT = Path(vizsla.__file__).parent
+LAYERS = [
+    {"text", "vectors"},
+    {"runs"},
+    {"engine"},
+    {"models", "datasets"},
+    {"index"},
+    {"evaluation"},
+    {"training", "backends"},
+    {"recipes"},
+    {"cli", "server"},
+]
+DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
+def test_rooms_import_downwards_only(file: Path) -> None:
+    parts = file.relative_to(ROOT).parts
+    if len(parts) == 1:
+        return
+    room = parts[0]
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            other = name.split(".")[1] if name.startswith("vizsla.") else None
+            if other in DEPTH and other != room:
+                assert DEPTH[other] < DEPTH[room], f"{room} imports {name}"
+
+
+def best_time(code: str) -> float:
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def test_importing_is_cheap() -> None:
+    numpy = best_time("import numpy")
+    assert best_time("import vizsla") < 2 * numpy
+    run_help = "import sys; sys.argv = ['vizsla', '--help']; from vizsla.cli import main; main()"
+    assert best_time(run_help) < 3 * numpy
+
+
+def test_vectors_and_runs_need_no_numba() -> None:
+    code = "import sys; sys.modules['numba'] = None; import vizsla.vectors, vizsla.runs"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+MODULES = [m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_are_true(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_every_public_name_is_there() -> None:
+    for name in vizsla.__all__:
+        assert getattr(vizsla, name) is not None
+    assert set(vizsla.__all__) == set(vizsla._HOMES)
+
+
+def test_the_first_run_says_that_it_compiles(tmp_path: Path) -> None:
+    code = "from vizsla.text.porter import stem_words; print(stem_words(['dogs']))"
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""},
+        )
+        assert done.stdout == "['dog']\n"
+        said.append(done.stderr)
+    assert said[0].count("compiling kernels for this machine (once") == 1
+    assert said[1] == ""

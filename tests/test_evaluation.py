@@ -1,0 +1,129 @@
+"""Runs, judgements, measures, and figures by Anserini's convention."""
+
+from __future__ import annotations
+
+import lzma
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from vizsla.datasets import BeirDataset
+from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation import evaluate
+from vizsla.models import parse_model
+from vizsla.recipes import check, load_recipe, recipe_names
+from vizsla.recipes.run import evaluate_model
+from vizsla.runs import Measure, Qrels, Run, parse_measures
+
+QRELS = Qrels({"q1": {"a": 1, "b": 0}, "q2": {"c": 2, "q2": 1}})
+
+
+def test_missing_queries_count_zero_and_own_ids_do_not_count() -> None:
+    run = Run({"q2": [("q2", 9.0), ("x", 2.0), ("c", 1.0)], "unjudged": [("a", 1.0)]})
+    found = evaluate(run, QRELS, parse_measures("RR@10 R@10"))
+    assert found.by_query["RR@10"] == {"q1": 0.0, "q2": 0.5}
+    assert found.measures == {"RR@10": 0.25, "R@10": 0.25}
+    assert evaluate(Run({}), QRELS, parse_measures("RR@10")).measures == {"RR@10": 0.0}
+
+
+def test_equal_scores_go_by_ascending_id() -> None:
+    run = Run({"q1": [("b", 1.0), ("a", 1.0)]})
+    assert evaluate(run, QRELS, parse_measures("RR")).by_query["RR"]["q1"] == 1.0
+
+
+def test_no_judgements_are_told() -> None:
+    with pytest.raises(VizslaError, match="no judgements"):
+        evaluate(Run({}), Qrels({}), parse_measures("RR"))
+
+
+def test_runs_go_to_disk_and_back(tmp_path: Path) -> None:
+    run = Run({"q1": [("d1", 3.25), ("d2", 0.1)], "q2": [("d1", 1e-7)]})
+    run.write(tmp_path / "run.trec", tag="x")
+    assert (tmp_path / "run.trec").read_text().splitlines()[1] == "q1 Q0 d2 2 0.1 x"
+    assert Run.read(tmp_path / "run.trec") == run
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        (Run, "q1 Q0 d1 1 2.0\n", r":1: expected six columns"),
+        (Run, "q1 Q0 d1 1 2.0 x\nq1 Q0 d1 1 nan x\n", r":2: 'nan' is no score"),
+        (Qrels, "q1 0 d1 high\n", r":1: 'high' is no judgement"),
+        (Qrels, "q1 d1\n", r":1: expected three columns"),
+        (Run, None, "there is no such file"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, kind: type[Run] | type[Qrels], content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "file").write_text(content)
+    with pytest.raises(InputError, match=message):
+        kind.read(tmp_path / "file")
+
+
+def test_trec_judgements_have_four_columns(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q1 0 d1 2\n")
+    assert Qrels.read(tmp_path / "qrels").judgements == {"q1": {"d1": 2}}
+
+
+def test_measures_are_values() -> None:
+    assert [str(m) for m in parse_measures("nDCG@10, R@100 AP")] == ["nDCG@10", "R@100", "AP"]
+    assert Measure.parse("RR@10") == Measure.parse("MRR@10")
+    with pytest.raises(VizslaError, match="there is no measure called 'ndgc'; did you mean"):
+        Measure.parse("ndgc@10")
+    with pytest.raises(VizslaError, match="'nDCG@@' is no measure"):
+        Measure.parse("nDCG@@")
+    with pytest.raises(VizslaError, match="no measure was named"):
+        parse_measures(" ")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_reaches_its_figures(name: str, data: Path) -> None:
+    recipe = load_recipe(name)
+    try:
+        parse_model(recipe.model)
+    except VizslaError as e:
+        pytest.skip(str(e))
+    findings = list(check(recipe, data))
+    assert findings
+    assert [f for f in findings if not f.reached] == []
+
+
+@pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
+def test_the_top_thousand_equal_lucenes(name: str, data: Path, reference: Path) -> None:
+    """Same documents, scores equal to 1e-5 relative, order equal except inside ties."""
+    lucene: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    with lzma.open(reference / "lucene-runs" / f"{name}.flat.trec.xz", "rt") as lines:
+        for line in lines:
+            query, _, document, _, score, _ = line.split()
+            lucene[query].append((document, float(score)))
+    ours = evaluate_model(parse_model("bm25"), BeirDataset.open(data / name), "test", ["R@100"]).run.rankings
+    assert {q for q, ranking in ours.items() if ranking} == set(lucene)
+    for query, theirs in lucene.items():
+        mine = ours[query]
+        assert len(mine) == len(theirs)
+        cut = theirs[-1][1] * (1 + 1e-5)  # which of the documents tied at the end are in is anybody's choice
+        assert {d for d, s in mine if s > cut} == {d for d, s in theirs if s > cut}
+        scores = dict(theirs)
+        for (document, score), (_, at_this_rank) in zip(mine, theirs, strict=True):
+            assert score == pytest.approx(at_this_rank, rel=1e-5)
+            assert score == pytest.approx(scores.get(document, score), rel=1e-5)
+
+
+def test_recipes_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(VizslaError, match="no recipe called 'bm52'; did you mean 'bm25'"):
+        load_recipe("bm52")
+    with pytest.raises(InputError, match="no such recipe file"):
+        load_recipe("missing.yaml")
+    for content in ["name: x", "a: [", "7"]:
+        (tmp_path / "r.yaml").write_text(content)
+        with pytest.raises(InputError, match=r"r\.yaml: this is"):
+            load_recipe(str(tmp_path / "r.yaml"))
+
+
+def test_a_recipe_without_data_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("VIZSLA_DATA", raising=False)
+    with pytest.raises(InputError, match="set \\$VIZSLA_DATA"):
+        list(check(load_recipe("bm25"), None))
+    with pytest.raises(InputError, match="no such folder"):
+        list(check(load_recipe("bm25"), tmp_path))
