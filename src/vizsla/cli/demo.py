@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from vizsla.index import Index
 
 QUERIES = (
-    "how do I run a command and capture its output",
-    "count how often each item occurs",
-    "parse dates with a time zone",
+    "run a command and capture its output",
+    "cache the results of a function",
+    "find the n largest elements",
 )
 
 

@@ -19,7 +19,7 @@ def show_hits(index: Index, query: str, hits: list[Hit]) -> None:
     from rich.text import Text
 
     for hit in hits:
-        head = Text(f"{hit.rank:>3}. ", style="dim")
+        head = Text().append(f"{hit.rank:>3}. ", style="dim")
         title = hit.document.get("title")
         if isinstance(title, str) and title:
             marked = _marked(index.highlight(query, hit.document, "title", width=120), "bold")
@@ -89,7 +89,7 @@ def _grow(tree: object, explanation: Explanation) -> None:
         if part.parts:
             weight = part.facts["weight"]
             times = f" (weight {weight:g})" if weight != 1 else ""
-            branch = tree.add(Text(f"{part.score:.4f}", style="bold").append(f"  {part.name}{times}"))
+            branch = tree.add(Text().append(f"{part.score:.4f}", style="bold").append(f"  {part.name}{times}"))
             _grow(branch, part)
         else:
             tree.add(_leaf(part))
@@ -99,7 +99,8 @@ def _leaf(part: Explanation) -> Text:
     from rich.text import Text
 
     f = part.facts
-    line = Text(f"{part.score:.4f}", style="bold" if part.score else "dim").append(f"  {part.name}", style=MATCH)
+    line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
+    line.append(f"  {part.name}", style=MATCH)
     if not f["documents_with_term"]:
         return line.append("  in no document", style="dim")
     if not f["in_document"]:

@@ -19,12 +19,16 @@ _KINDS = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "functio
 
 
 def library_files() -> list[Path]:
-    """The source files of the standard library, its tests left out."""
+    """The source files of the standard library, its tests and private modules left out."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    found = [p for p in sorted(root.rglob("*.py")) if not _LEFT_OUT & set(p.relative_to(root).parts)]
+    found = [p for p in sorted(root.rglob("*.py")) if not any(map(_is_left_out, p.relative_to(root).parts))]
     if not found:
         raise InputError("the sources of Python's standard library are not here", file=str(root))
     return found
+
+
+def _is_left_out(part: str) -> bool:
+    return part in _LEFT_OUT or (part.startswith("_") and not part.startswith("__"))
 
 
 def read_docstrings(file: Path) -> Iterator[Document]:
