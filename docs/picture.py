@@ -1,6 +1,6 @@
 """Draw docs/demo.svg, the picture in the README, from what the commands really print.
 
-    python docs/picture.py
+python docs/picture.py
 """
 
 from __future__ import annotations

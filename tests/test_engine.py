@@ -47,7 +47,7 @@ def build(rows: list[dict[int, int]], codes: np.ndarray, first: int = 0) -> Segm
     pointers = np.concatenate([[0], np.cumsum([len(row) for row in flat])])
     indices = np.array([t for row in flat for t in row], np.int64)
     values = np.array([v for row in flat for v in row.values()], np.int64)
-    return build_segment(np.arange(first, first + len(rows)), codes, pointers, indices, values)
+    return build_segment(np.arange(first, first + len(rows)), codes, codes, pointers, indices, values)
 
 
 def run(

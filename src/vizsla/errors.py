@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class VizslaError(Exception):
     """Anything Vizsla has to say to its user; the command line prints the message and exits with 2."""
@@ -23,6 +25,14 @@ class InputError(VizslaError):
         super().__init__(f"{place}: {message}" if place else message)
 
 
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words, for messages."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"the number {value}"
+    kinds = {dict: "an object", list: "a list", str: "an empty text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), type(value).__name__)
+
+
 class UnknownNameError(VizslaError):
     """A name of a model, an analyzer, a measure or the like that means nothing here."""
 
@@ -37,11 +47,3 @@ class UnknownNameError(VizslaError):
 
 class CollectionError(VizslaError):
     """Something about an index on disk: not there, of another format, in use, or damaged."""
-
-
-class DuplicateIdError(VizslaError):
-    """A document's id that is in the collection already."""
-
-    def __init__(self, doc_id: str) -> None:
-        self.doc_id = doc_id
-        super().__init__(f"the id {doc_id!r} is in the collection already; every document needs an id of its own")

@@ -74,8 +74,11 @@ def read_queries(path: Path) -> dict[str, str]:
 
 def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:
     for line, record in read_json_lines(path):
-        document = Document.from_record(record, Origin(str(path), line))
-        yield line, document.id, document.texts(["text"])["text"]
+        query = Document.from_record(record, Origin(str(path), line))
+        text = query.get("text")
+        if not isinstance(text, str):
+            raise InputError(f"the query {query.id!r} has no text; expected a field 'text'", file=str(path), line=line)
+        yield line, query.id, text
 
 
 def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from vizsla.engine.merge import Merge, living_frequencies
 from vizsla.engine.search import Hits, Query, search
-from vizsla.engine.segment import Segment, build_segment
+from vizsla.engine.segment import DamagedSegmentError, Segment, build_segment
 from vizsla.engine.weighting import Weighting, Weightings
 
-__all__ = ["Hits", "Query", "Segment", "Weighting", "Weightings", "build_segment", "search"]
+__all__ = [
+    "DamagedSegmentError",
+    "Hits",
+    "Merge",
+    "Query",
+    "Segment",
+    "Weighting",
+    "Weightings",
+    "build_segment",
+    "living_frequencies",
+    "search",
+]

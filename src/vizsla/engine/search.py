@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine.segment import Segment
+from vizsla.engine.segment import DamagedSegmentError, Segment
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import kernel
 
@@ -43,17 +43,26 @@ class Hits:
 
 @kernel
 def _add_list(sums, base, limit, at, end, documents, values, codes, weight, linear, constants, norms):
-    """Add one term's postings below `limit` to the window's sums; gives where the next window goes on."""
+    """Add one term's postings below `limit` to the window's sums; gives where the next window goes on.
+
+    A document before the window or a length code beyond the table is damage; it must not be followed.
+    """
     scale, shift, slope, floor = constants[0], constants[1], constants[2], constants[3]
     if linear:
         while at < end and documents[at] < limit:
-            sums[documents[at] - base] += weight * (scale * values[at])
+            d = np.int64(documents[at])
+            if d < base:
+                return -1
+            sums[d - base] += weight * (scale * values[at])
             at += 1
     else:
         while at < end and documents[at] < limit:
-            d = documents[at]
+            d = np.int64(documents[at])
+            code = codes[d]
+            if d < base or code >= norms.size:
+                return -1
             v = np.float64(values[at])
-            n = norms[codes[d]]
+            n = norms[code]
             sums[d - base] += weight * (scale * (v + shift * n) / (v + slope * n) + floor)
             at += 1
     return at
@@ -141,26 +150,36 @@ def _search_segment(
     starts, ends, weights, spaces, signed, numbers, lengths, documents, values, linear, constants, norms,
     allowed, sums, touched, best_scores, best_numbers, size,
 ):  # fmt: skip
-    """Offer every document of a segment that shares a term with the query to the heap of the best."""
+    """Offer every document of a segment that shares a term with the query to the heap of the best.
+
+    Gives how many the heap holds, or -1 when the segment is damaged.
+    """
     base = _next_window(starts, ends, documents)
     while base >= 0:
-        limit = base + WINDOW
+        limit = min(base + WINDOW, numbers.size)
+        if limit <= base:
+            return -1
         for i in range(starts.size):
             s = spaces[i]
             at = _add_list(
                 sums, base, limit, starts[i], ends[i], documents, values, lengths[s],
                 weights[i], linear[s], constants[s], norms[s],
             )  # fmt: skip
+            if at < 0:
+                return -1
             if signed:
                 for x in range(starts[i], at):
                     touched[documents[x] - base] = True
             starts[i] = at
-        count = min(WINDOW, numbers.size - base)
+        count = limit - base
         size = _collect(sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size)
         sums[:count] = 0
         if signed:
             touched[:count] = False
-        base = _next_window(starts, ends, documents)
+        after = _next_window(starts, ends, documents)
+        if 0 <= after <= base:
+            return -1
+        base = after
     return size
 
 
@@ -198,5 +217,7 @@ def search(
             segment.values, weightings.linear, weightings.constants, weightings.norms,
             _ALL if mask is None else mask, sums, touched, scores, numbers, size,
         )  # fmt: skip
+        if size < 0:
+            raise DamagedSegmentError
     order = np.lexsort((numbers[:size], -scores[:size]))
     return Hits(numbers[order], scores[order])

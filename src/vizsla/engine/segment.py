@@ -9,6 +9,10 @@ import numpy as np
 from vizsla.kernels import kernel
 
 
+class DamagedSegmentError(Exception):
+    """A segment's arrays contradict each other; whoever knows its name should say so."""
+
+
 @dataclass(frozen=True, eq=False)
 class Segment:
     """Documents 0 .. n - 1 and their inverted lists.
@@ -21,6 +25,8 @@ class Segment:
     """[n] the documents' insertion numbers, which decide ties and lead to what is stored of them."""
     lengths: np.ndarray
     """[s, n] each document's length code in each namespace."""
+    sizes: np.ndarray
+    """[s, n] each document's length in each namespace, exactly: what statistics are counted from."""
     terms: np.ndarray
     """[t] the term numbers that occur, ascending."""
     pointers: np.ndarray
@@ -39,21 +45,29 @@ class Segment:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def places(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where these terms stand in `terms`, and whether they are there at all."""
+        if len(self.terms) == 0:
+            return np.zeros(len(terms), np.int64), np.zeros(len(terms), np.bool_)
+        at = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
+        return at, self.terms[at] == terms
+
     def lists(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the lists of these terms start and end; an absent term's list is empty."""
-        if len(self.terms) == 0:
-            nothing = np.zeros(len(terms), np.int64)
-            return nothing, nothing
-        at = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
-        found = self.terms[at] == terms
-        start, end = self.pointers[at], self.pointers[at + 1]
-        return np.where(found, start, 0), np.where(found, end, 0)
+        at, found = self.places(terms)
+        starts = np.where(found, self.pointers[at], 0)
+        ends = np.where(found, self.pointers[np.minimum(at + 1, len(self.pointers) - 1)], 0)
+        if (starts < 0).any() or (ends < starts).any() or (ends > len(self.documents)).any():
+            raise DamagedSegmentError
+        return starts, ends
 
 
 def smallest_type(array: np.ndarray) -> np.ndarray:
-    """The same whole numbers in one byte where they fit, else in four."""
+    """The same whole numbers in one byte where they fit, else in four; real numbers in four."""
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
     fits = array.size == 0 or int(array.max()) < 256
-    return array.astype(np.uint8 if fits else np.uint32)
+    return array.astype(np.uint8 if fits else np.uint32, copy=False)
 
 
 @kernel
@@ -79,6 +93,7 @@ def _invert(pointers, indices, values, size, documents_count):
 def build_segment(
     numbers: np.ndarray,
     lengths: np.ndarray,
+    sizes: np.ndarray,
     pointers: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
@@ -87,20 +102,26 @@ def build_segment(
 
     Several namespaces: all rows of the first, then all rows of the second, and so on.
 
-    >>> s = build_segment(np.array([0, 1]), np.array([[2, 1]]), np.array([0, 2, 3]), np.array([7, 5, 7]),
-    ...                   np.array([1, 1, 3]))
+    >>> lengths = np.array([[2, 3]])
+    >>> rows = np.array([0, 2, 3]), np.array([7, 5, 7]), np.array([1, 1, 3])
+    >>> s = build_segment(np.array([0, 1]), lengths, lengths, *rows)
     >>> s.terms.tolist(), s.pointers.tolist(), s.documents.tolist(), s.values.tolist()
     ([5, 7], [0, 1, 3], [0, 0, 1], [1, 1, 3])
     """
     size = int(indices.max()) + 1 if indices.size else 0
     starts, documents, out = _invert(
-        pointers.astype(np.int64), indices.astype(np.int64), smallest_type(values), size, max(len(numbers), 1)
+        pointers.astype(np.int64, copy=False),
+        indices.astype(np.uint32, copy=False),
+        smallest_type(values),
+        size,
+        max(len(numbers), 1),
     )
     present = np.flatnonzero(np.diff(starts))
     ends = np.append(starts[present], indices.size)
     return Segment(
         numbers=np.asarray(numbers, np.int64),
         lengths=np.ascontiguousarray(smallest_type(lengths)),
+        sizes=np.ascontiguousarray(sizes, np.uint32),
         terms=present.astype(np.uint32),
         pointers=ends,
         documents=documents,

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import vizsla
 from vizsla.datasets import Document, documents_from
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database
 from vizsla.index.explain import Explanation, explain
+from vizsla.index.files import hash_file
+from vizsla.index.filters import Filter
 from vizsla.index.highlight import Snippet, best_snippet
 from vizsla.index.snapshot import Snapshot
-from vizsla.index.writer import Added, Writer
+from vizsla.index.verify import verify
+from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
 from vizsla.models import Model, parse_model
 from vizsla.runs import Run
+
+T = TypeVar("T")
+
+
+class TermStatistics(NamedTuple):
+    """How common a term is in the living documents."""
+
+    namespace: str
+    term: str
+    documents: int
+    occurrences: float
 
 
 @dataclass(frozen=True)
@@ -54,14 +68,26 @@ class Index:
     [('1', 'Dogs bark.')]
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
         self.path = Path(path)
+        self.memory = memory
         self._snapshot = Snapshot(self.path)
         self._writer: Writer | None = None
+        self._committed = False
 
     @classmethod
-    def create(cls, path: str | Path, model: Model | str = "bm25", *, overwrite: bool = False) -> Index:
-        """A new, empty collection; an index that is there already is only replaced when told to."""
+    def create(
+        cls,
+        path: str | Path,
+        model: Model | str = "bm25",
+        *,
+        overwrite: bool = False,
+        memory: int = DEFAULT_MEMORY,
+    ) -> Index:
+        """A new, empty collection; an index that is there already is only replaced when told to.
+
+        `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
+        """
         folder = Path(path)
         _make_room(folder, overwrite)
         chosen = parse_model(model) if isinstance(model, str) else model
@@ -73,15 +99,17 @@ class Index:
                 "vizsla": vizsla.__version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
             }
+            model_files = folder / "model"
+            meta["model_files"] = {f.name: hash_file(f) for f in sorted(model_files.glob("*"))}
             database.create(folder, meta)
         except OSError as e:
             raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e
-        return cls(folder)
+        return cls(folder, memory=memory)
 
     @classmethod
-    def open(cls, path: str | Path) -> Index:
+    def open(cls, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> Index:
         """The collection in a folder."""
-        return cls(path)
+        return cls(path, memory=memory)
 
     def __enter__(self) -> Index:
         return self
@@ -93,38 +121,64 @@ class Index:
         """Give up what is not committed and free files and locks."""
         self.rollback()
         self._snapshot.close()
+        if self._committed:
+            database.seal(self.path)
+            self._committed = False
 
     # Writing
 
     def add(self, documents: Iterable[Document | Mapping[str, Any]]) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        On any error nothing of what was added since the last commit is kept.
+        A document whose id is there already replaces it; an id twice in one call is refused. On any error nothing
+        of what was changed since the last commit is kept.
         """
+        return self._change(lambda writer: writer.add(documents_from(documents)))
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete documents by id; gives how many there were. `commit` makes it so."""
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        return self._change(lambda writer: writer.delete(wanted))
+
+    def _change(self, change: Callable[[Writer], T]) -> T:
         if self._writer is None:
-            self._writer = Writer(self.path, self.model)
+            self._writer = Writer(self.path, self.model, self.memory)
         try:
-            return self._writer.add(documents_from(documents))
+            return change(self._writer)
         except BaseException:
             self.rollback()
             raise
 
     def commit(self) -> None:
-        """Make what was added visible, all at once and durably."""
-        if self._writer is None:
-            return
+        """Make all changes visible, at once and durably."""
+        if self._writer is not None:
+            self._finish(self._writer, compact=False)
+
+    def compact(self) -> None:
+        """Commit, and rewrite the collection as one segment without what has been deleted or replaced."""
+        self._finish(self._writer or Writer(self.path, self.model, self.memory), compact=True)
+
+    def _finish(self, writer: Writer, *, compact: bool) -> None:
+        self._writer = writer
         try:
-            self._writer.commit()
+            writer.commit(compact=compact)
             self._snapshot.close()  # before the writer, whose closing then leaves no side files behind
         finally:
             self.rollback()
+        self._committed = True
         self._snapshot = Snapshot(self.path)
 
     def rollback(self) -> None:
-        """Give up what was added since the last commit."""
+        """Give up what was changed since the last commit."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def refresh(self) -> None:
+        """See the newest commit of any writer from now on."""
+        fresh = Snapshot(self.path)
+        self._snapshot.close()
+        self._snapshot = fresh
 
     # Reading
 
@@ -135,27 +189,34 @@ class Index:
     def __len__(self) -> int:
         return self._snapshot.document_count
 
-    def search(self, query: str, k: int = 10) -> list[Hit]:
-        """The k best documents, best first; equal scores in order of insertion."""
-        found = self._search(query, k)
+    def search(self, query: str, k: int = 10, filter: str | Filter | None = None) -> list[Hit]:
+        """The k best documents, best first; equal scores in order of insertion.
+
+        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
+        taken, so k come back whenever there are k.
+        """
+        found = self._search(query, k, filter)
         documents = self._snapshot.documents(n for n, _ in found)
         return [Hit(rank, score, documents[n]) for rank, (n, score) in enumerate(found, 1)]
 
-    def run(self, queries: Mapping[str, str], k: int = 1000) -> Run:
+    def run(self, queries: Mapping[str, str], k: int = 1000, filter: str | Filter | None = None) -> Run:
         """The rankings of many queries, by query id."""
         rankings = {}
         for query_id, text in queries.items():
-            found = self._search(text, k, empty_allowed=True)
+            found = self._search(text, k, filter, empty_allowed=True)
             ids = self._snapshot.ids(n for n, _ in found)
             rankings[query_id] = [(ids[n], score) for n, score in found]
         return Run(rankings)
 
-    def _search(self, query: str, k: int, empty_allowed: bool = False) -> list[tuple[int, float]]:
+    def _search(
+        self, query: str, k: int, filter: str | Filter | None = None, empty_allowed: bool = False
+    ) -> list[tuple[int, float]]:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
         if not query.strip() and not empty_allowed:
             raise VizslaError("the query is empty; give at least one word")
-        hits = self._snapshot.search(query, k)
+        condition = Filter.parse(filter) if isinstance(filter, str) else filter
+        hits = self._snapshot.search(query, k, condition)
         return list(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True))
 
     def get(self, doc_id: str) -> Document | None:
@@ -190,6 +251,24 @@ class Index:
                 return best_snippet(text, component.tokens(text), weights, width)
         return best_snippet(text, [], {}, width)
 
+    def term_statistics(self, text: str) -> list[TermStatistics]:
+        """For each term a text is analyzed to, in each namespace, in how many documents and how often it occurs."""
+        found = []
+        for part in self.model.parts:
+            component = part.component
+            terms = list(component.query_terms(text))
+            numbers = self._snapshot.term_numbers(component.namespace, terms)
+            documents = self._snapshot.document_frequencies(numbers).tolist()
+            occurrences = self._snapshot.occurrences(numbers)
+            found += [
+                TermStatistics(component.namespace, *row) for row in zip(terms, documents, occurrences, strict=True)
+            ]
+        return found
+
+    def verify(self) -> list[str]:
+        """Check every file and how they fit together; gives a sentence for each thing that is wrong."""
+        return verify(self.path)
+
     def info(self) -> dict[str, Any]:
         """What there is to know about the collection."""
         s = self._snapshot
@@ -198,6 +277,7 @@ class Index:
             "path": str(self.path),
             "model": s.model.name,
             "documents": len(self),
+            "deleted": sum(len(segment) for segment in s.segments) - len(self),
             "segments": len(s.segments),
             "postings": sum(len(segment.documents) for segment in s.segments),
             "namespaces": {

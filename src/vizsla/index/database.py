@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vizsla.errors import CollectionError
+from vizsla.index.files import hash_file
 
 FORMAT = 1
 FILE = "index.db"
+SEAL = "index.seal"
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -24,7 +28,8 @@ CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
     id TEXT NOT NULL,
     generation INTEGER NOT NULL,
-    content TEXT NOT NULL            -- a JSON object
+    metadata TEXT NOT NULL,          -- a JSON object; before the fields, so that filters need not read them
+    fields TEXT NOT NULL             -- a JSON object: what the model reads
 );
 CREATE UNIQUE INDEX documents_by_id ON documents (id, generation);
 CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
@@ -38,8 +43,8 @@ CREATE TABLE segments (
     id TEXT PRIMARY KEY,             -- the folder under segments/
     generation INTEGER NOT NULL,
     documents INTEGER NOT NULL,
-    statistics TEXT NOT NULL,        -- JSON: per namespace documents, total_length, longest
-    files TEXT NOT NULL              -- JSON: per file its bytes and sha256
+    statistics TEXT NOT NULL,        -- JSON: living documents; per namespace documents, total_length, longest
+    files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
 ) WITHOUT ROWID;
 """
 
@@ -75,8 +80,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             # A write-ahead database wants side files; where none can be made nobody writes, so none are needed.
             connection.close()
             connection = _connect(file, "ro&immutable=1")
-        if not write:
-            connection.execute("PRAGMA query_only=1")
+        connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
         _check_format(connection, path)
         return connection
 
@@ -128,6 +132,75 @@ def sweep(connection: sqlite3.Connection) -> None:
     for table in ("documents", "deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
     connection.execute("COMMIT")
+
+
+def insert_segment(
+    connection: sqlite3.Connection, name: str, generation: int, count: int, statistics: Any, files: Any
+) -> None:
+    row = (name, generation, count, json.dumps(statistics), json.dumps(files))
+    connection.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+
+
+def segment_rows(connection: sqlite3.Connection, generation: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Name, files and statistics of the segments up to a generation."""
+    query = "SELECT id, files, statistics FROM segments WHERE generation <= ?"
+    return [(name, json.loads(f), json.loads(s)) for name, f, s in connection.execute(query, (generation,))]
+
+
+def live_files(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """The files of each segment that a commit names."""
+    rows = connection.execute("SELECT id, files FROM segments")
+    return {name: {entry["file"] for entry in json.loads(files).values()} for name, files in rows}
+
+
+def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.ndarray | None) -> dict[str, Any]:
+    """The statistics of a segment over its living documents."""
+    if alive is not None:
+        sizes = sizes[:, alive]
+    by_namespace = {
+        name: {
+            "documents": int(np.count_nonzero(row)),
+            "total_length": int(row.sum(dtype=np.int64)),
+            "longest": int(row.max(initial=0)),
+        }
+        for name, row in zip(namespaces, sizes, strict=True)
+    }
+    return {"living": sizes.shape[1], "namespaces": by_namespace}
+
+
+def break_seal(path: Path) -> None:
+    """Take the seal off before the database is changed."""
+    try:
+        (path / SEAL).unlink(missing_ok=True)
+    except OSError as e:
+        raise CollectionError(f"{path}: cannot be written to ({e.strerror})") from None
+
+
+def seal(path: Path) -> None:
+    """Write down the hash of index.db, if all of it is in that one file and nobody is writing.
+
+    As long as the seal is there the file has not been touched since, so `verify` can tell any change to it.
+    """
+    try:
+        lock = WriterLock(path, wait=0.0)
+    except CollectionError:
+        return
+    try:
+        connection = connect(path, write=True)
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        generation = get_meta(connection, "generation")
+        connection.close()
+        if busy:
+            return
+        file = path / FILE
+        facts = {"generation": generation, "bytes": file.stat().st_size, "sha256": hash_file(file)}
+        temporary = path / (SEAL + ".new")
+        temporary.write_text(json.dumps(facts))
+        temporary.replace(path / SEAL)
+    except (OSError, sqlite3.Error):  # a full disk, say: the collection is as good without
+        (path / SEAL).unlink(missing_ok=True)
+    finally:
+        lock.release()
 
 
 class WriterLock:

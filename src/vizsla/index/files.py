@@ -1,66 +1,171 @@
-"""Segments on disk: one folder each, one .npy file an array, written once and never changed."""
+"""Arrays on disk: a segment is a folder, an array a .npy file, written once and never changed.
+
+What a file must be (its bytes, hash, type and shape) is kept in the database. A file that is not what it should be
+by size, type or shape is refused before anything in it is looked at; `verify` compares the hashes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vizsla.engine import Segment
+from vizsla.engine import Merge, Segment
 from vizsla.errors import CollectionError
 
 FOLDER = "segments"
+PARTS = tuple(f.name for f in fields(Segment))
+ALIVE, FREQUENCIES = "alive", "frequencies"
+
+Facts = dict[str, Any]
+"""A file's name in the segment's folder, its bytes, sha256, type and shape."""
 
 
-def write_segment(path: Path, name: str, segment: Segment) -> dict[str, Any]:
-    """Write a segment's arrays so that they survive a crash; gives each file's size and hash."""
-    folder = path / FOLDER / name
+def segment_folder(path: Path, segment: str) -> Path:
+    return path / FOLDER / segment
+
+
+def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
+    """Write a new segment."""
+    with _writing(path, segment, new=True) as folder:
+        return {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in PARTS}
+
+
+def write_merged(path: Path, segment: str, merge: Merge, chunk: int) -> dict[str, Facts]:
+    """Write a new segment from a merge, its postings in chunks."""
+    with _writing(path, segment, new=True) as folder:
+        small = [name for name in PARTS if name not in ("documents", "values")]
+        written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in small}
+        size = int(merge.pointers[-1])
+        with (
+            ArrayFile(folder / "documents.npy", np.dtype(np.uint32), (size,)) as documents,
+            ArrayFile(folder / "values.npy", merge.value_type, (size,)) as values,
+        ):
+            for some_documents, some_values in merge.postings(chunk):
+                documents.write(some_documents)
+                values.write(some_values)
+        return {**written, "documents": documents.facts, "values": values.facts}
+
+
+def write_living(path: Path, segment: str, generation: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
+    """Write which documents of a segment live, and how often its terms occur in them, as of a generation."""
+    with _writing(path, segment, new=False) as folder:
+        return {name: write_array(folder / f"{name}-{generation}.npy", array) for name, array in arrays.items()}
+
+
+@contextmanager
+def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
+    """Write into a segment's folder so that it survives a crash; a new one that fails is removed again."""
+    folder = segment_folder(path, segment)
     try:
-        folder.mkdir(parents=True)
-        written = {f.name: _write_array(folder / f"{f.name}.npy", getattr(segment, f.name)) for f in fields(segment)}
-        _sync_folder(folder)
-        _sync_folder(folder.parent)
-    except OSError as e:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise CollectionError(f"{path}: cannot be written to ({e.strerror}); the last commit is intact") from e
-    return written
+        folder.mkdir(parents=True, exist_ok=not new)
+        yield folder
+        sync_folder(folder)
+        sync_folder(folder.parent)
+    except BaseException as e:
+        if new:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(e, OSError):
+            raise CollectionError(f"{path}: cannot be written to ({e.strerror}); the last commit is intact") from e
+        raise
 
 
-def read_segment(path: Path, name: str) -> Segment:
+class ArrayFile:
+    """A .npy file written piece by piece; its hash is made on the way."""
+
+    def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self._file = file.open("wb")
+        self._digest = hashlib.sha256()
+        header = io.BytesIO()
+        np.lib.format.write_array_header_2_0(
+            header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        )
+        self.facts: Facts = {"file": file.name, "bytes": 0, "type": dtype.str, "shape": list(shape)}
+        self._put(header.getvalue())
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+        self.facts["bytes"] += len(data)
+
+    def write(self, piece: np.ndarray) -> None:
+        self._put(memoryview(np.ascontiguousarray(piece)).cast("B") if piece.size else b"")
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._file:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        self.facts["sha256"] = self._digest.hexdigest()
+
+
+def write_array(file: Path, array: np.ndarray) -> Facts:
+    """Write an array in one piece."""
+    with ArrayFile(file, array.dtype, array.shape) as out:
+        out.write(array)
+    return out.facts
+
+
+def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map a segment's arrays into memory."""
-    folder = path / FOLDER / name
+    return Segment(**{name: read_array(path, segment, facts[name]) for name in PARTS})
+
+
+def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
+    """Map one array of a segment into memory, if the file is what it should be."""
+    file = segment_folder(path, segment) / facts["file"]
+    name = f"{segment}/{facts['file']}"
     try:
-        arrays = {f.name: np.load(folder / f"{f.name}.npy", mmap_mode="r", allow_pickle=False) for f in fields(Segment)}
-    except FileNotFoundError as e:
-        raise CollectionError(f"{path}: the file {Path(e.filename).name} of segment {name} is missing") from None
-    except (ValueError, EOFError) as e:
-        raise CollectionError(f"{path}: segment {name} is damaged ({e})") from None
-    return Segment(**arrays)
+        if file.stat().st_size != facts["bytes"]:
+            raise CollectionError(
+                f"{path}: {name} is damaged: it has {file.stat().st_size:,} bytes, not {facts['bytes']:,}"
+            )
+        if 0 in facts["shape"]:
+            return np.zeros(facts["shape"], np.dtype(facts["type"]))
+        array = np.load(file, mmap_mode="r", allow_pickle=False, max_header_size=1000)
+    except FileNotFoundError:
+        raise MissingFileError(f"{path}: {name} is missing") from None
+    except CollectionError:
+        raise
+    except Exception as e:  # a header can be wrong in more ways than numpy has exceptions for
+        raise CollectionError(f"{path}: {name} is damaged ({type(e).__name__})") from None
+    if array.dtype.str != facts["type"] or list(array.shape) != facts["shape"] or not array.flags.c_contiguous:
+        raise CollectionError(f"{path}: {name} is damaged: its type or shape is wrong")
+    return array
 
 
-def sweep_segments(path: Path, live: set[str]) -> None:
-    """Remove the folders no commit names."""
+class MissingFileError(CollectionError):
+    """A file the database names is not there: damage, or a newer commit has removed it."""
+
+
+def hash_file(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
+    """Remove the folders no commit names, and in the others the files no commit names."""
     for folder in (path / FOLDER).glob("*"):
         if folder.name not in live:
             shutil.rmtree(folder, ignore_errors=True)
+            continue
+        for file in folder.iterdir():
+            if file.name not in live[folder.name]:
+                file.unlink(missing_ok=True)
 
 
-def _write_array(file: Path, array: np.ndarray) -> dict[str, Any]:
-    with file.open("wb") as out:
-        np.save(out, array, allow_pickle=False)
-        out.flush()
-        os.fsync(out.fileno())
-    with file.open("rb") as back:
-        digest = hashlib.file_digest(back, "sha256").hexdigest()
-    return {"bytes": file.stat().st_size, "sha256": digest}
-
-
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

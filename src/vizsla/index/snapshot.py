@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import Document
-from vizsla.engine import Hits, Query, Weightings, search
+from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, Weightings, search
+from vizsla.errors import CollectionError
 from vizsla.index import database, files
+from vizsla.index.filters import Filter
 from vizsla.models import Model
 
+ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
+_MOST_CACHED_FILTERS = 64
 _MOST_SQL_VALUES = 30_000
 
 
@@ -34,37 +39,66 @@ class _NamespaceStatistics:
         return self.snapshot.document_frequencies(self.snapshot.term_numbers(self.namespace, terms))
 
 
+class _Part:
+    """A segment with what has died in it."""
+
+    def __init__(self, path: Path, name: str, facts: dict[str, files.Facts]) -> None:
+        self.segment = files.read_segment(path, name, facts)
+        arrays = {
+            key: files.read_array(path, name, facts[key]) for key in (files.ALIVE, files.FREQUENCIES) if key in facts
+        }
+        self.alive = arrays.get(files.ALIVE)
+        self.frequencies = arrays.get(files.FREQUENCIES)
+        if self.alive is not None and self.alive.shape != self.segment.numbers.shape:
+            raise CollectionError(f"{path}: segment {name} is damaged")
+
+
 class Snapshot:
     """Segments mapped into memory and an open read transaction, so that both stay as they are."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._db = database.connect(path, write=False)
         self._lock = threading.Lock()  # one connection, many threads
         self._numbers: dict[tuple[str, str], int] = {}
-        with database.told_plainly(path):
+        self._masks: dict[str, list[np.ndarray]] = {}
+        for attempt in range(ATTEMPTS):
+            self._db = database.connect(path, write=False)
+            try:
+                self._load()
+                return
+            except files.MissingFileError:
+                # Perhaps a newer commit removed the file before it could be mapped; then the next try finds that one.
+                self._db.close()
+                if attempt == ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _load(self) -> None:
+        with database.told_plainly(self.path):
             self._db.execute("BEGIN")
-            self.generation: int = database.get_meta(self._db, "generation")
             self.meta: dict[str, Any] = {
                 key: json.loads(value) for key, value in self._db.execute("SELECT key, value FROM meta")
             }
-            rows = self._db.execute(
-                "SELECT id, documents, statistics, files FROM segments WHERE generation <= ? ORDER BY generation, id",
-                (self.generation,),
-            ).fetchall()
-        self.model = Model.from_description(self.meta["model"], path / "model")
-        self.segments = [files.read_segment(path, name) for name, *_ in rows]
-        self.segments.sort(key=lambda s: int(s.numbers[0]))
-        self.document_count: int = sum(count for _, count, *_ in rows)
-        self.file_bytes = sum(f["bytes"] for row in rows for f in json.loads(row[3]).values())
-        by_segment = [json.loads(statistics) for _, _, statistics, _ in rows]
+            self.generation: int = self.meta["generation"]
+            rows = database.segment_rows(self._db, self.generation)
+        self.model = Model.from_description(self.meta["model"], self.path / "model")
+        parts = [_Part(self.path, name, facts) for name, facts, _ in rows]
+        parts.sort(key=lambda p: int(p.segment.numbers[0]))
+        self.segments = [p.segment for p in parts]
+        self.alive = [p.alive for p in parts]
+        self._frequencies = [p.frequencies for p in parts]
+        by_segment = [statistics for *_, statistics in rows]
+        self.document_count: int = sum(s["living"] for s in by_segment)
+        self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
         self.weightings = Weightings.pack(
             [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]
         )
 
     def _sum_up(self, namespace: str, by_segment: list[dict[str, Any]]) -> _NamespaceStatistics:
-        entries = [s[namespace] for s in by_segment]
+        entries = [s["namespaces"][namespace] for s in by_segment]
         return _NamespaceStatistics(
             sum(e["documents"] for e in entries),
             sum(e["total_length"] for e in entries),
@@ -91,12 +125,37 @@ class Snapshot:
         return np.array([self._numbers[namespace, t] for t in terms], np.int64)
 
     def document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
-        """In how many documents the terms with these numbers occur."""
+        """In how many living documents the terms with these numbers occur."""
         df = np.zeros(len(numbers), np.int64)
-        for segment in self.segments:
-            starts, ends = segment.lists(numbers)
-            df += ends - starts
+        for segment, frequencies in zip(self.segments, self._frequencies, strict=True):
+            if frequencies is None:
+                starts, ends = self._lists(segment, numbers)
+                df += ends - starts
+            else:
+                at, found = segment.places(numbers)
+                df += np.where(found, frequencies[at], 0)
         return df
+
+    def occurrences(self, numbers: np.ndarray) -> list[float]:
+        """How often the terms with these numbers occur in living documents, or what their weights add up to."""
+        totals = np.zeros(len(numbers))
+        for segment, alive in zip(self.segments, self.alive, strict=True):
+            starts, ends = self._lists(segment, numbers)
+            for i, (a, z) in enumerate(zip(starts, ends, strict=True)):
+                values = segment.values[a:z]
+                totals[i] += values.sum() if alive is None else values[alive[segment.documents[a:z]]].sum()
+        return totals.tolist()  # type: ignore[no-any-return]
+
+    def _lists(self, segment: Segment, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with self._damage_told():
+            return segment.lists(numbers)
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        try:
+            yield
+        except DamagedSegmentError:
+            raise CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which") from None
 
     def encode_query(self, text: str) -> Query:
         """A query as numbers for the engine; terms no document has are left out."""
@@ -110,8 +169,29 @@ class Snapshot:
             weights.append(part.weight * np.fromiter(weighed.values(), np.float64, len(weighed)))
         return Query(np.concatenate(terms), np.concatenate(spaces), np.concatenate(weights))
 
-    def search(self, text: str, k: int) -> Hits:
-        return search(self.segments, self.encode_query(text), self.weightings, k)
+    def search(self, text: str, k: int, condition: Filter | None = None) -> Hits:
+        """The best k living documents, of those that meet a condition if there is one."""
+        allowed = self.alive if condition is None else self._allowed(condition)
+        with self._damage_told():
+            return search(self.segments, self.encode_query(text), self.weightings, k, allowed)
+
+    def _allowed(self, condition: Filter) -> list[np.ndarray]:
+        """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
+        key = str(condition)
+        masks = self._masks.get(key)
+        if masks is None:
+            with self._lock, database.told_plainly(self.path):
+                numbers = condition.numbers(self._db, self.generation, self.fields)
+            masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.segments]
+            if len(self._masks) >= _MOST_CACHED_FILTERS:
+                self._masks.clear()
+            self._masks[key] = masks
+        return masks
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields the model reads."""
+        return list(dict.fromkeys(f for p in self.model.parts for f in p.component.fields))
 
     def place(self, number: int) -> tuple[int, int] | None:
         """The segment and the place in it of the document with an insertion number."""
@@ -127,8 +207,11 @@ class Snapshot:
 
     def documents(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by their insertion numbers."""
-        rows = self._select("number, id, content", list(numbers))
-        return {number: Document(doc_id, json.loads(content)) for number, doc_id, content in rows}
+        rows = self._select("number, id, fields, metadata", list(numbers))
+        return {
+            number: Document(doc_id, {**json.loads(fields), **json.loads(metadata)})
+            for number, doc_id, fields, metadata in rows
+        }
 
     def _select(self, columns: str, numbers: list[int]) -> list[Any]:
         rows: list[Any] = []

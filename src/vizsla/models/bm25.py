@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from vizsla.engine import Weighting
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
@@ -89,6 +89,13 @@ class BM25(Component):
             raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
         if not self.fields:
             raise VizslaError("BM25 needs at least one field to read")
+
+    def field_problem(self, content: Mapping[str, Any]) -> str | None:
+        for name in self.fields:
+            value = content.get(name)
+            if value is not None and not isinstance(value, str):
+                return f"has a field {name!r} that is no text, but {kind_of(value)}"
+        return None
 
     def reader(self) -> Reader:
         return _CountingReader(self)

@@ -23,7 +23,7 @@ from vizsla.models.statistics import Statistics
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors
 
-Fields = Mapping[str, str] | str
+Fields = Mapping[str, Any] | str
 """What a model reads: fields by name, or a text, which counts as the field `text`."""
 
 CollectionStatistics = Mapping[str, Statistics]
@@ -66,6 +66,19 @@ class Model(ABC):
     @property
     def namespaces(self) -> tuple[str, ...]:
         return tuple(p.component.namespace for p in self.parts)
+
+    def problem(self, content: Mapping[str, Any]) -> str | None:
+        """Why a document with this content cannot be read, to follow its name in a sentence; None if it can."""
+        for part in self.parts:
+            problem = part.component.field_problem(content)
+            if problem is not None:
+                return problem
+        fields = list(dict.fromkeys(f for p in self.parts for f in p.component.fields))
+        needed = ["text"] if "text" in fields else fields
+        if any(content.get(f) is not None for f in needed):
+            return None
+        names = ("text", "contents") if needed == ["text"] else needed
+        return f"has no text; expected a field {' or '.join(map(repr, names))}"
 
     def fit(self, documents: Sequence[Fields]) -> CollectionStatistics:
         """The statistics of a collection given in memory, to encode with."""
@@ -133,6 +146,10 @@ class Component(Model):
     @property
     def parts(self) -> tuple[Part, ...]:
         return (Part(1.0, self),)
+
+    @abstractmethod
+    def field_problem(self, content: Mapping[str, Any]) -> str | None:
+        """Why the fields this component reads cannot be read; None if they can, or are absent."""
 
     @abstractmethod
     def reader(self) -> Reader:

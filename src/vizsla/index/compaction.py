@@ -1,0 +1,161 @@
+"""Merging segments at a commit, and bringing those with deletions up to date.
+
+Segments are kept in classes by size, a class holding up to FACTOR neighbours of about the same size; when it holds
+more they become one of the next class. So a document is rewritten a few times in its life, and the number of
+segments grows with the logarithm of the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.engine import DamagedSegmentError, Merge, Segment, living_frequencies
+from vizsla.errors import CollectionError
+from vizsla.index import database, files
+from vizsla.models import Model
+
+FACTOR = 8
+SMALLEST = 1000  # segments below this count as one class
+MOST_DEAD = 0.3  # a segment with a larger share of dead documents is rewritten
+BYTES_PER_POSTING = 16
+
+
+@dataclass
+class _Entry:
+    """A segment as the coming commit has it."""
+
+    name: str
+    segment: Segment
+    files: dict[str, files.Facts]
+    alive: np.ndarray | None
+    changed: bool
+    """Whether documents have died since its files were written."""
+
+    @property
+    def living(self) -> int:
+        return len(self.segment) if self.alive is None else int(np.count_nonzero(self.alive))
+
+
+class Compaction:
+    """The segments' side of a commit, inside its transaction."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int) -> None:
+        self._path = path
+        self._db = db
+        self._model = model
+        self._generation = generation
+        self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
+        self._entries = [self._load(*row) for row in database.segment_rows(db, generation)]
+        self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
+
+    def _load(self, name: str, facts: dict[str, files.Facts], _: dict[str, Any]) -> _Entry:
+        segment = files.read_segment(self._path, name, facts)
+        dead = self._dead_numbers(segment)
+        if len(dead) == 0:
+            return _Entry(name, segment, facts, None, False)
+        alive = ~np.isin(segment.numbers, dead)
+        before = files.read_array(self._path, name, facts[files.ALIVE]) if files.ALIVE in facts else None
+        changed = before is None or not np.array_equal(before, alive)
+        return _Entry(name, segment, facts, alive, changed)
+
+    def _dead_numbers(self, segment: Segment) -> np.ndarray:
+        rows = self._db.execute(
+            "SELECT number FROM deletions WHERE number BETWEEN ? AND ?",
+            (int(segment.numbers[0]), int(segment.numbers[-1])),
+        )
+        return np.array([number for (number,) in rows], np.int64)
+
+    def run(self, *, whole: bool) -> None:
+        """Merge what pays, or everything, and write the state of the others that have changed."""
+        for start, end in self._groups(whole):
+            self._merge(start, end)
+        for entry in self._entries:
+            if entry.changed:
+                self._update(entry)
+
+    def _groups(self, whole: bool) -> list[tuple[int, int]]:
+        """Ranges of neighbouring segments to merge, last first, so that the places before them stay valid."""
+        if whole:
+            tidy = len(self._entries) == 1 and self._entries[0].alive is None
+            return [] if tidy or not self._entries else [(0, len(self._entries))]
+        groups, end = [], len(self._entries)
+        while end > 0:
+            start = end
+            kind = self._kind(self._entries[end - 1])
+            while start > 0 and self._kind(self._entries[start - 1]) == kind:
+                start -= 1
+            if end - start > FACTOR:
+                groups.append((start, end))
+            else:
+                worn = (i for i in reversed(range(start, end)) if self._is_worn(self._entries[i]))
+                groups += [(i, i + 1) for i in worn]
+            end = start
+        return groups
+
+    @staticmethod
+    def _kind(entry: _Entry) -> int:
+        return int(np.log(max(entry.living, SMALLEST) / SMALLEST) / np.log(FACTOR))
+
+    @staticmethod
+    def _is_worn(entry: _Entry) -> bool:
+        return entry.changed and entry.living < (1 - MOST_DEAD) * len(entry.segment)
+
+    def _merge(self, start: int, end: int) -> None:
+        """Replace neighbouring segments by one with their living documents; by none, if there are none."""
+        old = self._entries[start:end]
+        for entry in old:
+            check_hashes(self._path, entry.name, entry.files)
+        new: list[_Entry] = []
+        if any(e.living for e in old):
+            name = secrets.token_hex(6)
+            try:
+                merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
+                written = files.write_merged(self._path, name, merge, self._chunk)
+            except DamagedSegmentError:
+                raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' tells which") from None
+            statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
+            count = len(merge.numbers)
+            database.insert_segment(self._db, name, self._generation, count, statistics, written)
+            new.append(_Entry(name, files.read_segment(self._path, name, written), written, None, False))
+        self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
+        self._entries[start:end] = new
+
+    def _update(self, entry: _Entry) -> None:
+        """Write which documents of a segment live now, and its statistics over them."""
+        assert entry.alive is not None
+        try:
+            frequencies = living_frequencies(entry.segment, entry.alive)
+        except DamagedSegmentError:
+            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+        arrays = {files.ALIVE: entry.alive, files.FREQUENCIES: frequencies.astype(np.uint32)}
+        written = files.write_living(self._path, entry.name, self._generation, arrays)
+        statistics = database.count_statistics(self._model.namespaces, entry.segment.sizes, entry.alive)
+        self._db.execute(
+            "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
+            (json.dumps(statistics), json.dumps({**entry.files, **written}), entry.name),
+        )
+
+    def drop_deletions(self) -> None:
+        """Forget the deletions of documents that are in no segment any more."""
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS ranges (first INTEGER, last INTEGER)")
+        self._db.execute("DELETE FROM ranges")
+        ranges = [(int(e.segment.numbers[0]), int(e.segment.numbers[-1])) for e in self._entries if e.alive is not None]
+        self._db.executemany("INSERT INTO ranges VALUES (?, ?)", ranges)
+        self._db.execute(
+            "DELETE FROM deletions WHERE NOT EXISTS "
+            "(SELECT 1 FROM ranges WHERE deletions.number BETWEEN first AND last)"
+        )
+
+
+def check_hashes(path: Path, name: str, facts: dict[str, files.Facts]) -> None:
+    """Refuse to build on a file that is not what was written."""
+    for entry in facts.values():
+        if files.hash_file(files.segment_folder(path, name) / entry["file"]) != entry["sha256"]:
+            raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")
