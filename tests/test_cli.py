@@ -240,7 +240,7 @@ def test_overwrite(cli: Cli, index: Path, corpus: Path) -> None:
 def test_interrupting_a_build_leaves_nothing(
     cli: Cli, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("vizsla.index.writer.Writer.commit", interrupted)

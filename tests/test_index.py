@@ -85,10 +85,9 @@ def test_scores_equal_the_models_vectors(
 
 
 def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
     monkeypatch.setattr(writer, "BATCH_DOCUMENTS", 3)
     records = [{"id": str(i), "text": f"word{i % 5} common"} for i in range(20)]
-    with Index.create(folder) as index:
+    with Index.create(folder, memory=1) as index:  # every batch is flushed, and terms are forgotten
         index.add(records)
         with Index.open(folder) as reader:  # flushed, not committed: nobody sees it
             assert len(reader) == 0
@@ -98,7 +97,6 @@ def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPa
         assert [h.id for h in index.search("common", k=30)] == [str(i) for i in range(20)]
         assert index.explain("word3", "13").score == pytest.approx(index.search("word3", 20)[2].score)
     with Index.create(folder.with_name("whole.index")) as whole:
-        monkeypatch.setattr(writer, "BUFFER_BYTES", 1 << 30)
         whole.add(records)
         whole.commit()
         assert whole.run({"q": "word1 common"}) == Index.open(folder).run({"q": "word1 common"})
@@ -116,10 +114,9 @@ def test_what_is_not_committed_is_gone(folder: Path, documents: Records) -> None
         assert [h.id for h in index.search("cats")] == ["d2"]
 
 
-def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BUFFER_BYTES", 1)
+def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> None:
     build(folder, documents[:2]).close()
-    crashed = Index.open(folder)
+    crashed = Index.open(folder, memory=1)
     crashed.add(documents[2:])  # flushed as a pending generation; then the process dies
     assert crashed._writer is not None
     crashed._writer._lock.release()
@@ -145,7 +142,7 @@ def test_a_reader_keeps_its_snapshot(folder: Path, documents: Records) -> None:
 
 
 def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (0.1,))
+    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (1 << 30, 0.1))
     with build(folder, documents[:1]) as first, Index.open(folder) as second:
         first.add(documents[1:2])
         with pytest.raises(CollectionError, match="another process is writing to it"):
@@ -179,12 +176,11 @@ def test_an_index_carries_its_tokenizer(folder: Path, documents: Records) -> Non
 
 def test_ids_that_are_there_already(folder: Path, documents: Records) -> None:
     with build(folder, documents) as index:
-        with pytest.raises(InputError, match="'d1' is in the collection already"):
-            index.add([{"id": "d1", "text": "again"}])
+        assert index.add([{"id": "d1", "text": "a new dog"}]).replaced == 1
         with pytest.raises(InputError, match="'d9' appears a second time"):
             index.add([{"id": "d9", "text": "one"}, {"id": "d9", "text": "two"}])
         index.commit()
-        assert len(index) == 4
+        assert index.get("d1")["title"] == "Dogs"  # the error took the change before it along
 
 
 @pytest.mark.parametrize(
@@ -195,7 +191,7 @@ def test_ids_that_are_there_already(folder: Path, documents: Records) -> None:
         ({"id": None, "text": "x"}, "not null"),
         ({"id": 1.5, "text": "x"}, "not the number 1.5"),
         ({"id": "1", "title": "only"}, "has no text; expected a field 'text' or 'contents'"),
-        ({"id": "1", "text": 7}, "the field 'text' must be a text, not the number 7"),
+        ({"id": "1", "text": 7}, "has a field 'text' that is no text, but the number 7"),
         ({"id": "1", "text": "x", "more": {1, 2}}, "cannot be stored as JSON"),
         ({"id": "1", "text": "half \ud800"}, "cannot be stored as JSON"),
         ("text", "expected a JSON object"),
@@ -305,13 +301,13 @@ def test_missing_and_damaged_segments_are_told(folder: Path, documents: Records)
     with pytest.raises(CollectionError, match="is damaged"):
         Index.open(folder)
     file.unlink()
-    with pytest.raises(CollectionError, match=r"terms\.npy of segment \w+ is missing"):
+    with pytest.raises(CollectionError, match=r"terms\.npy is missing"):
         Index.open(folder)
 
 
 def test_reading_works_where_nothing_can_be_written(folder: Path, documents: Records) -> None:
     build(folder, documents).close()
-    assert sorted(p.name for p in folder.iterdir()) == ["index.db", "segments", "writer.lock"]
+    assert sorted(p.name for p in folder.iterdir()) == ["index.db", "index.seal", "segments", "writer.lock"]
     from vizsla.index import database
 
     connection = database._connect((folder / "index.db").resolve(), "ro&immutable=1")

@@ -97,7 +97,7 @@ class ArrayFile:
         self.facts["bytes"] += len(data)
 
     def write(self, piece: np.ndarray) -> None:
-        self._put(memoryview(np.ascontiguousarray(piece)).cast("B") if piece.size else b"")
+        self._put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -127,13 +127,12 @@ def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
     file = segment_folder(path, segment) / facts["file"]
     name = f"{segment}/{facts['file']}"
     try:
-        if file.stat().st_size != facts["bytes"]:
-            raise CollectionError(
-                f"{path}: {name} is damaged: it has {file.stat().st_size:,} bytes, not {facts['bytes']:,}"
-            )
+        size = file.stat().st_size
+        if size != facts["bytes"]:
+            raise CollectionError(f"{path}: {name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
         if 0 in facts["shape"]:
             return np.zeros(facts["shape"], np.dtype(facts["type"]))
-        array = np.load(file, mmap_mode="r", allow_pickle=False, max_header_size=1000)
+        array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False, max_header_size=1000)
     except FileNotFoundError:
         raise MissingFileError(f"{path}: {name} is missing") from None
     except CollectionError:

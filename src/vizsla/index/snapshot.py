@@ -144,7 +144,7 @@ class Snapshot:
             for i, (a, z) in enumerate(zip(starts, ends, strict=True)):
                 values = segment.values[a:z]
                 totals[i] += values.sum() if alive is None else values[alive[segment.documents[a:z]]].sum()
-        return totals.tolist()  # type: ignore[no-any-return]
+        return totals.tolist()
 
     def _lists(self, segment: Segment, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with self._damage_told():
