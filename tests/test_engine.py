@@ -30,7 +30,7 @@ def exhaustive(
     for number, row in enumerate(rows):
         total, shared = 0.0, False
         for term, weight in query:
-            if weight != 0 and term in row:
+            if term in row:
                 space = int(term >= 1000)
                 value = weightings[space].weigh(np.array([row[term]]), codes[space, [number]])[0]
                 total += weight * float(value)
@@ -119,7 +119,7 @@ def test_nothing_in_nothing_out() -> None:
     assert run([], [(1, 1.0)], 5) == []
     assert run([empty], [(1, 1.0)], 5) == []
     assert run([build([{1: 1}], np.ones((2, 1), np.int64))], [], 5) == []
-    assert run([build([{1: 1}], np.ones((2, 1), np.int64))], [(1, 0.0)], 5) == []
+    assert run([build([{1: 1}], np.ones((2, 1), np.int64))], [(2, 1.0)], 5) == []
 
 
 def test_weights_must_be_finite() -> None:
@@ -130,4 +130,13 @@ def test_weights_must_be_finite() -> None:
 def test_values_take_one_byte_where_they_fit() -> None:
     codes = np.ones((2, 1), np.int64)
     assert build([{1: 255}], codes).values.dtype == np.uint8
-    assert build([{1: 256}], codes).values.dtype == np.uint32
+    assert build([{1: 256}], codes).values.dtype == np.uint16
+    assert build([{1: 1 << 16}], codes).values.dtype == np.uint32
+    with pytest.raises(ValueError, match="negative"):
+        build([{1: -3}], codes)
+
+
+def test_ties_with_segments_out_of_order_and_a_full_heap() -> None:
+    codes = np.ones((2, 200), np.int64)
+    late, early = build([{1: 1}] * 200, codes, first=1000), build([{1: 1}] * 200, codes, first=0)
+    assert [n for n, _ in run([late, early], [(1, 1.0)], 70)] == list(range(70))

@@ -280,7 +280,7 @@ def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(CollectionError, match="not empty and no index"):
+        with pytest.raises(CollectionError, match="holds something that is no index"):
             Index.create(precious, overwrite=overwrite)
     file = tmp_path / "file"
     file.write_text("x")

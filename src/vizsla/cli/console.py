@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,15 @@ def remark(text: str) -> None:
     err.print(text, markup=False)
 
 
+def safe(text: str, most: int = 200) -> str:
+    """A text from outside on one line: what could move a terminal's cursor is spelt out, what is long is cut."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
+    return shown + "…" if len(text) > most else shown
+
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def print_indented(text: Text, by: int) -> None:
     """A paragraph on standard output: wrapped under its indent in a terminal, one line elsewhere."""
     from rich.padding import Padding
@@ -34,8 +44,10 @@ def print_indented(text: Text, by: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """One JSON object on standard output; escapes where the terminal, or its encoding, wants them."""
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(value, ensure_ascii=not unicode, indent=2)
+    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text) + "\n")
 
 
 def count(number: int, noun: str) -> str:

@@ -18,17 +18,18 @@ def show_hits(index: Index, query: str, hits: list[Hit]) -> None:
     """Each hit with title, score, id and the passage that answers best, matches marked."""
     from rich.text import Text
 
+    highlighter = index.highlighter(query)
     for hit in hits:
         head = Text().append(f"{hit.rank:>3}. ", style="dim")
         title = hit.document.get("title")
         if isinstance(title, str) and title:
-            marked = _marked(index.highlight(query, hit.document, "title", width=120), "bold")
-            head.append_text(marked).append(f"  {hit.id}" if title != hit.id else "", style="cyan")
+            marked = _marked(highlighter.snippet(hit.document, "title", width=120), "bold")
+            head.append_text(marked).append(f"  {console.safe(hit.id)}" if title != hit.id else "", style="cyan")
         else:
-            head.append(hit.id, style="bold cyan")
+            head.append(console.safe(hit.id), style="bold cyan")
         head.append(f"  {hit.score:.4f}", style="dim")
         console.out.print(head)
-        snippet = index.highlight(query, hit.document)
+        snippet = highlighter.snippet(hit.document)
         if snippet.text.strip():
             console.print_indented(_marked(snippet, ""), 5)
 
@@ -60,20 +61,25 @@ def _one_line(text: str) -> str:
 
 def nothing_found(index: Index, query: str) -> str:
     """Why a query found nothing."""
-    terms = list(dict.fromkeys(t for by_term in index.query_terms(query).values() for t in by_term))
+    statistics = index.term_statistics(query)
+    terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms:
         return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
-    shown = ", ".join(terms[:8]) + (f" and {len(terms) - 8} more" if len(terms) > 8 else "")
+    if any(t.documents for t in statistics):
+        return "nothing found: no document that meets the filter has any of the query's words"
+    shown = ", ".join(console.safe(t) for t in terms[:8]) + (f" and {len(terms) - 8} more" if len(terms) > 8 else "")
     return f"nothing found: no document has any of these words: {shown}"
 
 
 def show_explanation(explanation: Explanation, doc_id: str) -> None:
     """The tree of a score."""
+    from rich.text import Text
     from rich.tree import Tree
 
-    tree = Tree(f"[bold]{explanation.score:.4f}[/]  {explanation.name} for {doc_id}", guide_style="dim")
+    head = Text().append(f"{explanation.score:.4f}", style="bold")
+    tree = Tree(head.append(f"  {console.safe(explanation.name)} for {console.safe(doc_id)}"), guide_style="dim")
     _grow(tree, explanation)
-    console.out.print(tree)
+    console.out.print(tree, soft_wrap=not console.out.is_terminal)
 
 
 def _grow(tree: object, explanation: Explanation) -> None:
@@ -89,7 +95,9 @@ def _grow(tree: object, explanation: Explanation) -> None:
         if part.parts:
             weight = part.facts["weight"]
             times = f" (weight {weight:g})" if weight != 1 else ""
-            branch = tree.add(Text().append(f"{part.score:.4f}", style="bold").append(f"  {part.name}{times}"))
+            branch = tree.add(
+                Text().append(f"{part.score:.4f}", style="bold").append(f"  {console.safe(part.name)}{times}")
+            )
             _grow(branch, part)
         else:
             tree.add(_leaf(part))
@@ -100,7 +108,7 @@ def _leaf(part: Explanation) -> Text:
 
     f = part.facts
     line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
-    line.append(f"  {part.name}", style=MATCH)
+    line.append(f"  {console.safe(part.name)}", style=MATCH)
     if not f["documents_with_term"]:
         return line.append("  in no document", style="dim")
     if not f["in_document"]:

@@ -1,8 +1,8 @@
 """Exact top k over segments, by accumulation in windows of documents.
 
 The score of a document is the sum, in 64-bit floats and in the order of the query's terms, of query weight
-times document weight, rounded to 32 bits at the end. A hit shares at least one term of non-zero weight with
-the query. Hits come by descending score; equal scores by ascending insertion number.
+times document weight, rounded to 32 bits at the end. A hit shares at least one term with the query, even one of
+weight 0. Hits come by descending score; equal scores by ascending insertion number.
 """
 
 from __future__ import annotations
@@ -195,13 +195,13 @@ def search(
 ) -> Hits:
     """The best k documents over all segments, the same as by scoring every document.
 
-    `allowed`: for each segment a mask of its documents, or None where all may be found. With a negative query
-    weight a sum of 0 or less can be a hit, so documents are told from the untouched by a mark of their own.
+    `allowed`: for each segment a mask of its documents, or None where all may be found. Document
+    weights are positive. With a query weight of 0 or less a sum of 0 or less can be a hit, so documents are told from
+    the untouched by a mark of their own.
     """
     if not np.isfinite(query.weights).all():
         raise ValueError("query weights must be finite numbers")
-    used = query.weights != 0
-    terms, spaces, weights = query.terms[used], query.spaces[used], query.weights[used]
+    terms, spaces, weights = query.terms, query.spaces, query.weights
     k = min(k, sum(map(len, segments)))
     scores, numbers = np.empty(k, np.float32), np.empty(k, np.int64)
     sums, touched = np.zeros(WINDOW), np.zeros(WINDOW, np.bool_)

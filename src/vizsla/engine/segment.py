@@ -49,7 +49,8 @@ class Segment:
         """Where these terms stand in `terms`, and whether they are there at all."""
         if len(self.terms) == 0:
             return np.zeros(len(terms), np.int64), np.zeros(len(terms), np.bool_)
-        at = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
+        wanted = terms.astype(self.terms.dtype)  # searchsorted would copy `terms` to the wider type; -1 is no term
+        at = np.minimum(np.searchsorted(self.terms, wanted), len(self.terms) - 1)
         return at, self.terms[at] == terms
 
     def lists(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,11 +64,14 @@ class Segment:
 
 
 def smallest_type(array: np.ndarray) -> np.ndarray:
-    """The same whole numbers in one byte where they fit, else in four; real numbers in four."""
+    """The same whole numbers in one byte where they fit, else in two or four; real numbers in four."""
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
-    fits = array.size == 0 or int(array.max()) < 256
-    return array.astype(np.uint8 if fits else np.uint32, copy=False)
+    if array.size and int(array.min()) < 0:
+        raise ValueError("what is stored must not be negative")
+    most = int(array.max()) if array.size else 0
+    kind = np.uint8 if most < 1 << 8 else np.uint16 if most < 1 << 16 else np.uint32
+    return array.astype(kind, copy=False)
 
 
 @kernel

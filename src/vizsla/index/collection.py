@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import vizsla
 from vizsla.datasets import Document, documents_from
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database
+from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
-from vizsla.index.files import hash_file
 from vizsla.index.filters import Filter
-from vizsla.index.highlight import Snippet, best_snippet
+from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -89,8 +87,8 @@ class Index:
         `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
         """
         folder = Path(path)
-        _make_room(folder, overwrite)
         chosen = parse_model(model) if isinstance(model, str) else model
+        _make_room(folder, overwrite)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             description = chosen.describe(folder / "model")
@@ -100,7 +98,7 @@ class Index:
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             model_files = folder / "model"
-            meta["model_files"] = {f.name: hash_file(f) for f in sorted(model_files.glob("*"))}
+            meta["model_files"] = {f.name: files.hash_file(f) for f in sorted(model_files.glob("*"))}
             database.create(folder, meta)
         except OSError as e:
             raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e
@@ -141,44 +139,46 @@ class Index:
         return self._change(lambda writer: writer.delete(wanted))
 
     def _change(self, change: Callable[[Writer], T]) -> T:
-        if self._writer is None:
-            self._writer = Writer(self.path, self.model, self.memory)
         try:
-            return change(self._writer)
+            return change(self._open_writer())
         except BaseException:
             self.rollback()
             raise
 
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            self._writer = Writer(self.path, self.model, self._snapshot.meta["uuid"], self.memory)
+            self._snapshot.unpin()  # nobody else writes now; pinned, it would keep the log of writes growing
+        return self._writer
+
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
         if self._writer is not None:
-            self._finish(self._writer, compact=False)
+            self._finish(compact=False)
 
     def compact(self) -> None:
         """Commit, and rewrite the collection as one segment without what has been deleted or replaced."""
-        self._finish(self._writer or Writer(self.path, self.model, self.memory), compact=True)
+        self._finish(compact=True)
 
-    def _finish(self, writer: Writer, *, compact: bool) -> None:
-        self._writer = writer
+    def _finish(self, *, compact: bool) -> None:
         try:
-            writer.commit(compact=compact)
-            self._snapshot.close()  # before the writer, whose closing then leaves no side files behind
+            self._open_writer().commit(compact=compact)
+            self._committed = True
+            self.refresh()
         finally:
             self.rollback()
-        self._committed = True
-        self._snapshot = Snapshot(self.path)
 
     def rollback(self) -> None:
         """Give up what was changed since the last commit."""
         if self._writer is not None:
+            self._snapshot.pin()
             self._writer.close()
             self._writer = None
 
     def refresh(self) -> None:
         """See the newest commit of any writer from now on."""
-        fresh = Snapshot(self.path)
-        self._snapshot.close()
-        self._snapshot = fresh
+        old, self._snapshot = self._snapshot, Snapshot(self.path)
+        old.close()
 
     # Reading
 
@@ -195,74 +195,54 @@ class Index:
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
         taken, so k come back whenever there are k.
         """
-        found = self._search(query, k, filter)
-        documents = self._snapshot.documents(n for n, _ in found)
+        with self._snapshot.in_use() as snapshot:
+            found = _search(snapshot, query, k, filter)
+            documents = snapshot.documents(n for n, _ in found)
         return [Hit(rank, score, documents[n]) for rank, (n, score) in enumerate(found, 1)]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: str | Filter | None = None) -> Run:
         """The rankings of many queries, by query id."""
         rankings = {}
-        for query_id, text in queries.items():
-            found = self._search(text, k, filter, empty_allowed=True)
-            ids = self._snapshot.ids(n for n, _ in found)
-            rankings[query_id] = [(ids[n], score) for n, score in found]
+        with self._snapshot.in_use() as snapshot:
+            for query_id, text in queries.items():
+                found = _search(snapshot, text, k, filter, empty_allowed=True)
+                ids = snapshot.ids(n for n, _ in found)
+                rankings[query_id] = [(ids[n], score) for n, score in found]
         return Run(rankings)
-
-    def _search(
-        self, query: str, k: int, filter: str | Filter | None = None, empty_allowed: bool = False
-    ) -> list[tuple[int, float]]:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
-        if not query.strip() and not empty_allowed:
-            raise VizslaError("the query is empty; give at least one word")
-        condition = Filter.parse(filter) if isinstance(filter, str) else filter
-        hits = self._snapshot.search(query, k, condition)
-        return list(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True))
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None."""
-        number = self._snapshot.number_of(doc_id)
-        return None if number is None else self._snapshot.documents([number])[number]
+        with self._snapshot.in_use() as snapshot:
+            number = snapshot.number_of(doc_id)
+            return None if number is None else snapshot.documents([number])[number]
 
     def explain(self, query: str, doc_id: str) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
-        number = self._snapshot.number_of(doc_id)
-        if number is None:
-            raise VizslaError(f"there is no document with the id {doc_id!r}")
-        return explain(self._snapshot, query, number)
+        _check_query(query)
+        with self._snapshot.in_use() as snapshot:
+            number = snapshot.number_of(doc_id)
+            if number is None:
+                raise VizslaError(f"there is no document with the id {doc_id!r}")
+            return explain(snapshot, query, number)
 
-    def query_terms(self, query: str) -> dict[str, dict[str, float]]:
-        """For each namespace the query's terms and their weights; a term no document has weighs 0."""
-        out = {}
-        for part in self.model.parts:
-            component = part.component
-            asked = component.query_terms(query)
-            weights = component.query_weights(asked, self._snapshot.statistics[component.namespace])
-            out[component.namespace] = {t: part.weight * weights.get(t, 0.0) for t in asked}
-        return out
+    def highlighter(self, query: str) -> Highlighter:
+        """Shows where documents answer a query."""
+        with self._snapshot.in_use() as snapshot:
+            return Highlighter(snapshot.model, snapshot.query_weights(query))
 
     def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:
         """The stretch of a field that best answers a query, with the places of the matching words."""
-        text = document.get(field) or ""
-        for part in self.model.parts:
-            component = part.component
-            if field in component.fields:
-                weights = {t: w for t, w in self.query_terms(query)[component.namespace].items() if w != 0}
-                return best_snippet(text, component.tokens(text), weights, width)
-        return best_snippet(text, [], {}, width)
+        return self.highlighter(query).snippet(document, field, width)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """For each term a text is analyzed to, in each namespace, in how many documents and how often it occurs."""
         found = []
-        for part in self.model.parts:
-            component = part.component
-            terms = list(component.query_terms(text))
-            numbers = self._snapshot.term_numbers(component.namespace, terms)
-            documents = self._snapshot.document_frequencies(numbers).tolist()
-            occurrences = self._snapshot.occurrences(numbers)
-            found += [
-                TermStatistics(component.namespace, *row) for row in zip(terms, documents, occurrences, strict=True)
-            ]
+        with self._snapshot.in_use() as snapshot:
+            for part in snapshot.model.parts:
+                namespace, terms = part.component.namespace, list(part.component.query_terms(text))
+                numbers = snapshot.term_numbers(namespace, terms)
+                counts = snapshot.document_frequencies(numbers).tolist(), snapshot.occurrences(numbers)
+                found += [TermStatistics(namespace, *row) for row in zip(terms, *counts, strict=True)]
         return found
 
     def verify(self) -> list[str]:
@@ -297,6 +277,40 @@ class Index:
         }
 
 
+def _search(
+    snapshot: Snapshot, query: str, k: int, filter: str | Filter | None, empty_allowed: bool = False
+) -> list[tuple[int, float]]:
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
+    _check_query(query, empty_allowed)
+    condition = Filter.parse(filter) if isinstance(filter, str) else filter
+    hits = snapshot.search(query, k, condition)
+    return list(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True))
+
+
+def _check_query(query: str, empty_allowed: bool = False) -> None:
+    if not isinstance(query, str):
+        raise VizslaError(f"a query is a text, not {kind_of(query)}")
+    if not query.strip() and not empty_allowed:
+        raise VizslaError("the query is empty; give at least one word")
+
+
+OWN_NAMES: tuple[str, ...] = (
+    *(database.FILE + ending for ending in ("", "-wal", "-shm", ".new", ".new-wal", ".new-shm")),
+    database.SEAL,
+    database.SEAL + ".new",
+    files.FOLDER,
+    "model",
+)
+
+
+def is_index(folder: Path) -> bool:
+    """Whether a folder holds an index, of any format, and nothing else."""
+    if any(entry.name not in (*OWN_NAMES, database.LOCK) for entry in folder.iterdir()):
+        return False
+    return database.is_ours(folder / database.FILE)
+
+
 def _make_room(folder: Path, overwrite: bool) -> None:
     """Clear the way for a new index without ever removing what is not an index."""
     if not folder.exists():
@@ -305,14 +319,15 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         raise CollectionError(f"{folder}: this is a file; an index is a folder")
     if not any(folder.iterdir()):
         return
-    if not (folder / database.FILE).is_file():
-        raise CollectionError(f"{folder}: this folder is not empty and no index; choose another")
+    if not is_index(folder):
+        raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
     if not overwrite and not _never_committed(folder):
-        raise CollectionError(f"{folder}: there is an index here already; overwrite it or choose another folder")
+        raise CollectionError(f"{folder}: there is an index here already; say 'overwrite', or choose another folder")
     lock = database.WriterLock(folder, wait=1.0)
-    try:
-        for entry in sorted(os.scandir(folder), key=lambda e: e.name != database.FILE):  # the database goes first
-            shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
+    try:  # the lock stays: others may be waiting for it
+        for name in OWN_NAMES:
+            entry = folder / name
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
     finally:
         lock.release()
 

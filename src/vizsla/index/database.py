@@ -12,15 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.files import hash_file
+from vizsla.index.files import hash_file, sync_folder
 
 FORMAT = 1
 FILE = "index.db"
 SEAL = "index.seal"
+LOCK = "writer.lock"
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -28,9 +30,9 @@ CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
     id TEXT NOT NULL,
     generation INTEGER NOT NULL,
-    metadata TEXT NOT NULL,          -- a JSON object; before the fields, so that filters need not read them
-    fields TEXT NOT NULL             -- a JSON object: what the model reads
+    metadata TEXT NOT NULL           -- a JSON object: what filters look at
 );
+CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
 CREATE UNIQUE INDEX documents_by_id ON documents (id, generation);
 CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE terms (                 -- append-only: a term's number never changes
@@ -56,8 +58,8 @@ def told_plainly(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as e:
         text = str(e)
-        if "disk is full" in text:
-            text = "the disk is full; the last commit is intact"
+        if "disk is full" in text or "disk I/O error" in text:
+            text = "the disk is full or failing; the last commit is intact"
         elif "locked" in text:
             text = "another process is writing to it"
         elif "not a database" in text or "malformed" in text:
@@ -74,15 +76,33 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         connection = _connect(file, "rw")  # readers, too, so that the last one to leave removes the side files
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            if write:
-                raise
-            # A write-ahead database wants side files; where none can be made nobody writes, so none are needed.
+        except sqlite3.OperationalError as e:
             connection.close()
-            connection = _connect(file, "ro&immutable=1")
-        connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
-        _check_format(connection, path)
+            if write or not _is_unwritable(e):
+                raise
+            connection = _connect_immutable(path, file)
+        try:
+            connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
+            _check_format(connection, path)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+
+def _is_unwritable(e: sqlite3.OperationalError) -> bool:
+    return e.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+
+
+def _connect_immutable(path: Path, file: Path) -> sqlite3.Connection:
+    """Where the side files of a write-ahead database cannot be made, read the database file alone."""
+    wal = file.with_name(file.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise CollectionError(
+            f"{path}: the last commit is still in {wal.name}, and the folder cannot be written to; "
+            "open it once where it can"
+        )
+    return _connect(file, "ro&immutable=1")
 
 
 def _connect(file: Path, mode: str) -> sqlite3.Connection:
@@ -104,16 +124,35 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise CollectionError(f"{path}: the index has format {found}, this version reads format {FORMAT}; {advice}")
 
 
+def is_ours(file: Path) -> bool:
+    """Whether a file is the database of an index, of whatever format."""
+    try:
+        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error:
+        return False
+    try:
+        return get_meta(connection, "format") is not None
+    except (sqlite3.Error, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
 def create(path: Path, meta: dict[str, Any]) -> None:
-    """A new, empty index.db."""
+    """A new, empty index.db; it appears under its name when it is complete."""
+    unfinished = path / (FILE + ".new")
+    unfinished.unlink(missing_ok=True)
     with told_plainly(path):
-        connection = sqlite3.connect(path / FILE, isolation_level=None)
+        connection = sqlite3.connect(unfinished, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript("BEGIN;" + _SCHEMA)
-        for key, value in {"format": FORMAT, "generation": 0, "next_number": 0, "next_term": 0, **meta}.items():
+        start = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
+        for key, value in {**start, **meta}.items():
             set_meta(connection, key, value)
         connection.execute("COMMIT")
         connection.close()
+    unfinished.replace(path / FILE)
+    sync_folder(path)
 
 
 def get_meta(connection: sqlite3.Connection, key: str) -> Any:
@@ -127,9 +166,11 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 
 def sweep(connection: sqlite3.Connection) -> None:
     """Remove the rows of a commit that never came to be."""
-    generation = get_meta(connection, "generation")
+    generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
     connection.execute("BEGIN IMMEDIATE")
-    for table in ("documents", "deletions", "segments"):
+    for table in ("documents", "contents"):
+        connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
+    for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
     connection.execute("COMMIT")
 
@@ -207,7 +248,7 @@ class WriterLock:
     """One writer at a time: an exclusive lock on a small database of its own, freed by the system on a crash."""
 
     def __init__(self, path: Path, wait: float) -> None:
-        self._connection = sqlite3.connect(path / "writer.lock", isolation_level=None, timeout=wait)
+        self._connection = sqlite3.connect(path / LOCK, isolation_level=None, timeout=wait)
         try:
             self._connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as e:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -78,18 +79,22 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
         raise
 
 
+def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The header of a .npy file with such an array."""
+    header = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(header, description)
+    return header.getvalue()
+
+
 class ArrayFile:
     """A .npy file written piece by piece; its hash is made on the way."""
 
     def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         self._file = file.open("wb")
         self._digest = hashlib.sha256()
-        header = io.BytesIO()
-        np.lib.format.write_array_header_2_0(
-            header, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        )
         self.facts: Facts = {"file": file.name, "bytes": 0, "type": dtype.str, "shape": list(shape)}
-        self._put(header.getvalue())
+        self._put(_header(dtype, shape))
 
     def _put(self, data: bytes | memoryview) -> None:
         self._file.write(data)
@@ -118,30 +123,42 @@ def write_array(file: Path, array: np.ndarray) -> Facts:
 
 
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
-    """Map a segment's arrays into memory."""
-    return Segment(**{name: read_array(path, segment, facts[name]) for name in PARTS})
+    """Map a segment's arrays into memory, if they can belong together."""
+    arrays = Segment(**{name: read_array(path, segment, facts[name]) for name in PARTS})
+    fits = (
+        arrays.lengths.shape == arrays.sizes.shape == (len(arrays.sizes), len(arrays))
+        and len(arrays.pointers) == len(arrays.terms) + 1
+        and len(arrays.documents) == len(arrays.values) == int(arrays.pointers[-1])
+        and len(arrays) > 0
+    )
+    if not fits:
+        raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
+    return arrays
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
-    """Map one array of a segment into memory, if the file is what it should be."""
+    """Map one array of a segment into memory, if the file is what it should be.
+
+    What it should be is known, so its header is compared, never interpreted.
+    """
     file = segment_folder(path, segment) / facts["file"]
     name = f"{segment}/{facts['file']}"
+    dtype, shape = np.dtype(facts["type"]), tuple(facts["shape"])
+    header = _header(dtype, shape)
     try:
-        size = file.stat().st_size
-        if size != facts["bytes"]:
-            raise CollectionError(f"{path}: {name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
-        if 0 in facts["shape"]:
-            return np.zeros(facts["shape"], np.dtype(facts["type"]))
-        array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False, max_header_size=1000)
+        with file.open("rb") as data:
+            size = os.fstat(data.fileno()).st_size
+            if size != facts["bytes"]:
+                raise CollectionError(f"{path}: {name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
+            if data.read(len(header)) != header or size != len(header) + dtype.itemsize * math.prod(shape):
+                raise CollectionError(f"{path}: {name} is damaged: its type or shape is wrong")
+        if 0 in shape:
+            return np.zeros(shape, dtype)
+        return np.memmap(file, dtype, "r", len(header), shape)
     except FileNotFoundError:
         raise MissingFileError(f"{path}: {name} is missing") from None
-    except CollectionError:
-        raise
-    except Exception as e:  # a header can be wrong in more ways than numpy has exceptions for
-        raise CollectionError(f"{path}: {name} is damaged ({type(e).__name__})") from None
-    if array.dtype.str != facts["type"] or list(array.shape) != facts["shape"] or not array.flags.c_contiguous:
-        raise CollectionError(f"{path}: {name} is damaged: its type or shape is wrong")
-    return array
+    except OSError as e:
+        raise CollectionError(f"{path}: {name} cannot be read ({e.strerror})") from None
 
 
 class MissingFileError(CollectionError):

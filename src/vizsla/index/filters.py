@@ -73,18 +73,27 @@ class Filter:
     def numbers(self, db: sqlite3.Connection, generation: int, model_fields: Sequence[str]) -> np.ndarray:
         """The insertion numbers of the documents that meet the condition."""
         for leaf in _leaves(self.root):
-            self._check_field(db, leaf, model_fields)
+            self._check_field(db, generation, leaf, model_fields)
         sql, values = _compile(self.root, model_fields)
-        rows = db.execute(f"SELECT number FROM documents WHERE generation <= ? AND ({sql})", (generation, *values))
+        table = _table(any(_place(leaf.field, model_fields)[0] == "fields" for leaf in _leaves(self.root)))
+        rows = db.execute(f"SELECT number FROM {table} WHERE generation <= ? AND ({sql})", (generation, *values))
         return np.fromiter((number for (number,) in rows), np.int64)
 
-    def _check_field(self, db: sqlite3.Connection, leaf: Condition, model_fields: Sequence[str]) -> None:
+    def _check_field(
+        self, db: sqlite3.Connection, generation: int, leaf: Condition, model_fields: Sequence[str]
+    ) -> None:
         """A field no document has is most likely misspelt."""
         column, path = _place(leaf.field, model_fields)
-        known = f"SELECT 1 FROM documents WHERE json_type({column}, ?) IS NOT NULL LIMIT 1"
-        if db.execute("SELECT 1 FROM documents LIMIT 1").fetchone() and not db.execute(known, (path,)).fetchone():
+        known = f"FROM {_table(column == 'fields')} WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL"
+        some = db.execute("SELECT 1 FROM documents WHERE generation <= ? LIMIT 1", (generation,)).fetchone()
+        if some and not db.execute(f"SELECT 1 {known} LIMIT 1", (generation, path)).fetchone():
             name = ".".join(leaf.field)
             raise VizslaError(f"no document has a field {name!r} (character {leaf.position + 1} of the filter)")
+
+
+def _table(with_fields: bool) -> str:
+    """What to select from: the texts lie apart, so that filters on other things need not read them."""
+    return "documents JOIN contents USING (number)" if with_fields else "documents"
 
 
 def _leaves(condition: Condition) -> list[Condition]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vizsla.datasets import Document
+from vizsla.models import Model
 from vizsla.text import Token
 
 
@@ -67,3 +69,22 @@ def _word_end(text: str, at: int) -> int:
     while at < len(text) and not text[at].isspace():
         at += 1
     return at
+
+
+class Highlighter:
+    """Shows where documents answer a query whose terms' weights are known by namespace."""
+
+    def __init__(self, model: Model, weights: Mapping[str, Mapping[str, float]]) -> None:
+        self._model = model
+        self._weights = weights
+
+    def snippet(self, document: Document, field: str = "text", width: int = 240) -> Snippet:
+        """The stretch of a field that best answers the query, with the places of the matching words."""
+        text = document.get(field)
+        if not isinstance(text, str):
+            return Snippet("", (), True, True)
+        for part in self._model.parts:
+            component = part.component
+            if field in component.fields:
+                return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
+        return best_snippet(text, [], {}, width)

@@ -27,7 +27,7 @@ _MOST_SQL_VALUES = 30_000
 
 @dataclass(frozen=True)
 class _NamespaceStatistics:
-    """The statistics of one namespace over the snapshot's live documents."""
+    """The statistics of one namespace over the snapshot's living documents."""
 
     documents: int
     total_length: int
@@ -44,13 +44,12 @@ class _Part:
 
     def __init__(self, path: Path, name: str, facts: dict[str, files.Facts]) -> None:
         self.segment = files.read_segment(path, name, facts)
-        arrays = {
-            key: files.read_array(path, name, facts[key]) for key in (files.ALIVE, files.FREQUENCIES) if key in facts
-        }
+        present = [key for key in (files.ALIVE, files.FREQUENCIES) if key in facts]
+        arrays = {key: files.read_array(path, name, facts[key]) for key in present}
         self.alive = arrays.get(files.ALIVE)
         self.frequencies = arrays.get(files.FREQUENCIES)
         if self.alive is not None and self.alive.shape != self.segment.numbers.shape:
-            raise CollectionError(f"{path}: segment {name} is damaged")
+            raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
 class Snapshot:
@@ -61,19 +60,18 @@ class Snapshot:
         self._lock = threading.Lock()  # one connection, many threads
         self._numbers: dict[tuple[str, str], int] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
+        self._users = 0
+        self._retired = False
         for attempt in range(ATTEMPTS):
             self._db = database.connect(path, write=False)
             try:
                 self._load()
                 return
-            except files.MissingFileError:
-                # Perhaps a newer commit removed the file before it could be mapped; then the next try finds that one.
+            except BaseException as e:
                 self._db.close()
-                if attempt == ATTEMPTS - 1:
+                # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
+                if not isinstance(e, files.MissingFileError) or attempt == ATTEMPTS - 1:
                     raise
-            except BaseException:
-                self._db.close()
-                raise
 
     def _load(self) -> None:
         with database.told_plainly(self.path):
@@ -107,22 +105,65 @@ class Snapshot:
             self,
         )
 
+    # Its own life
+
+    def pin(self) -> None:
+        """Hold on to this commit whatever others write; the log of writes cannot shrink meanwhile."""
+        with self._lock, database.told_plainly(self.path):
+            if not self._retired and not self._db.in_transaction:
+                self._db.execute("BEGIN")
+                database.get_meta(self._db, "generation")
+
+    def unpin(self) -> None:
+        """Let go while nobody else can write: what is newer is told by its generation."""
+        with self._lock:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def in_use(self) -> Iterator[Snapshot]:
+        """Keep the snapshot open for the length of a search, even if it is closed meanwhile."""
+        with self._lock:
+            if self._retired:
+                raise CollectionError(f"{self.path}: the index has been closed")
+            self._users += 1
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._close_if_done()
+
     def close(self) -> None:
-        self._db.close()
+        """Close the snapshot as soon as its last user is done with it."""
+        with self._lock:
+            self._retired = True
+            self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._retired and self._users == 0:
+            self._db.close()
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        try:
+            yield
+        except DamagedSegmentError:
+            raise CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which") from None
+
+    # Terms
 
     def term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         """The terms' numbers in the index; -1 for those it does not have."""
-        missing = [t for t in terms if (namespace, t) not in self._numbers]
-        if missing:
-            with self._lock:
-                if len(self._numbers) > _MOST_CACHED_TERMS:
-                    self._numbers.clear()
-                    missing = list(terms)
-                find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-                for t in missing:
+        find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
+        with self._lock, database.told_plainly(self.path):
+            if len(self._numbers) > _MOST_CACHED_TERMS:
+                self._numbers.clear()
+            for t in terms:
+                if (namespace, t) not in self._numbers:
                     row = self._db.execute(find, (namespace, t.encode("utf-8", "replace").decode())).fetchone()
                     self._numbers[namespace, t] = row[0] if row else -1
-        return np.array([self._numbers[namespace, t] for t in terms], np.int64)
+            return np.array([self._numbers[namespace, t] for t in terms], np.int64)
 
     def document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
         """In how many living documents the terms with these numbers occur."""
@@ -150,23 +191,24 @@ class Snapshot:
         with self._damage_told():
             return segment.lists(numbers)
 
-    @contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        try:
-            yield
-        except DamagedSegmentError:
-            raise CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which") from None
+    # Searching
+
+    def query_weights(self, text: str) -> dict[str, dict[str, float]]:
+        """For each namespace the query's terms and their final weights; terms no document has are left out."""
+        out = {}
+        for part in self.model.parts:
+            component = part.component
+            weights = component.query_weights(component.query_terms(text), self.statistics[component.namespace])
+            out[component.namespace] = {term: part.weight * w for term, w in weights.items()}
+        return out
 
     def encode_query(self, text: str) -> Query:
         """A query as numbers for the engine; terms no document has are left out."""
         terms, spaces, weights = [], [], []
-        for i, part in enumerate(self.model.parts):
-            component = part.component
-            asked = component.query_terms(text)
-            weighed = component.query_weights(asked, self.statistics[component.namespace])
-            terms.append(self.term_numbers(component.namespace, list(weighed)))
+        for i, (namespace, weighed) in enumerate(self.query_weights(text).items()):
+            terms.append(self.term_numbers(namespace, list(weighed)))
             spaces.append(np.full(len(weighed), i, np.int64))
-            weights.append(part.weight * np.fromiter(weighed.values(), np.float64, len(weighed)))
+            weights.append(np.fromiter(weighed.values(), np.float64, len(weighed)))
         return Query(np.concatenate(terms), np.concatenate(spaces), np.concatenate(weights))
 
     def search(self, text: str, k: int, condition: Filter | None = None) -> Hits:
@@ -175,59 +217,59 @@ class Snapshot:
         with self._damage_told():
             return search(self.segments, self.encode_query(text), self.weightings, k, allowed)
 
-    def _allowed(self, condition: Filter) -> list[np.ndarray]:
+    def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
         key = str(condition)
-        masks = self._masks.get(key)
-        if masks is None:
-            with self._lock, database.told_plainly(self.path):
-                numbers = condition.numbers(self._db, self.generation, self.fields)
-            masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.segments]
-            if len(self._masks) >= _MOST_CACHED_FILTERS:
-                self._masks.clear()
-            self._masks[key] = masks
+        with self._lock, database.told_plainly(self.path):
+            masks = self._masks.get(key)
+            if masks is None:
+                numbers = condition.numbers(self._db, self.generation, self.model.fields)
+                masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.segments]
+                if len(self._masks) >= _MOST_CACHED_FILTERS:
+                    self._masks.clear()
+                self._masks[key] = masks
         return masks
 
-    @property
-    def fields(self) -> list[str]:
-        """The fields the model reads."""
-        return list(dict.fromkeys(f for p in self.model.parts for f in p.component.fields))
+    # Documents
 
     def place(self, number: int) -> tuple[int, int] | None:
         """The segment and the place in it of the document with an insertion number."""
         for i, segment in enumerate(self.segments):
-            found = np.flatnonzero(segment.numbers == number)
-            if len(found):
-                return i, int(found[0])
+            at = int(np.searchsorted(segment.numbers, number))
+            if at < len(segment) and segment.numbers[at] == number:
+                return i, at
         return None
 
     def ids(self, numbers: Iterable[int]) -> dict[int, str]:
         """The ids of documents by their insertion numbers."""
-        return dict(self._select("number, id", list(numbers)))
+        return dict(self._select("number, id", list(numbers), "documents"))
 
     def documents(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by their insertion numbers."""
-        rows = self._select("number, id, fields, metadata", list(numbers))
+        joined = "documents JOIN contents USING (number)"
+        rows = self._select("number, id, fields, metadata", list(numbers), joined)
         return {
             number: Document(doc_id, {**json.loads(fields), **json.loads(metadata)})
             for number, doc_id, fields, metadata in rows
         }
 
-    def _select(self, columns: str, numbers: list[int]) -> list[Any]:
+    def _select(self, columns: str, numbers: list[int], table: str) -> list[Any]:
         rows: list[Any] = []
         with self._lock, database.told_plainly(self.path):
             for a in range(0, len(numbers), _MOST_SQL_VALUES):
                 part = numbers[a : a + _MOST_SQL_VALUES]
                 marks = ",".join("?" * len(part))
-                rows += self._db.execute(f"SELECT {columns} FROM documents WHERE number IN ({marks})", part)
+                rows += self._db.execute(f"SELECT {columns} FROM {table} WHERE number IN ({marks})", part)
+        if len(rows) < len(numbers):
+            raise CollectionError(f"{self.path}: documents that are indexed are not stored; run 'vizsla verify'")
         return rows
 
     def number_of(self, doc_id: str) -> int | None:
-        """The insertion number of the live document with an id."""
+        """The insertion number of the living document with an id."""
         with self._lock, database.told_plainly(self.path):
             row = self._db.execute(
                 "SELECT number FROM documents WHERE id = ? AND generation <= ? "
-                "AND number NOT IN (SELECT number FROM deletions WHERE generation <= ?)",
+                "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
                 (doc_id, self.generation, self.generation),
             ).fetchone()
         return None if row is None else int(row[0])

@@ -59,7 +59,8 @@ def _check_database(path: Path, db: sqlite3.Connection) -> Iterator[str]:
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = database.get_meta(db, "generation")
-    for number, fields, metadata in db.execute("SELECT number, fields, metadata FROM documents"):
+    stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
+    for number, fields, metadata in db.execute(stored):
         try:
             whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata), dict)
         except (ValueError, TypeError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.datasets.document import refusal
-from vizsla.errors import VizslaError
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.buffer import Buffer
 from vizsla.index.compaction import Compaction
@@ -23,6 +23,7 @@ BATCH_CHARACTERS = 4_000_000
 DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms
 TERMS_SHARE = 0.35
+MOST_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
 
 
 @dataclass
@@ -41,16 +42,23 @@ class Writer:
     with the documents' rows; only the commit makes that generation the current one.
     """
 
-    def __init__(self, path: Path, model: Model, memory: int = DEFAULT_MEMORY, wait: float = 5.0) -> None:
+    def __init__(self, path: Path, model: Model, uuid: str, memory: int = DEFAULT_MEMORY, wait: float = 5.0) -> None:
         self._path = path
         self._model = model
         self._memory = memory
-        self._fields = list(dict.fromkeys(f for p in model.parts for f in p.component.fields))
+        self._fields = model.fields
+        self._uncommitted = 0
         self._lock = database.WriterLock(path, wait)
         try:
             database.break_seal(path)
             self._db = database.connect(path, write=True)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
             with database.told_plainly(path):
+                if database.get_meta(self._db, "uuid") != uuid:
+                    raise CollectionError(f"{path}: the index has been replaced by another; open it anew")
                 database.sweep(self._db)
                 self._generation = database.get_meta(self._db, "generation") + 1
                 self._next_number: int = database.get_meta(self._db, "next_number")
@@ -58,7 +66,7 @@ class Writer:
                 self._db.execute("BEGIN IMMEDIATE")
                 self._buffer = Buffer(model, self._db)
         except BaseException:
-            self._lock.release()
+            self.close()
             raise
         self._buffer.start(self._next_number)
 
@@ -70,6 +78,8 @@ class Writer:
             self._add_batch(batch, first, added)
             if self._buffer.bytes > self._memory * BUFFER_SHARE:
                 self._flush()
+            elif self._uncommitted > MOST_UNCOMMITTED:
+                self._end_transaction()
             self._buffer.forget_terms(int(self._memory * TERMS_SHARE))
         return added
 
@@ -98,11 +108,14 @@ class Writer:
             if number >= first:
                 raise _repeated(origins[doc_id])
         replaced = self._remove(there)
-        self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", rows)
+        documents = [(number, doc_id, self._generation, metadata) for number, doc_id, metadata, _ in rows]
+        self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
+        self._db.executemany("INSERT INTO contents VALUES (?, ?)", [(number, fields) for number, *_, fields in rows])
+        self._uncommitted += sum(len(metadata) + len(fields) for *_, metadata, fields in rows)
         return replaced
 
-    def _row(self, number: int, document: Document) -> tuple[int, str, int, str, str]:
-        """A document as stored: what the model reads apart from what else is known; half a surrogate is refused."""
+    def _row(self, number: int, document: Document) -> tuple[int, str, str, str]:
+        """Number, id, metadata and fields of a document as they are stored; half a surrogate is refused."""
         content = document.content
         fields = {f: content[f] for f in self._fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields}
@@ -111,7 +124,7 @@ class Writer:
             (document.id + columns[0] + columns[1]).encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
             raise refusal(f"the document {document.id!r} cannot be stored as JSON ({e})", document.origin) from None
-        return number, document.id, self._generation, columns[0], columns[1]
+        return number, document.id, columns[0], columns[1]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents; gives how many there were."""
@@ -132,7 +145,8 @@ class Writer:
         numbers = [(number, self._generation) for _, number, _ in rows]
         self._db.executemany("INSERT INTO deletions VALUES (?, ?)", numbers)
         pending = [(number,) for _, number, generation in rows if generation == self._generation]
-        self._db.executemany("DELETE FROM documents WHERE number = ?", pending)
+        for table in ("documents", "contents"):
+            self._db.executemany(f"DELETE FROM {table} WHERE number = ?", pending)
         return len(rows)
 
     def _flush(self) -> None:
@@ -145,8 +159,14 @@ class Writer:
         with database.told_plainly(self._path):
             statistics = database.count_statistics(self._model.namespaces, segment.sizes, None)
             database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
+            self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        """Let go of what is in the transaction; nobody sees it before the commit all the same."""
+        with database.told_plainly(self._path):
             self._db.execute("COMMIT")
             self._db.execute("BEGIN IMMEDIATE")
+        self._uncommitted = 0
 
     def commit(self, *, compact: bool = False) -> None:
         """Make all changes visible at once; all that is left to do then is to close.
@@ -157,10 +177,9 @@ class Writer:
         with database.told_plainly(self._path):
             compaction = Compaction(self._path, self._db, self._model, self._generation, self._memory)
             compaction.run(whole=compact)
-            self._db.execute(
-                "DELETE FROM documents WHERE number IN (SELECT number FROM deletions WHERE generation = ?)",
-                (self._generation,),
-            )
+            gone = "(SELECT number FROM deletions WHERE generation = ?)"
+            for table in ("documents", "contents"):
+                self._db.execute(f"DELETE FROM {table} WHERE number IN {gone}", (self._generation,))
             compaction.drop_deletions()
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)

@@ -87,6 +87,8 @@ class BM25(Component):
             raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1:g} and b={self.b:g}")
         if self.delta is not None and not VARIANTS[self.variant].delta:
             raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
+        if self.delta is not None and not 0 <= self.delta < np.inf:
+            raise VizslaError(f"delta must be 0 or more, not {self.delta:g}")
         if not self.fields:
             raise VizslaError("BM25 needs at least one field to read")
 

@@ -49,6 +49,8 @@ class Model(ABC):
     """Text to vectors. `a + b` and `w * a` are models."""
 
     name: str
+    fields: tuple[str, ...]
+    """The fields of documents that the model reads."""
 
     @property
     @abstractmethod
@@ -73,8 +75,7 @@ class Model(ABC):
             problem = part.component.field_problem(content)
             if problem is not None:
                 return problem
-        fields = list(dict.fromkeys(f for p in self.parts for f in p.component.fields))
-        needed = ["text"] if "text" in fields else fields
+        needed = ["text"] if "text" in self.fields else list(self.fields)
         if any(content.get(f) is not None for f in needed):
             return None
         names = ("text", "contents") if needed == ["text"] else needed
@@ -119,7 +120,10 @@ class Model(ABC):
             raise InputError("there is no saved model here (no model.json)", file=str(folder)) from None
         except ValueError as e:
             raise InputError(f"this is not the description of a model ({e})", file=str(file)) from None
-        return Model.from_description(description, path)
+        try:
+            return Model.from_description(description, path)
+        except (KeyError, TypeError, AttributeError) as e:
+            raise InputError(f"this is not the description of a model ({e!r})", file=str(file)) from None
 
     @staticmethod
     def from_description(description: dict[str, Any], folder: Path) -> Model:
@@ -141,7 +145,6 @@ class Component(Model):
 
     kind: ClassVar[str]
     namespace: str
-    fields: tuple[str, ...]
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -231,3 +234,7 @@ class Sum(Model):
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.summands
+
+    @property
+    def fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dict.fromkeys(f for p in self.parts for f in p.component.fields))

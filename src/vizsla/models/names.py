@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +45,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "fields": lambda text: tuple(text.split("/")),
     "namespace": str,
 }
-_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w+'-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
+_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
 
 def parse_model(text: str) -> Model:
@@ -82,14 +83,17 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
     if name not in MODELS:
         raise UnknownNameError("model", name, tuple(MODELS))
     model = MODELS[name](**_parse_options(options or "", text))
-    if options and isinstance(model, BM25):
+    if options and options.strip() and isinstance(model, BM25 | Sum):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model
     try:
-        return float(match["weight"]) * model
+        weight = float(match["weight"])
     except ValueError:
-        raise VizslaError(f"{match['weight']!r} in {text!r} is no weight; expected a number") from None
+        weight = math.nan
+    if math.isfinite(weight):
+        return weight * model
+    raise VizslaError(f"{match['weight']!r} in {text!r} is no weight; expected a number")
 
 
 def _parse_options(options: str, text: str) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Run:
         with Path(path).open("w", encoding="utf-8") as file:
             for query, ranking in self.rankings.items():
                 for rank, (document, score) in enumerate(ranking, 1):
+                    if len(query.split()) != 1 or len(document.split()) != 1:
+                        raise InputError(f"TREC's format has no room for blanks in ids ({query!r}, {document!r})")
                     file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -77,7 +78,10 @@ class WordPiece(Tokenizer):
 
     def save(self, folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.sha256[:12]}.json").write_bytes(self._content)
+        with (folder / f"{self.sha256[:12]}.json").open("wb") as file:
+            file.write(self._content)
+            file.flush()
+            os.fsync(file.fileno())
         return str(self)
 
     @cached_property
@@ -135,12 +139,13 @@ def _known() -> list[str]:
 
 
 def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
-    candidates = [Path(name)] if folder is None else [folder / name, Path(name)]
-    for path in candidates:
-        if path.is_dir():
-            path = path / "tokenizer.json"
-        if path.is_file():
-            return WordPiece(path.read_bytes(), str(path))
+    if folder is not None:
+        return _saved_wordpiece(folder / name)
+    path = Path(name)
+    if path.is_dir():
+        path = path / "tokenizer.json"
+    if path.is_file():
+        return WordPiece(path.read_bytes(), str(path))
     if name == BERT_UNCASED:
         packaged = _packaged_bert()
         if packaged is not None:
@@ -148,6 +153,16 @@ def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
     if name.endswith(".json"):
         raise InputError("there is no such tokenizer file", file=name)
     return _from_hub(name)
+
+
+def _saved_wordpiece(file: Path) -> WordPiece:
+    """A tokenizer that was saved under its hash."""
+    if not file.is_file():
+        raise InputError("there is no such tokenizer file", file=str(file))
+    tokenizer = WordPiece(file.read_bytes(), str(file))
+    if str(tokenizer) != f"wordpiece:{file.name}":
+        raise InputError("this is not the tokenizer that was saved here", file=str(file))
+    return tokenizer
 
 
 def _packaged_bert() -> Path | None:

@@ -1,0 +1,438 @@
+"""A collection through its life, against a plain-Python model of it; snapshots, filters, damage, crashes."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import Filter, Index, compaction, verify
+from vizsla.models import parse_model
+
+WORDS = st.lists(st.sampled_from(["dog", "dogs", "cat", "bark", "the", "fish", "7"]), max_size=8).map(" ".join)
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.sampled_from([0.5, 2.0, "a", "b", "2", ""]))
+METADATA = st.dictionaries(
+    st.sampled_from(["year", "tag", "deep"]),
+    st.one_of(VALUES, st.lists(VALUES, max_size=3), st.dictionaries(st.just("x"), VALUES, max_size=1)),
+    max_size=3,
+)
+IDS = st.sampled_from([f"d{i}" for i in range(8)])
+DOCUMENTS = st.dictionaries(IDS, st.tuples(WORDS, WORDS, METADATA), max_size=5)
+MODELS = ["bm25", "bm25-multifield", "bm25(lengths=exact, variant=bm25+)"]
+
+
+# The meaning of filters, said again in plain Python.
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return "number" if isinstance(value, int | float) else type(value).__name__
+
+
+def holds(operator: str, value: Any, asked: Any) -> bool:
+    if kind(value) != kind(asked):
+        return False
+    if operator == "=":
+        return bool(value == asked)
+    return bool({"<": value < asked, "<=": value <= asked, ">": value > asked, ">=": value >= asked}[operator])
+
+
+MISSING = object()
+
+
+def look_up(content: dict[str, Any], path: str) -> Any:
+    value: Any = content
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def elements(value: Any) -> list[Any]:
+    if value is MISSING or isinstance(value, dict):
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+Meaning = tuple[str, Any, set[str]]  # the text of a filter, a function from content to bool, the fields it names
+
+
+def leaf() -> st.SearchStrategy[Meaning]:
+    path = st.sampled_from(["year", "tag", "deep", "deep.x"])
+    bounds = st.one_of(st.integers(-2, 3), st.sampled_from(["a", "b", 0.5]))
+    ranges = st.tuples(path, st.sampled_from(["<", "<=", ">", ">="]), bounds)
+    equal = st.tuples(path, st.just("="), VALUES)
+    return st.one_of(
+        st.one_of(ranges, equal).map(lambda t: comparison(*t)),
+        st.tuples(path, VALUES).map(lambda t: different(*t)),
+        st.tuples(path, st.lists(VALUES, max_size=3)).map(lambda t: one_of(*t)),
+        path.map(lambda p: (f"exists({p})", lambda c: look_up(c, p) is not MISSING, {p})),
+    )
+
+
+def comparison(path: str, operator: str, value: Any) -> Meaning:
+    text = f"{path} {operator} {json.dumps(value)}"
+    return text, lambda c: any(holds(operator, v, value) for v in elements(look_up(c, path))), {path}
+
+
+def different(path: str, value: Any) -> Meaning:
+    def meets(content: dict[str, Any]) -> bool:
+        found = look_up(content, path)
+        return found is not MISSING and not any(holds("=", v, value) for v in elements(found))
+
+    return f"{path} != {json.dumps(value)}", meets, {path}
+
+
+def one_of(path: str, values: list[Any]) -> Meaning:
+    text = f"{path} in [{', '.join(map(json.dumps, values))}]"
+    return text, lambda c: any(holds("=", v, a) for v in elements(look_up(c, path)) for a in values), {path}
+
+
+def combined(inner: st.SearchStrategy[Meaning]) -> st.SearchStrategy[Meaning]:
+    two = st.tuples(inner, inner)
+    return st.one_of(
+        inner.map(lambda a: (f"not ({a[0]})", lambda c: not a[1](c), a[2])),
+        two.map(lambda t: (f"({t[0][0]}) and {t[1][0]}", lambda c: t[0][1](c) and t[1][1](c), t[0][2] | t[1][2])),
+        two.map(lambda t: (f"({t[0][0]} or ({t[1][0]}))", lambda c: t[0][1](c) or t[1][1](c), t[0][2] | t[1][2])),
+    )
+
+
+FILTERS = st.recursive(leaf(), combined, max_leaves=4)
+
+
+class Life(RuleBasedStateMachine):
+    """Random operations on a collection and on two plain dicts: what is committed, and what is pending."""
+
+    @initialize(model=st.sampled_from(MODELS), factor=st.sampled_from([1, 2, 8]), memory=st.sampled_from([1, 1 << 30]))
+    def create(self, model: str, factor: int, memory: int) -> None:
+        self.folder = Path(tempfile.mkdtemp()) / "i"
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(compaction, "FACTOR", factor)
+        self.patch.setattr(compaction, "SMALLEST", 2)
+        self.memory = memory
+        self.model = parse_model(model)
+        self.index = Index.create(self.folder, self.model, memory=memory)
+        self.committed: dict[str, dict[str, Any]] = {}
+        self.pending: dict[str, dict[str, Any]] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "index"):
+            self.index.close()
+            assert verify(self.folder) == []
+            shutil.rmtree(self.folder.parent)
+            self.patch.undo()
+
+    @rule(documents=DOCUMENTS)
+    def add(self, documents: dict[str, tuple[str, str, dict[str, Any]]]) -> None:
+        contents = {i: {"title": a, "text": b, **more} for i, (a, b, more) in documents.items()}
+        added = self.index.add([{"id": i, **c} for i, c in contents.items()])
+        assert added.replaced == len(contents.keys() & self.pending.keys())
+        for i, content in contents.items():
+            self.pending.pop(i, None)  # what replaces comes last
+            self.pending[i] = content
+
+    @rule(ids=st.lists(IDS, max_size=4))
+    def delete(self, ids: list[str]) -> None:
+        assert self.index.delete(ids) == len(set(ids) & self.pending.keys())
+        for i in ids:
+            self.pending.pop(i, None)
+
+    @rule()
+    def commit(self) -> None:
+        self.index.commit()
+        self.committed = dict(self.pending)
+
+    @rule()
+    def compact(self) -> None:
+        self.index.compact()
+        self.committed = dict(self.pending)
+        assert self.index.info()["segments"] == bool(self.committed)
+        assert self.index.info()["deleted"] == 0
+
+    @rule()
+    def roll_back(self) -> None:
+        self.index.rollback()
+        self.pending = dict(self.committed)
+
+    @rule()
+    def reopen(self) -> None:
+        self.index.close()
+        self.index = Index.open(self.folder, memory=self.memory)
+        self.pending = dict(self.committed)
+
+    @rule(query=WORDS, k=st.integers(1, 9), condition=st.one_of(st.none(), FILTERS))
+    def search(self, query: str, k: int, condition: Meaning | None) -> None:
+        """Scores are those of a fresh index of the living documents; filters mean what they mean in Python."""
+        contents = list(self.committed.items())
+        documents = [content for _, content in contents]
+        statistics = self.model.fit(documents)
+        scores = (
+            self.model.encode_queries([query], statistics).dot(self.model.encode_documents(documents))[0]
+            if documents
+            else np.zeros(0)
+        )
+        expected = sorted(
+            (-np.float32(score), place, doc_id)
+            for place, ((doc_id, content), score) in enumerate(zip(contents, scores, strict=True))
+            if score > 0 and (condition is None or condition[1](content))
+        )[:k]
+        if condition is not None and any(
+            all(look_up(content, path) is MISSING for content in documents) for path in condition[2]
+        ):
+            if documents:
+                with pytest.raises(VizslaError, match="no document has a field"):
+                    self.index.run({"q": query}, k, condition[0])
+            return
+        found = self.index.run({"q": query}, k, condition[0] if condition else None).rankings["q"]
+        assert [d for d, _ in found] == [d for _, _, d in expected]
+        assert [s for _, s in found] == pytest.approx([-s for s, _, _ in expected], rel=1e-6)
+
+    @invariant()
+    def documents_are_those_committed(self) -> None:
+        if not hasattr(self, "index"):
+            return
+        assert len(self.index) == len(self.committed)
+        for i in (f"d{n}" for n in range(8)):
+            document = self.index.get(i)
+            assert (document and document.content) == self.committed.get(i)
+
+
+Life.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestLife = Life.TestCase
+
+
+def records(count: int, word: str = "common") -> list[dict[str, Any]]:
+    return [{"id": str(i), "text": f"{word} word{i % 10}", "n": i} for i in range(count)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "my.index"
+
+
+def build(folder: Path, documents: list[dict[str, Any]]) -> Index:
+    index = Index.create(folder)
+    index.add(documents)
+    index.commit()
+    return index
+
+
+def test_filters_apply_before_the_best_are_taken(folder: Path) -> None:
+    with build(folder, records(1000)) as index:
+        hits = index.search("common", k=5, filter="n >= 990 and n != 991")
+        assert [h["n"] for h in hits] == [990, 992, 993, 994, 995]
+        assert [h["n"] for h in index.search("common", 3, 'text = "common word7" and n > 500')] == [507, 517, 527]
+
+
+def test_names_and_values_in_filters_are_never_sql(folder: Path) -> None:
+    tricky = {"id": "1", "text": "dog", "it's": 'a "quote"', "a.b": 1, "x": "'; DROP TABLE documents; --"}
+    with build(folder, [tricky, {"id": "2", "text": "dog"}]) as index:
+        for text in [
+            "`it's` = 'a \"quote\"'",
+            "`a.b` = 1",
+            'x = "\'; DROP TABLE documents; --"',
+            "x = '\\'; DROP TABLE documents; --'",
+        ]:
+            assert [h.id for h in index.search("dog", filter=text)] == ["1"], text
+        assert len(index.search("dog")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the filter is empty"),
+        ("yaer > 1", "no document has a field 'yaer' \\(character 1 of the filter\\)"),
+        ("n = 1 and (n > 2", "ends too early, at character 17: expected '\\)'"),
+        ("n = 1 or or n = 2", "at character 10: expected a field, 'not', 'exists' or '\\(', not 'or'"),
+        ("n 5", "at character 3: expected a comparison"),
+        ("n = five", "at character 5: expected a value"),
+        ("n = 'five", "at character 5: a text that is not closed is not expected here"),
+        ("n = 1; DROP TABLE documents", "at character 6: ';' is not expected here"),
+        ("n = 1 n = 2", "at character 7: expected 'and', 'or' or the end, not 'n'"),
+        ("n in [1, 2", "ends too early, at character 11"),
+        ("n < true", "expected a number or a text to compare with, not 'true'"),
+        ("exists n", "at character 8: expected '\\('"),
+        ("(" * 200 + "n = 1" + ")" * 200, "nested deeper than 100"),
+    ],
+)
+def test_wrong_filters_are_told_with_their_place(folder: Path, text: str, message: str) -> None:
+    with build(folder, records(3)) as index, pytest.raises(VizslaError, match=message):
+        index.search("common", filter=text)
+
+
+@given(text=st.text(alphabet="n=<>!()[],.'\"`\\ andortrue1-", max_size=30))
+def test_any_text_is_a_filter_or_told_why_not(text: str) -> None:
+    try:
+        parsed = str(Filter.parse(text))
+    except VizslaError as e:
+        parsed = text if "filter" in str(e) else ""
+    assert parsed == text
+
+
+def test_term_statistics_are_of_the_living(folder: Path) -> None:
+    with build(folder, [{"id": "1", "text": "dog dog cat"}, {"id": "2", "text": "dog"}]) as index:
+        assert [tuple(t) for t in index.term_statistics("dogs xyzzy")] == [
+            ("words", "dog", 2, 3.0),
+            ("words", "xyzzi", 0, 0.0),
+        ]
+        index.delete("1")
+        index.commit()
+        assert [tuple(t) for t in index.term_statistics("dog cat")] == [
+            ("words", "dog", 1, 1.0),
+            ("words", "cat", 0, 0.0),
+        ]
+
+
+def test_segments_stay_few(folder: Path) -> None:
+    with Index.create(folder) as index:
+        for i in range(100):
+            index.add([{"id": str(i), "text": "dog"}])
+            index.commit()
+            assert index.info()["segments"] <= 2 * compaction.FACTOR
+        assert len(index.search("dog", 200)) == 100
+
+
+def test_compacting_under_a_reader_leaves_it_its_snapshot(folder: Path) -> None:
+    build(folder, records(50)).close()
+    with Index.open(folder) as reader, Index.open(folder) as index:
+        index.delete(str(i) for i in range(40))
+        index.compact()
+        assert len(index) == 10
+        assert len(reader) == 50
+        assert [h.id for h in reader.search("word3", 3)] == ["3", "13", "23"]
+        assert reader.get("0") is not None
+        reader.refresh()
+        assert len(reader) == 10
+
+
+def test_readers_never_see_half_a_commit(folder: Path) -> None:
+    """A commit replaces all documents by those of the next round; a reader finds one round, whole."""
+    size, rounds = 30, 100
+    build(folder, [{"id": str(i), "text": "common", "round": 0} for i in range(size)]).close()
+    wrong: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                with Index.open(folder) as index:
+                    seen = {h["round"] for h in index.search("common", 2 * size)}
+                    if len(index) != size or len(seen) != 1 or len(index.search("common", 100)) != size:
+                        wrong.append((len(index), seen))
+            except Exception as e:
+                wrong.append(e)
+
+    readers = [threading.Thread(target=read) for _ in range(8)]
+    for thread in readers:
+        thread.start()
+    with Index.open(folder) as index:
+        for n in range(1, rounds + 1):
+            index.add([{"id": str(i), "text": "common", "round": n} for i in range(size)])
+            index.commit()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert wrong == []
+    assert verify(folder) == []
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in ("writer.lock",))
+
+
+def worn_index(folder: Path) -> None:
+    """An index with two segments, one of them with deletions."""
+    with build(folder, records(300)) as index:
+        index.delete(str(i) for i in range(0, 60, 2))
+        index.commit()
+        index.add([{"id": f"new{i}", "text": "common new"} for i in range(40)])
+        index.commit()
+    assert verify(folder) == []
+
+
+HOSTILE_HEADERS = [
+    b"\x93NUMPY\x02\x00\x10\x00\x00\x00{'descr': '|O', }",
+    b"\x93NUMPY\x01\x00\x76\x00{'descr': '<u4', 'fortran_order': False, 'shape': (99999999999999,), }",
+    b"\x93NUMPY\x01\x00\x76\x00{'descr': '<u4', 'fortran_order': False, 'shape': (-1,), }",
+    b"\x93NUMPY\x01\x00\xff\xff(" + b"(" * 3000,
+    b"\x93NUMPY\x01\x00\x20\x00__import__('os').system('true')  ",
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_is_found_and_never_followed(folder: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    worn_index(folder)
+    victims = files_of(folder)
+    victim = victims[seed % len(victims)]
+    content = bytearray(victim.read_bytes())
+    how = rng.choice(["flip", "flip", "flip", "truncate", "swap", "header", "remove"])
+    if how == "flip" or not content:
+        place = rng.randrange(len(content))
+        content[place] ^= 1 << rng.randrange(8)
+    elif how == "truncate":
+        del content[rng.randrange(len(content)) :]
+    elif how == "header":
+        hostile = rng.choice(HOSTILE_HEADERS)[: len(content)]
+        content[: len(hostile)] = hostile
+    elif how == "swap":
+        other = rng.choice([f for f in victims if f != victim and f.read_bytes() != victim.read_bytes()])
+        content = bytearray(other.read_bytes())
+    if how == "remove":
+        victim.unlink()
+    else:
+        victim.write_bytes(content)
+    if victim.name == "index.seal" and how == "remove":
+        return  # an index without a seal is one whose writer was interrupted
+    assert verify(folder) != [], (victim, how)
+    for attempt in [
+        lambda i: i.search("common word3 new", 50),
+        lambda i: i.explain("common", "1"),
+        lambda i: i.compact(),
+    ]:
+        try:
+            with Index.open(folder) as index:
+                attempt(index)
+        except VizslaError:
+            pass  # told in one sentence; what must not happen is a crash, which would end this test run
+
+
+def test_compaction_refuses_to_build_on_damage(folder: Path) -> None:
+    worn_index(folder)
+    (values, *_) = folder.glob("segments/*/values.npy")
+    content = bytearray(values.read_bytes())
+    content[-1] ^= 4
+    values.write_bytes(content)
+    with Index.open(folder) as index, pytest.raises(CollectionError, match=r"values\.npy is damaged"):
+        index.compact()
+    assert any("values.npy is damaged" in p for p in verify(folder))
+
+
+def test_deleting_what_is_not_there(folder: Path) -> None:
+    with build(folder, records(3)) as index:
+        assert index.delete(["1", "1", "nope"]) == 1
+        assert index.delete("2") == 1
+        index.commit()
+        assert len(index) == 1
+
+
+def test_large_documents_and_long_ids(folder: Path) -> None:
+    with Index.create(folder) as index:
+        index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 6_000_000}])
+        index.commit()
+        assert [h.id for h in index.search("dog")] == ["x" * 10_000]
+        assert index.search("cat")[0].id == "big"
+        assert index.highlight("cat", index.search("cat")[0].document, width=40).matches
