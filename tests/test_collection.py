@@ -116,7 +116,7 @@ FILTERS = st.recursive(leaf(), combined, max_leaves=4)
 class Life(RuleBasedStateMachine):
     """Random operations on a collection and on two plain dicts: what is committed, and what is pending."""
 
-    @initialize(model=st.sampled_from(MODELS), factor=st.sampled_from([1, 2, 8]), memory=st.sampled_from([1, 1 << 30]))
+    @initialize(model=st.sampled_from(MODELS), factor=st.sampled_from([2, 3, 8]), memory=st.sampled_from([1, 1 << 30]))
     def create(self, model: str, factor: int, memory: int) -> None:
         self.folder = Path(tempfile.mkdtemp()) / "i"
         self.patch = pytest.MonkeyPatch()
