@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 import sys
 import time
@@ -214,6 +215,16 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["eval", "missing"], "missing: there is no such folder"),
         (["eval", "FOLDER"], "there is no queries.jsonl here"),
         (["recipes", "check", "bm52"], "no recipe called 'bm52'"),
+        (["search", "INDEX", "dog", "--filter", "yaer = 1"], "no document has a field 'yaer'"),
+        (["search", "INDEX", "dog", "--filter", "year = "], "the filter ends too early, at character 7"),
+        (["search", "INDEX", "--queries", "CORPUS", "--output", "/nowhere/run"], "/nowhere/run: No such file"),
+        (["search", "x" * 300, "dog"], "File name too long"),
+        (["index", "x" * 300 + ".jsonl", "-o", "x"], "File name too long"),
+        (["index", "CORPUS", "-o", "x", "--memory", "much"], "'much' is no size"),
+        (["index", "CORPUS", "-o", "x", "--model", "1e400 * bm25"], "is no weight"),
+        (["delete", "INDEX"], "no id was given"),
+        (["add", "missing", "CORPUS"], "missing: this is no Vizsla index"),
+        (["explain", "INDEX", "", "d1"], "the query is empty"),
     ],
 )
 def test_mistakes_are_one_sentence(cli: Cli, index: Path, corpus: Path, arguments: list[str], message: str) -> None:
@@ -232,9 +243,98 @@ def test_finding_nothing_says_why(cli: Cli, index: Path) -> None:
     assert "no word of the query is left" in cli("search", index, "the of ...")[2]
 
 
-def test_overwrite(cli: Cli, index: Path, corpus: Path) -> None:
-    assert cli("index", corpus, corpus, "-o", index, "--overwrite")[0] == 2  # the same ids twice
+def test_overwriting_replaces_only_when_the_new_index_is_there(cli: Cli, index: Path, corpus: Path) -> None:
+    def found() -> list[str]:
+        return [r["id"] for r in json.loads(cli("search", index, "vizsla", "--json")[1])["results"]]
+
+    before = found()
+    for arguments in [(corpus, corpus), (corpus, "--model", "bm52"), ("missing.jsonl",)]:
+        assert cli("index", *arguments, "-o", index, "--overwrite")[0] == 2
+        assert found() == before
+    corpus.write_text('{"id": "new", "text": "vizsla"}\n')
     assert cli("index", corpus, "-o", index, "--overwrite")[0] == 0
+    assert found() == ["new"]
+    assert sorted(p.name for p in index.parent.iterdir() if p.name.startswith(".")) == []
+
+
+def test_what_is_no_index_is_never_touched(cli: Cli, index: Path, corpus: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    sqlite3.connect(foreign / "index.db").execute("CREATE TABLE x (y)").connection.close()
+    (index / "NOTES.txt").write_text("mine")
+    for folder in (foreign, index):
+        code, _, err = cli("index", corpus, "-o", folder, "--overwrite")
+        assert code == 2
+        assert "holds something that is no index" in err
+    assert (foreign / "index.db").exists()
+    assert (index / "NOTES.txt").read_text() == "mine"
+
+
+def test_the_life_of_an_index(cli: Cli, index: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.jsonl"
+    more.write_text(
+        '{"id": "d1", "text": "A newer dog.", "year": 2020}\n{"id": "d5", "text": "Another dog.", "year": 1950}\n'
+    )
+    code, out, err = cli("add", index, more)
+    assert (code, out) == (0, "")
+    assert "2 documents in" in err
+    assert "1 of them replacing others" in err
+    found = json.loads(cli("search", index, "dog", "--filter", "year > 1960", "--json")[1])["results"]
+    assert [r["id"] for r in found] == ["d1"]
+    assert "(1 deleted or replaced, not yet compacted away)" in cli("info", index)[1]
+    assert "words: dog" in cli("info", index, "--terms", "dogs")[1]
+    code, _, err = cli("delete", index, "d5", "nope")
+    assert (code, err) == (0, "1 document deleted; 1 of the ids were not there\n")
+    (tmp_path / "ids.txt").write_text("d2\n")
+    assert cli("delete", index, "--ids", tmp_path / "ids.txt")[0] == 0
+    assert cli("compact", index)[0] == 0
+    facts = json.loads(cli("info", index, "--json")[1])
+    assert (facts["documents"], facts["deleted"], facts["segments"]) == (3, 0, 1)
+    code, _, err = cli("verify", index)
+    assert code == 0
+    assert "all is well: 3 documents" in err
+    (values,) = index.glob("segments/*/values.npy")
+    values.write_bytes(values.read_bytes()[:-1] + b"\xff")
+    code, out, _ = cli("verify", index)
+    assert code == 1
+    assert "values.npy is damaged" in out
+    assert json.loads(cli("verify", index, "--json")[1])["problems"]
+
+
+def test_ids_and_terms_reach_the_terminal_spelt_out(cli: Cli, tmp_path: Path) -> None:
+    ids = ["[/nope]", "[bold]x[/bold]", "\x1b[2J", "two\nlines", "x" * 5000]
+    lines = [json.dumps({"id": i, "text": "dog \x1b[31m \u202e", "title": "a [/b] dog"}) for i in ids]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    assert cli("index", tmp_path / "x.jsonl", "-o", tmp_path / "i")[0] == 0
+    out = cli("search", tmp_path / "i", "dog")[1]
+    assert "[/nope]" in out
+    assert "[bold]x[/bold]" in out
+    assert "\\x1b[2J" in out
+    assert "two\\nlines" in out
+    for i in ids:
+        code, explained, _ = cli("explain", tmp_path / "i", "dog", i)
+        assert code == 0
+        out += explained
+    out += cli("search", tmp_path / "i", "\x1b[5mxyzzy")[2]
+    assert "\x1b" not in out
+    assert "x" * 300 not in out
+    assert "\u202e" not in cli("search", tmp_path / "i", "dog", "--json")[1]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_output_encoding_will_do(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "x.jsonl").write_text('{"id": "東京", "text": "dog … 東京", "title": "Tokio – 東京"}')
+    program = Path(sys.executable).parent / "vizsla"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for arguments in [
+        ["index", "x.jsonl", "-o", "i"],
+        ["search", "i", "dog"],
+        ["search", "i", "dog", "--json"],
+        ["explain", "i", "dog", "東京"],
+        ["analyze", "東京", "-a", "whitespace"],
+    ]:
+        done = subprocess.run([program, *arguments], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
 
 
 def test_interrupting_a_build_leaves_nothing(

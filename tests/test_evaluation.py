@@ -126,4 +126,9 @@ def test_a_recipe_without_data_says_where_to_put_it(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="set \\$VIZSLA_DATA"):
         list(check(load_recipe("bm25"), None))
     with pytest.raises(InputError, match="no such folder"):
-        list(check(load_recipe("bm25"), tmp_path))
+        list(check(load_recipe("bm25"), tmp_path / "nowhere"))
+    findings = list(check(load_recipe("bm25"), tmp_path))
+    assert [(f.dataset, f.measured, f.reached) for f in findings] == [
+        ("nfcorpus", None, False),
+        ("scifact", None, False),
+    ]

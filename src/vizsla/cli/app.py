@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 
 from vizsla import __version__
-from vizsla.cli import analyze, demo, evaluate, explain, index, info, recipes, search
+from vizsla.cli import add, analyze, compact, delete, demo, evaluate, explain, index, info, recipes, search, verify
 from vizsla.errors import VizslaError
 
 WRONG_USE = 2
@@ -60,9 +61,13 @@ def _interruptible(verb: Callable[..., None]) -> Callable[..., None]:
 _VERBS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "index": index.index,
+    "add": add.add,
+    "delete": delete.delete,
     "search": search.search,
     "explain": explain.explain,
     "info": info.info,
+    "compact": compact.compact,
+    "verify": verify.verify,
     "analyze": analyze.analyze,
     "eval": evaluate.evaluate,
 }
@@ -73,11 +78,25 @@ app.add_typer(recipes.app, name="recipes")
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what a terminal cannot show must not stop it
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
+        sys.stdout.flush()
     except VizslaError as e:
-        print(f"vizsla: {e}", file=sys.stderr)
+        _say(str(e))
         sys.exit(INTERRUPTED if isinstance(e, _Interrupted) else WRONG_USE)
     except BrokenPipeError:  # the reader of our output has gone, as with | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as e:
+        _say(f"{e.filename}: {e.strerror}" if e.filename else f"cannot write the output ({e.strerror})")
+        sys.stdout = None  # what is left in its buffer has nowhere to go
+        sys.exit(WRONG_USE)
+
+
+def _say(sentence: str) -> None:
+    from vizsla.cli.console import safe
+
+    print(f"vizsla: {safe(sentence, most=2000)}", file=sys.stderr)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from vizsla.errors import VizslaError
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -63,6 +65,14 @@ def size(byte_count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
         value /= 1000
     raise AssertionError
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a size such as 512MB or 2GB."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise VizslaError(f"{text!r} is no size; expected something like 512MB or 2GB")
+    return int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset
+    from vizsla.runs import Run
 
 
 def evaluate(
@@ -36,28 +37,31 @@ def evaluate(
     names = [str(m) for m in parse_measures(measures)]
     opened = BeirDataset.open(dataset)
     if run is not None:
-        result = _evaluate_run(opened, run, split, names)
+        result, found = _evaluate_run(opened, run, split, names)
     else:
-        result = _evaluate_search(opened, model or "bm25", index, split, names, k, output)
+        result, found = _evaluate_search(opened, model or "bm25", index, split, names, k)
     if as_json:
         console.print_json(result)
-        return
-    _show(result)
+    else:
+        _show(result)
+    if output is not None:
+        found.write(output)
 
 
-def _evaluate_run(dataset: BeirDataset, file: Path, split: str, names: list[str]) -> dict[str, Any]:
+def _evaluate_run(dataset: BeirDataset, file: Path, split: str, names: list[str]) -> tuple[dict[str, Any], Run]:
     from vizsla.evaluation import evaluate
     from vizsla.runs import Run, parse_measures
 
     qrels, run = dataset.qrels(split), Run.read(file)
     found = evaluate(run, qrels, parse_measures(names))
     missing = sum(q not in run.rankings for q in qrels.judgements)
-    return _result(str(file), dataset, split, found.measures, queries=len(qrels.judgements), missing=missing)
+    facts = {"queries": len(qrels.judgements), "missing": missing}
+    return _result(str(file), dataset, split, found.measures, **facts), run
 
 
 def _evaluate_search(
-    dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int, output: Path | None
-) -> dict[str, Any]:
+    dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int
+) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import source_file
     from vizsla.index import Index
@@ -73,12 +77,14 @@ def _evaluate_search(
         name = model
         documents = watched([source_file(dataset.folder)], f"Indexing {dataset.name}")
         outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents)
-    if output is not None:
-        outcome.run.write(output)
     missing = sum(not outcome.run.rankings.get(q) for q in qrels.judgements)
-    facts = {"documents": outcome.documents, "seconds": {s: round(t, 3) for s, t in outcome.seconds.items()}}
-    measures = outcome.evaluation.measures
-    return _result(name, dataset, split, measures, queries=len(qrels.judgements), missing=missing, **facts)
+    facts = {
+        "documents": outcome.documents,
+        "queries": len(qrels.judgements),
+        "missing": missing,
+        "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
+    }
+    return _result(name, dataset, split, outcome.evaluation.measures, **facts), outcome.run
 
 
 def _result(model: str, dataset: BeirDataset, split: str, measures: dict[str, float], **facts: Any) -> dict[str, Any]:
@@ -86,15 +92,17 @@ def _result(model: str, dataset: BeirDataset, split: str, measures: dict[str, fl
 
 
 def _show(result: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("model", "data set", *result["measures"]):
         table.add_column(column)
     figures = [f"{value:.4f}" for value in result["measures"].values()]
-    table.add_row(result["model"], f"{result['dataset']} {result['split']}", *figures)
+    table.add_row(escape(result["model"]), escape(f"{result['dataset']} {result['split']}"), *figures)
     console.out.print(table)
     seconds = result.get("seconds", {})
     took = ", ".join(f"{step} {time:.1f} s" for step, time in seconds.items())
     missing = f", {result['missing']} of them with nothing found (counted 0)" if result["missing"] else ""
-    console.remark(f"{result['queries']:,} queries{missing}" + (f"; {took}" if took else ""))
+    noun = "query" if result["queries"] == 1 else "queries"
+    console.remark(f"{result['queries']:,} {noun}{missing}" + (f"; {took}" if took else ""))

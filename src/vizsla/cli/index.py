@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,22 +23,20 @@ def index(
         str, typer.Option("--model", "-m", help='A name, a saved model, or a sum: "bm25 + 0.5 * bm25-wp".')
     ] = "bm25",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
+    memory: Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")] = "1GB",
 ) -> None:
     """Index documents: every line a JSON object with an id ("_id" or "id"), a "text", perhaps a "title"."""
     from vizsla.datasets import source_file
-    from vizsla.index import Index
+    from vizsla.index import Index, replace_index
 
     files = [source_file(source) for source in sources]
+    size = console.parse_size(memory)
     started = time.perf_counter()
-    new = Index.create(output, model, overwrite=overwrite)
-    try:
-        with new:
-            added = new.add(watched(files, "Indexing"))
-            new.commit()
-            _report(new, added, time.perf_counter() - started)
-    except BaseException:
-        shutil.rmtree(output, ignore_errors=True)
-        raise
+    with replace_index(output, overwrite=overwrite) as building, Index.create(building, model, memory=size) as new:
+        added = new.add(watched(files, "Indexing"))
+        new.commit()
+    with Index.open(output) as done:
+        report(done, added, time.perf_counter() - started)
 
 
 def watched(files: list[Path], title: str) -> Iterator[Document]:
@@ -63,12 +60,13 @@ def watched(files: list[Path], title: str) -> Iterator[Document]:
             before, position = before + file.stat().st_size, 0
 
 
-def _report(index: Index, added: Added, seconds: float) -> None:
+def report(index: Index, added: Added, seconds: float) -> None:
     report_empty(added)
     facts = index.info()
     rate = added.documents / seconds if seconds else 0
+    replaced = f", {added.replaced:,} of them replacing others" if added.replaced else ""
     console.remark(
-        f"{console.count(added.documents, 'document')} in {seconds:.1f} s ({rate:,.0f}/s): "
+        f"{console.count(added.documents, 'document')} in {seconds:.1f} s ({rate:,.0f}/s){replaced}: "
         f"index {console.size(facts['index_bytes'])}, documents {console.size(facts['document_bytes'])}"
     )
     console.remark(f"Search it with: vizsla search {index.path}")

@@ -12,6 +12,7 @@ from vizsla.cli import console
 
 def info(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
+    terms: Annotated[str | None, typer.Option("--terms", help="How common the terms of this text are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Show what an index holds: documents, terms, sizes, the model."""
@@ -19,19 +20,26 @@ def info(
 
     with Index.open(folder) as index:
         facts = index.info()
+        if terms is not None:
+            facts["terms"] = [t._asdict() for t in index.term_statistics(terms)]
     if as_json:
         console.print_json(facts)
         return
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("model", facts["model"])
-    table.add_row("documents", f"{facts['documents']:,}")
+    table.add_row("model", escape(facts["model"]))
+    deleted = f" ({facts['deleted']:,} deleted or replaced, not yet compacted away)" if facts["deleted"] else ""
+    table.add_row("documents", f"{facts['documents']:,}{deleted}")
     for name, namespace in facts["namespaces"].items():
         terms, average = namespace["terms"], namespace["average_length"]
-        table.add_row(f"namespace {name}", f"{terms:,} terms, {average:.1f} a document on average")
+        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a document on average")
     table.add_row("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}")
     table.add_row("index", console.size(facts["index_bytes"]))
     table.add_row("stored documents", console.size(facts["document_bytes"]))
     table.add_row("created", f"{facts['created']} by vizsla {facts['vizsla']}")
+    for t in facts.get("terms", []):
+        there = f"in {console.count(t['documents'], 'document')}, {t['occurrences']:,g} times in all"
+        table.add_row(escape(f"{t['namespace']}: {console.safe(t['term'])}"), there)
     console.out.print(table)

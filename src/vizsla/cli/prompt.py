@@ -20,13 +20,13 @@ HELP = """Type a query, or
   :quit        leave (Ctrl-D does, too)"""
 
 
-def prompt(index: Index, k: int) -> None:
+def prompt(index: Index, k: int, filter: str | None = None) -> None:
     """Answer queries from the terminal, or from standard input line by line, until they end."""
     interactive = sys.stdin.isatty()
     history = _load_history() if interactive else None
     if interactive:
         console.remark(f"{console.count(len(index), 'document')}, {index.model.name}. A query, or :help")
-    session = _Session(index, k)
+    session = _Session(index, k, filter)
     try:
         while True:
             try:
@@ -47,9 +47,10 @@ def prompt(index: Index, k: int) -> None:
 class _Session:
     """What the prompt remembers: how many results, the last query, the ids it found."""
 
-    def __init__(self, index: Index, k: int) -> None:
+    def __init__(self, index: Index, k: int, filter: str | None) -> None:
         self._index = index
         self._k = k
+        self._filter = filter
         self._query = ""
         self._ids: list[str] = []
 
@@ -60,7 +61,7 @@ class _Session:
             if line.startswith(":"):
                 self._command(line[1:].split())
             elif line:
-                self._query, self._ids = line, show_results(self._index, line, self._k)
+                self._query, self._ids = line, show_results(self._index, line, self._k, self._filter)
         except VizslaError as e:
             console.remark(f"vizsla: {e}")
 
@@ -71,6 +72,7 @@ class _Session:
         number = int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
         if verb == "k" and number:
             self._k = number
+            console.remark(f"{console.count(number, 'result')} from now on")
         elif verb in ("explain", "show") and number:
             if number > len(self._ids):
                 raise VizslaError(f"there is no result {number}; the last query has {len(self._ids)}")
@@ -82,6 +84,8 @@ class _Session:
                 assert document is not None
                 console.print_json({"id": document.id, **document.content})
         else:
+            if verb not in ("", "help"):
+                console.remark(f"':{console.safe(' '.join(words))}' is not understood.")
             console.remark(HELP)
 
 

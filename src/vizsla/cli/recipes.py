@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vizsla.cli import console
+
+if TYPE_CHECKING:
+    from vizsla.recipes import Finding, Recipe
 
 FINDING = 1
 
@@ -30,6 +34,19 @@ def recipes(context: typer.Context) -> None:
         console.out.print(table)
 
 
+def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding]:
+    """The findings of a recipe; one that cannot be made here says why, and the others go on."""
+    from vizsla.errors import InputError, VizslaError
+    from vizsla.recipes import check
+
+    try:
+        yield from check(recipe, data)
+    except InputError:
+        raise
+    except VizslaError as e:
+        console.remark(f"{recipe.name} cannot be checked: {e}")
+
+
 @app.command("check")
 def check_recipes(
     names: Annotated[list[str] | None, typer.Argument(help="Recipes, by name or file; all unless named.")] = None,
@@ -40,7 +57,7 @@ def check_recipes(
     """Run recipes on their data sets; exit with 1 if a figure is not reached."""
     from rich.table import Table
 
-    from vizsla.recipes import check, load_recipe, recipe_names
+    from vizsla.recipes import load_recipe, recipe_names
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("recipe", "data set", "measure", "expected", "measured", ""):
@@ -49,7 +66,10 @@ def check_recipes(
     for name in names or recipe_names():
         recipe = load_recipe(name)
         console.remark(f"{name} ...")
-        for f in check(recipe, data):
+        for f in _checked(recipe, data):
+            if f.measured is None:
+                table.add_row(f.recipe, f.dataset, "", "", "", "not here")
+                continue
             failed += not f.reached
             verdict = "ok" if f.reached else f"off by {f.measured - f.expected:+.4f}, allowed {f.tolerance:g}"
             table.add_row(f.recipe, f.dataset, f.measure, f"{f.expected:.4f}", f"{f.measured:.4f}", verdict)

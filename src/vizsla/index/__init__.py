@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vizsla.index.collection import Hit, Index, TermStatistics
+from vizsla.index.collection import Hit, Index, TermStatistics, replace_index
 from vizsla.index.explain import Explanation
 from vizsla.index.filters import Filter
 from vizsla.index.highlight import Snippet
 from vizsla.index.verify import verify
 from vizsla.index.writer import Added
 
-__all__ = ["Added", "Explanation", "Filter", "Hit", "Index", "Snippet", "TermStatistics", "verify"]
+__all__ = ["Added", "Explanation", "Filter", "Hit", "Index", "Snippet", "TermStatistics", "replace_index", "verify"]

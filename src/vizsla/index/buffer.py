@@ -70,10 +70,14 @@ class TermNumbers:
         self._db = db
         self._next: int = database.get_meta(db, "next_term")
 
-    def of(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
+    def has(self, namespace: str) -> bool:
+        """Whether the index has any terms of a namespace."""
+        return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
+
+    def of(self, namespace: str, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
         """The numbers of terms, new ones for those the index does not have."""
         numbers = np.full(len(terms), -1, np.int64)
-        if self._next > 0:
+        if not all_new:
             find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
             for i, term in enumerate(terms):
                 row = self._db.execute(find, (namespace, term)).fetchone()
@@ -96,6 +100,7 @@ class _Rows:
         self._terms = terms
         self._reader = component.reader()
         self._numbers = np.zeros(0, np.uint32)
+        self._fresh = not terms.has(component.namespace)  # every term the reader meets for the first time is new
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self.bytes = 0
 
@@ -104,7 +109,7 @@ class _Rows:
         ((_, terms),) = vectors.vocabulary.parts
         new = terms[len(self._numbers) : len(vectors.vocabulary)]
         if new:
-            numbers = self._terms.of(self._component.namespace, new).astype(np.uint32)
+            numbers = self._terms.of(self._component.namespace, new, all_new=self._fresh).astype(np.uint32)
             self._numbers = np.concatenate([self._numbers, numbers])
         entry = (
             np.diff(vectors.pointers),
@@ -120,6 +125,7 @@ class _Rows:
         if len(self._numbers) * BYTES_PER_TERM > most_bytes:
             self._reader = self._component.reader()
             self._numbers = np.zeros(0, np.uint32)
+            self._fresh = False
 
     def take(self) -> tuple[np.ndarray, ...]:
         """Length codes, sizes, row lengths, term numbers and values of all rows."""

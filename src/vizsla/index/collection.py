@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -311,8 +313,8 @@ def is_index(folder: Path) -> bool:
     return database.is_ours(folder / database.FILE)
 
 
-def _make_room(folder: Path, overwrite: bool) -> None:
-    """Clear the way for a new index without ever removing what is not an index."""
+def check_room(folder: Path, overwrite: bool) -> None:
+    """Refuse to put an index where something else is, or where one is that shall stay."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -323,6 +325,13 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
     if not overwrite and not _never_committed(folder):
         raise CollectionError(f"{folder}: there is an index here already; say 'overwrite', or choose another folder")
+
+
+def _make_room(folder: Path, overwrite: bool) -> None:
+    """Clear the way for a new index without ever removing what is not an index."""
+    check_room(folder, overwrite)
+    if not (folder / database.FILE).exists():
+        return
     lock = database.WriterLock(folder, wait=1.0)
     try:  # the lock stays: others may be waiting for it
         for name in OWN_NAMES:
@@ -330,6 +339,29 @@ def _make_room(folder: Path, overwrite: bool) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
     finally:
         lock.release()
+
+
+@contextmanager
+def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A place to build an index that takes the folder's place when it is done; until then nothing is touched."""
+    replacing = folder.exists() and any(folder.iterdir()) if folder.is_dir() or not folder.exists() else True
+    if replacing:
+        check_room(folder, overwrite)
+    building = folder.with_name(f".{folder.name[:100]}.new-{secrets.token_hex(4)}")
+    try:
+        yield building
+        if replacing:
+            old = folder.with_name(f".{folder.name[:100]}.old-{secrets.token_hex(4)}")
+            folder.rename(old)
+            building.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            if folder.exists():
+                folder.rmdir()
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            building.rename(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def _never_committed(folder: Path) -> bool:

@@ -228,6 +228,7 @@ def seal(path: Path) -> None:
         return
     try:
         connection = connect(path, write=True)
+        connection.execute("PRAGMA busy_timeout=0")
         busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         generation = get_meta(connection, "generation")
         connection.close()

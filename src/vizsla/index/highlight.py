@@ -9,6 +9,8 @@ from vizsla.datasets import Document
 from vizsla.models import Model
 from vizsla.text import Token
 
+FARTHEST = 100_000  # characters of a text that are looked at for a snippet
+
 
 @dataclass(frozen=True)
 class Snippet:
@@ -83,6 +85,7 @@ class Highlighter:
         text = document.get(field)
         if not isinstance(text, str):
             return Snippet("", (), True, True)
+        text = text[:FARTHEST]
         for part in self._model.parts:
             component = part.component
             if field in component.fields:

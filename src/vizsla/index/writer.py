@@ -109,22 +109,26 @@ class Writer:
                 raise _repeated(origins[doc_id])
         replaced = self._remove(there)
         documents = [(number, doc_id, self._generation, metadata) for number, doc_id, metadata, _ in rows]
-        self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
-        self._db.executemany("INSERT INTO contents VALUES (?, ?)", [(number, fields) for number, *_, fields in rows])
+        try:
+            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
+            contents = [(number, fields) for number, *_, fields in rows]
+            self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
+        except UnicodeEncodeError as e:  # half a surrogate pair, which SQLite cannot take
+            raise next(
+                _unstorable(d, e) for d, row in zip(batch, rows, strict=True) if not _is_unicode(*row[1:])
+            ) from None
         self._uncommitted += sum(len(metadata) + len(fields) for *_, metadata, fields in rows)
         return replaced
 
     def _row(self, number: int, document: Document) -> tuple[int, str, str, str]:
-        """Number, id, metadata and fields of a document as they are stored; half a surrogate is refused."""
+        """Number, id, metadata and fields of a document as they are stored."""
         content = document.content
         fields = {f: content[f] for f in self._fields if f in content}
-        metadata = {key: value for key, value in content.items() if key not in fields}
+        metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            columns = [json.dumps(part, ensure_ascii=False, allow_nan=False) for part in (metadata, fields)]
-            (document.id + columns[0] + columns[1]).encode("utf-8")
+            return number, document.id, _JSON(metadata) if metadata else "{}", _JSON(fields)
         except (TypeError, ValueError, RecursionError) as e:
-            raise refusal(f"the document {document.id!r} cannot be stored as JSON ({e})", document.origin) from None
-        return number, document.id, columns[0], columns[1]
+            raise _unstorable(document, e) from None
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents; gives how many there were."""
@@ -211,6 +215,22 @@ def _batches(documents: Iterable[Document]) -> Iterable[list[Document]]:
 
 def _size(document: Document) -> int:
     return sum(len(v) for v in document.content.values() if isinstance(v, str))
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _is_unicode(*texts: str) -> bool:
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unstorable(document: Document, e: Exception) -> VizslaError:
+    name = document.id.encode("utf-8", "replace").decode()
+    return refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin)
 
 
 def _repeated(document: Document) -> VizslaError:

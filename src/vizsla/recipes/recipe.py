@@ -53,12 +53,13 @@ class Finding:
     dataset: str
     measure: str
     expected: float
-    measured: float
+    measured: float | None
+    """None where the data set is not here."""
     tolerance: float
 
     @property
     def reached(self) -> bool:
-        return abs(self.measured - self.expected) <= self.tolerance
+        return self.measured is not None and abs(self.measured - self.expected) <= self.tolerance
 
 
 def recipe_names() -> list[str]:
@@ -73,7 +74,7 @@ def load_recipe(name: str) -> Recipe:
         path = Path(name)
         if not path.is_file():
             raise InputError("there is no such recipe file", file=name)
-        return _parse(path.read_text("utf-8"), name)
+        return _parse(path.read_text("utf-8", "replace"), name)
     if name not in recipe_names():
         raise UnknownNameError("recipe", name, recipe_names())
     source = resources.files("vizsla.recipes").joinpath(f"data/{name}.yaml")
@@ -86,9 +87,10 @@ def _parse(text: str, file: str) -> Recipe:
         targets = tuple(_target(dataset, entry) for dataset, entry in data["expected"].items())
         return Recipe(data["name"], data["title"], data["model"], targets)
     except yaml.YAMLError as e:
-        raise InputError(f"this is not YAML ({e})", file=file) from None
-    except (KeyError, TypeError, AttributeError, ValueError) as e:
-        raise InputError(f"this is no recipe: something is amiss at {e}", file=file) from None
+        raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=file) from None
+    except (KeyError, TypeError, AttributeError, ValueError):
+        message = "this is no recipe; expected name, title, model, and under expected a data set with figures"
+        raise InputError(f"{message}, tolerance and source", file=file) from None
 
 
 def _target(dataset: str, entry: dict[str, Any]) -> Target:
@@ -96,19 +98,25 @@ def _target(dataset: str, entry: dict[str, Any]) -> Target:
     return Target(dataset, entry.get("split", "test"), figures, float(entry["tolerance"]), entry["source"])
 
 
-def find_dataset(name: str, data: str | Path | None) -> BeirDataset:
-    """A data set by name under the folder given, or under $VIZSLA_DATA."""
+def find_dataset(name: str, data: str | Path | None) -> BeirDataset | None:
+    """A data set by name under the folder given, or under $VIZSLA_DATA; None if it is not there."""
     root = data or os.environ.get(DATA_VARIABLE)
     if not root:
         raise InputError(f"where is {name}? give the folder that holds the data sets, or set ${DATA_VARIABLE}")
-    return BeirDataset.open(Path(root) / name)
+    if not Path(root).is_dir():
+        raise InputError("there is no such folder", file=str(root))
+    return BeirDataset.open(Path(root) / name) if (Path(root) / name).is_dir() else None
 
 
 def check(recipe: Recipe, data: str | Path | None) -> Iterator[Finding]:
     """Run a recipe on its data sets and hold the figures against those expected."""
-    model: Model = parse_model(recipe.model)
+    model: Model | None = None
     for target in recipe.targets:
         dataset = find_dataset(target.dataset, data)
+        if dataset is None:
+            yield Finding(recipe.name, target.dataset, "", 0.0, None, 0.0)
+            continue
+        model = model or parse_model(recipe.model)
         measured = evaluate_model(model, dataset, target.split, list(target.figures)).evaluation.measures
         for measure, expected in target.figures.items():
             yield Finding(recipe.name, target.dataset, measure, expected, measured[measure], target.tolerance)
