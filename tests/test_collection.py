@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -436,3 +439,103 @@ def test_large_documents_and_long_ids(folder: Path) -> None:
         assert [h.id for h in index.search("dog")] == ["x" * 10_000]
         assert index.search("cat")[0].id == "big"
         assert index.highlight("cat", index.search("cat")[0].document, width=40).matches
+
+
+def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path) -> None:
+    """The short form of tests/crash.py."""
+    import crash
+
+    assert crash.run(times=6, seed=1, folder=tmp_path) == []
+
+
+def fill(index: Index) -> None:
+    for n in range(100):
+        index.add([{"id": f"{n}-{i}", "text": f"common w{n}x{i} " * 40} for i in range(500)])
+        index.commit()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make a small disk")
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=False).returncode != 0:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        build(disk / "i", records(500)).close()
+        with Index.open(disk / "i") as index:
+            with pytest.raises(CollectionError, match=r"the disk is full|No space left"):
+                fill(index)
+            complete = len(index)
+            assert complete >= 500
+            assert complete % 500 == 0
+        with Index.open(disk / "i") as index:
+            assert len(index) == complete
+            assert len(index.search("common", 10**6)) == complete
+        assert verify(disk / "i") == []
+    finally:
+        subprocess.run(["umount", disk], check=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_who_may_only_read_can_search() -> None:
+    folder = Path(tempfile.mkdtemp()) / "i"
+    build(folder, records(20)).close()
+    for place in (folder.parent, *folder.parent.rglob("*")):
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    found = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, folder], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert (found.stdout, found.returncode) == ("20 3\n", 0), found.stderr
+    shutil.rmtree(folder.parent)
+
+
+READ_AS_NOBODY = """
+import os, sys
+from vizsla.index import Index
+def search():
+    with Index.open(sys.argv[1]) as index:
+        return len(index), len(index.search("common", 3))
+search()  # loads what nobody may not be able to read: Python itself
+os.setgid(65534); os.setuid(65534)
+print(*search())
+"""
+
+
+def test_searching_goes_on_while_the_same_object_commits(folder: Path) -> None:
+    wrong: list[Exception] = []
+    done = threading.Event()
+    with build(folder, records(100)) as index:
+
+        def search() -> None:
+            while not done.is_set():
+                try:
+                    assert len(index.search("common", 50)) == 50
+                    assert index.get("7") is not None
+                except Exception as e:
+                    wrong.append(e)
+
+        threads = [threading.Thread(target=search) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            index.add(records(100))
+            index.commit()
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_a_handle_on_an_index_that_was_replaced_is_refused(folder: Path) -> None:
+    with build(folder, records(5)) as old:
+        Index.create(folder, "bm25(namespace=other)", overwrite=True).close()
+        with pytest.raises(CollectionError, match="has been replaced by another"):
+            old.add(records(3))
+    assert len(Index.open(folder)) == 0
+
+
+def test_a_closed_index_says_so(folder: Path) -> None:
+    index = build(folder, records(3))
+    index.close()
+    with pytest.raises(CollectionError, match="has been closed"):
+        index.search("common")

@@ -26,6 +26,7 @@ from vizsla.models import Model, parse_model
 from vizsla.runs import Run
 
 T = TypeVar("T")
+_BATCH = 1000
 
 
 class TermStatistics(NamedTuple):
@@ -164,7 +165,8 @@ class Index:
 
     def _finish(self, *, compact: bool) -> None:
         try:
-            self._open_writer().commit(compact=compact)
+            # Pinned again at the last moment, so that searches going on keep what the commit removes.
+            self._open_writer().commit(compact=compact, just_before=self._snapshot.pin)
             self._committed = True
             self.refresh()
         finally:
@@ -184,6 +186,19 @@ class Index:
 
     # Reading
 
+    @contextmanager
+    def _reading(self) -> Iterator[Snapshot]:
+        """The snapshot of now, kept open to the end of what is done with it, whatever is committed meanwhile."""
+        snapshot = self._snapshot
+        while not snapshot.acquire():
+            if snapshot is self._snapshot:
+                raise CollectionError(f"{self.path}: the index has been closed")
+            snapshot = self._snapshot
+        try:
+            yield snapshot
+        finally:
+            snapshot.release()
+
     @property
     def model(self) -> Model:
         return self._snapshot.model
@@ -197,7 +212,7 @@ class Index:
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
         taken, so k come back whenever there are k.
         """
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             found = _search(snapshot, query, k, filter)
             documents = snapshot.documents(n for n, _ in found)
         return [Hit(rank, score, documents[n]) for rank, (n, score) in enumerate(found, 1)]
@@ -205,7 +220,7 @@ class Index:
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: str | Filter | None = None) -> Run:
         """The rankings of many queries, by query id."""
         rankings = {}
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             for query_id, text in queries.items():
                 found = _search(snapshot, text, k, filter, empty_allowed=True)
                 ids = snapshot.ids(n for n, _ in found)
@@ -214,14 +229,22 @@ class Index:
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None."""
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             number = snapshot.number_of(doc_id)
             return None if number is None else snapshot.documents([number])[number]
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in order of insertion."""
+        with self._reading() as snapshot:
+            numbers = snapshot.numbers().tolist()
+            for a in range(0, len(numbers), _BATCH):
+                stored = snapshot.documents(numbers[a : a + _BATCH])
+                yield from (stored[n] for n in numbers[a : a + _BATCH])
 
     def explain(self, query: str, doc_id: str) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
         _check_query(query)
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             number = snapshot.number_of(doc_id)
             if number is None:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
@@ -229,7 +252,7 @@ class Index:
 
     def highlighter(self, query: str) -> Highlighter:
         """Shows where documents answer a query."""
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             return Highlighter(snapshot.model, snapshot.query_weights(query))
 
     def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:
@@ -239,7 +262,7 @@ class Index:
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """For each term a text is analyzed to, in each namespace, in how many documents and how often it occurs."""
         found = []
-        with self._snapshot.in_use() as snapshot:
+        with self._reading() as snapshot:
             for part in snapshot.model.parts:
                 namespace, terms = part.component.namespace, list(part.component.query_terms(text))
                 numbers = snapshot.term_numbers(namespace, terms)

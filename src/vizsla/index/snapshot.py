@@ -120,19 +120,16 @@ class Snapshot:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    @contextmanager
-    def in_use(self) -> Iterator[Snapshot]:
-        """Keep the snapshot open for the length of a search, even if it is closed meanwhile."""
+    def acquire(self) -> bool:
+        """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
         with self._lock:
-            if self._retired:
-                raise CollectionError(f"{self.path}: the index has been closed")
-            self._users += 1
-        try:
-            yield self
-        finally:
-            with self._lock:
-                self._users -= 1
-                self._close_if_done()
+            self._users += not self._retired
+            return not self._retired
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            self._close_if_done()
 
     def close(self) -> None:
         """Close the snapshot as soon as its last user is done with it."""
@@ -252,6 +249,11 @@ class Snapshot:
             number: Document(doc_id, {**json.loads(fields), **json.loads(metadata)})
             for number, doc_id, fields, metadata in rows
         }
+
+    def numbers(self) -> np.ndarray:
+        """The insertion numbers of all living documents, ascending."""
+        living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]
+        return np.concatenate([*living, np.zeros(0, np.int64)])
 
     def _select(self, columns: str, numbers: list[int], table: str) -> list[Any]:
         rows: list[Any] = []

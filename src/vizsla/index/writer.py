@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -172,7 +172,7 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
-    def commit(self, *, compact: bool = False) -> None:
+    def commit(self, *, compact: bool, just_before: Callable[[], None]) -> None:
         """Make all changes visible at once; all that is left to do then is to close.
 
         Segments are merged as far as it pays, or into a single one.
@@ -187,6 +187,7 @@ class Writer:
             compaction.drop_deletions()
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
+            just_before()
             self._db.execute("COMMIT")
             files.sweep_segments(self._path, database.live_files(self._db))
 

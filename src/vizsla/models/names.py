@@ -56,9 +56,8 @@ def parse_model(text: str) -> Model:
     >>> parse_model("bm25 + 0.5 * bm25(fields=title, namespace=title)").name
     'bm25 + 0.5 * bm25(fields=title, namespace=title)'
     """
-    folder = Path(text)
-    if text.strip() and folder.is_dir() and (text not in MODELS or (folder / "model.json").is_file()):
-        return Model.load(folder)
+    if text not in MODELS and _is_folder(text):
+        return Model.load(text)
     total: Model | None = None
     at = 0
     while True:
@@ -76,6 +75,13 @@ def parse_model(text: str) -> Model:
         if text[at] != "+":
             raise VizslaError(f"{text!r} is no model: expected + at character {at + 1}, not {text[at]!r}")
         at += 1
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return bool(text.strip()) and Path(text).is_dir()
+    except OSError:  # too long for a path: an expression
+        return False
 
 
 def _parse_term(match: re.Match[str], text: str) -> Model:

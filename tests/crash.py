@@ -1,0 +1,120 @@
+"""Kill a writer at random moments and see whether the last commit is still there, whole.
+
+    python tests/crash.py --times 200
+
+A child process adds, replaces, deletes, commits and compacts at random. Before each commit it writes down the state
+the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens
+the index, and compares: it must show the last commit that was done, or the one that was under way, nothing else;
+`verify` must find nothing wrong; and the next child must be able to go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from vizsla.index import Index, verify
+
+State = dict[str, int]
+
+
+def work(folder: Path, journal: Path, seed: int) -> None:
+    """The child: random changes for ever, each document's text saying its version."""
+    rng = random.Random(seed)
+    with Index.open(folder, memory=rng.choice([1, 1 << 16, 1 << 30])) as index, journal.open("a") as log:
+
+        def note(entry: dict[str, Any]) -> None:
+            log.write(json.dumps(entry) + "\n")
+            log.flush()
+            os.fsync(log.fileno())
+
+        state: State = {d.id: d["version"] for d in index.documents()}
+        version = max(state.values(), default=0)
+        note({"ready": True})
+        while True:
+            for _ in range(rng.randrange(1, 4)):
+                ids = rng.sample(range(300), rng.randrange(1, 120))
+                if rng.random() < 0.7:
+                    version += 1
+                    index.add({"id": str(i), "text": f"common v{version} {i % 7}", "version": version} for i in ids)
+                    state |= {str(i): version for i in ids}
+                else:
+                    index.delete(map(str, ids))
+                    state = {i: v for i, v in state.items() if int(i) not in ids}
+            note({"intended": state})
+            index.compact() if rng.random() < 0.2 else index.commit()
+            note({"done": state})
+
+
+def check(folder: Path, journal: Path) -> str | None:
+    """What is wrong after a crash, or None."""
+    problems = verify(folder)
+    if problems:
+        return problems[0]
+    done: State = {}
+    intended: State | None = None
+    for line in journal.read_text().splitlines():
+        entry = json.loads(line)
+        if "intended" in entry:
+            intended = entry["intended"]
+        elif "done" in entry:
+            done, intended = entry["done"], None
+    with Index.open(folder) as index:
+        found = {d.id: d["version"] for d in index.documents()}
+        hits = {h.id: h["version"] for h in index.search("common", 1000)}
+    if found != hits:
+        return f"{len(found)} documents are stored, {len(hits)} can be found"
+    if found not in (done, intended):
+        return f"{len(found)} documents are there, but neither those of the last commit nor of the one under way"
+    with journal.open("w") as log:  # what is there now is the truth from here on
+        log.write(json.dumps({"done": found}) + "\n")
+    return None
+
+
+def run(times: int, seed: int, folder: Path) -> list[str]:
+    """Crash so many times; gives what was wrong."""
+    rng = random.Random(seed)
+    index, journal = folder / "i", folder / "journal"
+    Index.create(index).close()
+    journal.touch()
+    wrong = []
+    for n in range(times):
+        before = journal.stat().st_size
+        child = subprocess.Popen([sys.executable, __file__, "--child", str(folder), "--seed", str(seed + n)])
+        while journal.stat().st_size == before and child.poll() is None:
+            time.sleep(0.005)
+        time.sleep(rng.expovariate(1 / 0.15))
+        child.send_signal(signal.SIGKILL)
+        if child.wait() != -signal.SIGKILL:
+            wrong.append(f"crash {n + 1}: the writer ended by itself")
+        problem = check(index, journal)
+        if problem is not None:
+            wrong.append(f"crash {n + 1}: {problem}")
+    return wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        work(options.child / "i", options.child / "journal", options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = run(options.times, options.seed, Path(folder))
+    print("\n".join(wrong) or f"{options.times} crashes, and each time exactly the last commit was there")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
