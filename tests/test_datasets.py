@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vizsla.datasets import BeirDataset, read_documents, read_queries
+from vizsla.datasets import BeirDataset, Document, FieldNames, Source, Splitter, read_documents, read_queries
 from vizsla.datasets.stdlib import library_files, read_docstrings
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]
 CONTENT = "".join(json.dumps(line) + "\n" for line in LINES).encode()
@@ -79,8 +81,8 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("missing.jsonl", "there is no such file or folder"),
-        ("", "this folder holds no corpus.jsonl"),
-        ("x.pdf", "expected a BEIR folder or a file of JSON lines"),
+        ("", "this folder holds neither a corpus.jsonl nor text"),
+        ("x.pdf", "what is this\\? expected a folder or a file of .jsonl, .csv"),
     ],
 )
 def test_sources_that_are_none(tmp_path: Path, name: str, message: str) -> None:
@@ -120,3 +122,114 @@ def test_the_standard_librarys_docstrings_are_read_not_run() -> None:
     assert found["json"].get("kind") == "module"
     assert found["json.dumps"]["text"].startswith("Serialize ``obj`` to a JSON formatted ``str``")
     assert not any(name.rpartition(".")[2].startswith("_") for name in found)
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+def contents(source: Path, **names: str) -> list[tuple[str, dict[str, object]]]:
+    found = Source.find(source, names=FieldNames(**names))
+    return [(d.id, dict(d.content)) for d in found.documents()]
+
+
+def test_comma_separated(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text('docno,body,year\n1,"two\nlines, one ""cell""",1999\n\n2,short,2000\n')
+    assert contents(file) == [
+        ("1", {"text": 'two\nlines, one "cell"', "year": "1999"}),
+        ("2", {"text": "short", "year": "2000"}),
+    ]
+    assert Source.find(file).guess() == "the id from 'docno', the text from 'body'"
+    assert [d.origin.line for d in Source.find(file).documents() if d.origin] == [2, 5]
+    assert contents(file, id="year", text="docno")[0] == ("1999", {"text": "1", "body": 'two\nlines, one "cell"'})
+
+
+def test_ms_marco_and_dpr(tmp_path: Path) -> None:
+    (tmp_path / "collection.tsv").write_text('0\tThe "quoted passage.\n1\tAnother\n')
+    assert contents(tmp_path / "collection.tsv") == [
+        ("0", {"text": 'The "quoted passage.'}),
+        ("1", {"text": "Another"}),
+    ]
+    with gzip.open(tmp_path / "psgs.tsv.gz", "wt") as file:
+        file.write('id\ttext\ttitle\n1\t"A ""dog"" barks"\tDogs\n')
+    assert contents(tmp_path / "psgs.tsv.gz") == [("1", {"text": 'A "dog" barks', "title": "Dogs"})]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"pid": [1, 2], "passage": ["a dog", "a cat"], "tags": [["x"], None]})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    assert contents(tmp_path / "x.parquet") == [("1", {"text": "a dog", "tags": ["x"]}), ("2", {"text": "a cat"})]
+    (tmp_path / "y.parquet").write_text("no parquet")
+    with pytest.raises(InputError, match=r"y\.parquet: the file is damaged"):
+        contents(tmp_path / "y.parquet")
+
+
+def test_a_folder_of_texts(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.txt": "Plain text.",
+            "sub/b.md": "# The *title*\n\nSome [link](x) and `code`.\n",
+            "sub/c.html": "<html><title>Page</title><body><p>One<p>Two &lt;3<script>no()</script>",
+            ".hidden/d.txt": "not seen",
+            "e.bin": "not seen",
+        },
+    )
+    assert contents(tmp_path) == [
+        ("a.txt", {"title": "a.txt", "text": "Plain text."}),
+        ("sub/b.md", {"title": "The title", "text": "The title\nSome link and code."}),
+        ("sub/c.html", {"title": "Page", "text": "One\nTwo <3"}),
+    ]
+
+
+def test_trec_sgml(tmp_path: Path) -> None:
+    file = tmp_path / "x.sgml"
+    file.write_text(
+        "<DOC>\n<DOCNO> FT-1 </DOCNO>\n<HEADLINE>\nBig &amp; new\n</HEADLINE>\n"
+        "<TEXT>\nThe <b>text</b>.\n</TEXT>\n</DOC>\n"
+        "<DOC><DOCNO>FT-2</DOCNO>Short</DOC>\n"
+    )
+    assert contents(file) == [
+        ("FT-1", {"title": "Big & new", "text": "The text ."}),
+        ("FT-2", {"title": "", "text": "Short"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", "a,b\n1,2\n", r"x\.csv:1: no column is the id among a, b"),
+        ("x.csv", "id,text\n1,two\n3\n", r"x\.csv:3: expected 2 columns as in the header, not 1"),
+        ("x.csv", 'id,text\n1,"open\n', r"x\.csv:2: this row cannot be read"),
+        ("x.tsv", "1\tone\n2\n", r"x\.tsv:2: expected an id, a tab and a text, not 1 columns"),
+        ("x.trec", "<DOC>\n<TEXT>x</TEXT></DOC>\n", r"x\.trec:1: this <DOC> has no <DOCNO>"),
+        ("x.trec", "\n<DOC>\n<DOCNO>1</DOCNO>\n", r"x\.trec:2: this <DOC> is never closed"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        contents(tmp_path / name)
+
+
+@given(
+    words=st.lists(st.sampled_from(["dog", "cat", "x"]), max_size=30), size=st.integers(1, 8), overlap=st.integers(0, 7)
+)
+def test_passages_cover_the_text(words: list[str], size: int, overlap: int) -> None:
+    if overlap >= size:
+        with pytest.raises(VizslaError, match="may overlap"):
+            Splitter(size, overlap)
+        return
+    document = Document("d", {"text": " ".join(words), "year": 1})
+    passages = list(Splitter(size, overlap).passages(document))
+    cut = [p["text"].split() for p in passages]
+    assert [p.id for p in passages] == [f"d#{n}" for n in range(len(passages))]
+    assert all(len(c) <= size for c in cut)
+    assert cut[0] + [w for c in cut[1:] for w in c[overlap:]] == words
+    assert all(p["year"] == 1 for p in passages)

@@ -9,21 +9,24 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
+from vizsla.cli.index import Format, IdField, Memory, TextField, TitleField, find_sources, report, watched
 
 
 def add(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
     sources: Annotated[list[str], typer.Argument(help="Files of documents or folders, as for index.")],
-    memory: Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")] = "1GB",
+    memory: Memory = "1GB",
+    format: Format = None,
+    id_field: IdField = None,
+    text_field: TextField = None,
+    title_field: TitleField = None,
 ) -> None:
     """Add documents to an index; one whose id is there already replaces it. All of them come in, or none."""
-    from vizsla.cli.index import report, watched
-    from vizsla.datasets import source_file
     from vizsla.index import Index
 
-    files = [source_file(source) for source in sources]
+    found = find_sources(sources, format, id_field, text_field, title_field)
     started = time.perf_counter()
     with Index.open(folder, memory=console.parse_size(memory)) as index:
-        added = index.add(watched(files, "Adding"))
+        added = index.add(watched(found, "Adding"))
         index.commit()
         report(index, added, time.perf_counter() - started)

@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 
 from vizsla import __version__
-from vizsla.cli import add, analyze, compact, delete, demo, evaluate, explain, index, info, recipes, search, verify
+from vizsla.cli import (
+    add,
+    analyze,
+    compact,
+    delete,
+    demo,
+    evaluate,
+    explain,
+    export,
+    index,
+    info,
+    recipes,
+    search,
+    verify,
+)
 from vizsla.errors import VizslaError
 
 WRONG_USE = 2
@@ -68,6 +82,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "info": info.info,
     "compact": compact.compact,
     "verify": verify.verify,
+    "export": export.export,
     "analyze": analyze.analyze,
     "eval": evaluate.evaluate,
 }

@@ -63,7 +63,7 @@ def _evaluate_search(
     dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
-    from vizsla.datasets import source_file
+    from vizsla.datasets import Source
     from vizsla.index import Index
     from vizsla.models import parse_model
     from vizsla.recipes import evaluate_index, evaluate_model
@@ -75,7 +75,7 @@ def _evaluate_search(
             outcome = evaluate_index(opened, dataset, qrels, names, k)
     else:
         name = model
-        documents = watched([source_file(dataset.folder)], f"Indexing {dataset.name}")
+        documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents)
     missing = sum(not outcome.run.rankings.get(q) for q in qrels.judgements)
     facts = {

@@ -12,38 +12,69 @@ import typer
 from vizsla.cli import console
 
 if TYPE_CHECKING:
-    from vizsla.datasets import Document
+    from vizsla.datasets import Document, Source
     from vizsla.index import Added, Index
+
+Memory = Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")]
+Format = Annotated[str | None, typer.Option("--format", help="jsonl, csv, tsv, parquet, trec or text; else by ending.")]
+IdField = Annotated[str | None, typer.Option("--id-field", help="What the id is called there.")]
+TextField = Annotated[str | None, typer.Option("--text-field", help="What the text is called there.")]
+TitleField = Annotated[str | None, typer.Option("--title-field", help="What the title is called there.")]
 
 
 def index(
-    sources: Annotated[list[str], typer.Argument(help="Files of JSON lines (also .gz, .xz, .zst) or BEIR folders.")],
+    sources: Annotated[list[str], typer.Argument(help="Files (also .gz, .xz, .zst) or folders of documents.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder of the new index.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help='A name, a saved model, or a sum: "bm25 + 0.5 * bm25-wp".')
     ] = "bm25",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
-    memory: Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")] = "1GB",
+    memory: Memory = "1GB",
+    format: Format = None,
+    id_field: IdField = None,
+    text_field: TextField = None,
+    title_field: TitleField = None,
+    passages: Annotated[
+        int | None, typer.Option("--passages", help="Cut texts into passages of so many words.")
+    ] = None,
+    overlap: Annotated[int, typer.Option("--overlap", help="By how many words passages overlap.")] = 0,
 ) -> None:
-    """Index documents: every line a JSON object with an id ("_id" or "id"), a "text", perhaps a "title"."""
-    from vizsla.datasets import source_file
+    """Index documents: JSON lines, csv, tsv, Parquet, TREC SGML, a BEIR folder, or a folder of text files."""
+    from vizsla.datasets import Splitter
     from vizsla.index import Index, replace_index
 
-    files = [source_file(source) for source in sources]
+    found = find_sources(sources, format, id_field, text_field, title_field)
     size = console.parse_size(memory)
+    splitter = Splitter(passages, overlap) if passages is not None else None
     started = time.perf_counter()
-    with replace_index(output, overwrite=overwrite) as building, Index.create(building, model, memory=size) as new:
-        added = new.add(watched(files, "Indexing"))
+    with (
+        replace_index(output, overwrite=overwrite) as building,
+        Index.create(building, model, memory=size, passages=splitter) as new,
+    ):
+        added = new.add(watched(found, "Indexing"))
         new.commit()
     with Index.open(output) as done:
         report(done, added, time.perf_counter() - started)
 
 
-def watched(files: list[Path], title: str) -> Iterator[Document]:
-    """The documents of files, behind a progress bar over their bytes."""
-    from vizsla.datasets import read_documents
+def find_sources(
+    sources: list[str], format: str | None, id_field: str | None, text_field: str | None, title_field: str | None
+) -> list[Source]:
+    """The sources at these paths; which fields were guessed is told."""
+    from vizsla.datasets import FieldNames, Source
 
-    total = sum(f.stat().st_size for f in files)
+    names = FieldNames(id_field, text_field, title_field)
+    found = [Source.find(source, format, names) for source in sources]
+    for source in found:
+        guess = source.guess()
+        if guess is not None:
+            console.remark(f"{source.path}: taking {guess}")
+    return found
+
+
+def watched(sources: list[Source], title: str) -> Iterator[Document]:
+    """The documents of sources, behind a progress bar over their bytes."""
+    total = sum(s.bytes for s in sources)
     before, done, position = 0, 0, 0
 
     def move(to: int) -> None:
@@ -51,13 +82,13 @@ def watched(files: list[Path], title: str) -> Iterator[Document]:
         position = to
 
     with console.progress(title, total, "documents") as advance:
-        for file in files:
-            for document in read_documents(file, move):
+        for source in sources:
+            for document in source.documents(move):
                 yield document
                 done += 1
                 if done % 500 == 0:
                     advance(before + position, done)
-            before, position = before + file.stat().st_size, 0
+            before, position = before + source.bytes, 0
 
 
 def report(index: Index, added: Added, seconds: float) -> None:

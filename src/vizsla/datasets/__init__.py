@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from vizsla.datasets.beir import BeirDataset, read_queries
-from vizsla.datasets.document import Document, Origin, documents_from
-from vizsla.datasets.sources import read_documents, source_file
+from vizsla.datasets.document import Document, FieldNames, Origin, documents_from
+from vizsla.datasets.passages import Splitter, document_of
+from vizsla.datasets.sources import Source, read_documents
 
-__all__ = ["BeirDataset", "Document", "Origin", "documents_from", "read_documents", "read_queries", "source_file"]
+__all__ = [
+    "BeirDataset",
+    "Document",
+    "FieldNames",
+    "Origin",
+    "Source",
+    "Splitter",
+    "document_of",
+    "documents_from",
+    "read_documents",
+    "read_queries",
+]

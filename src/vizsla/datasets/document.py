@@ -8,14 +8,45 @@ from typing import Any, NamedTuple
 
 from vizsla.errors import InputError, kind_of
 
-ID_KEYS = ("_id", "id")
-
 
 class Origin(NamedTuple):
     """Where a document was read, for messages."""
 
     file: str
     line: int
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """What a source calls the id, the text and the title; None: whichever usual name is there.
+
+    >>> FieldNames().found(["docno", "body", "year"])
+    FieldNames(id='docno', text='body', title=None)
+    """
+
+    id: str | None = None
+    text: str | None = None
+    title: str | None = None
+
+    USUAL_IDS = ("_id", "id", "docid", "doc_id", "docno", "pid", "uid")
+    USUAL_TEXTS = ("text", "contents", "content", "body", "passage", "abstract")
+    USUAL_TITLES = ("title", "headline", "name")
+
+    def found(self, keys: Iterable[str]) -> FieldNames:
+        """The names as a source with these keys has them; None for what it does not have."""
+        there = set(keys)
+
+        def choose(given: str | None, usual: tuple[str, ...]) -> str | None:
+            return next((name for name in ((given,) if given else usual) if name in there), None)
+
+        return FieldNames(
+            choose(self.id, self.USUAL_IDS),
+            choose(self.text, self.USUAL_TEXTS),
+            choose(self.title, self.USUAL_TITLES),
+        )
+
+
+USUAL = FieldNames()
 
 
 @dataclass(frozen=True)
@@ -32,28 +63,35 @@ class Document:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def from_record(cls, record: Any, origin: Origin | None = None) -> Document:
-        """A document from a JSON object with the id under `_id` or `id`; `contents` is another name for `text`."""
+    def from_record(cls, record: Any, origin: Origin | None = None, names: FieldNames = USUAL) -> Document:
+        """A document from a JSON object, its id, text and title under the names given or under usual ones."""
         if isinstance(record, Document):
             return record
         if not isinstance(record, Mapping):
             raise refusal(f"expected a JSON object with an id and a text, not {kind_of(record)}", origin)
-        content = dict(record)
-        found = [content.pop(key) for key in ID_KEYS if key in content]
-        if not found:
-            raise refusal("the document has no id; expected a field '_id' or 'id'", origin)
-        doc_id = str(found[0]) if isinstance(found[0], int) and not isinstance(found[0], bool) else found[0]
-        if not isinstance(doc_id, str) or not doc_id:
-            raise refusal(f"the id must be a text or a whole number, not {kind_of(found[0])}", origin)
-        if "text" not in content and "contents" in content:
-            content["text"] = content.pop("contents")
-        return cls(doc_id, content, origin)
+        found = names.found(record)
+        if found.id is None:
+            expected = f"{names.id!r}" if names.id else "'_id' or 'id'"
+            raise refusal(f"the document has no id; expected a field {expected}", origin)
+        content = {key: value for key, value in record.items() if key != found.id}
+        for name, standard in ((found.text, "text"), (found.title, "title")):
+            if name is not None and name != standard:
+                content[standard] = content.pop(name)
+        return cls(_checked_id(record[found.id], origin), content, origin)
 
     def __getitem__(self, key: str) -> Any:
         return self.content[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.content.get(key, default)
+
+
+def _checked_id(value: Any, origin: Origin | None) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise refusal(f"the id must be a text or a whole number, not {kind_of(value)}", origin)
+    return value
 
 
 def refusal(message: str, origin: Origin | None) -> InputError:
@@ -63,4 +101,6 @@ def refusal(message: str, origin: Origin | None) -> InputError:
 
 def documents_from(records: Iterable[Any]) -> Iterator[Document]:
     """Documents from mappings or documents, as a program has them."""
+    if isinstance(records, str | Mapping):
+        raise InputError("documents come as a list or another iterable, not as a single one")
     return map(Document.from_record, records)

@@ -3,37 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.datasets.beir import find_file, is_beir
-from vizsla.datasets.document import Document, Origin
-from vizsla.datasets.files import COMPRESSIONS, read_json_lines
-from vizsla.errors import InputError
+from vizsla.datasets.document import USUAL, Document, FieldNames, Origin
+from vizsla.datasets.files import read_json_lines
+from vizsla.datasets.matrix import read_matrix
+from vizsla.datasets.tables import read_parquet, read_separated
+from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec, text_files
+from vizsla.errors import InputError, UnknownNameError
 
-JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+Progress = Callable[[int], None] | None
 
-
-def source_file(source: str | Path) -> Path:
-    """The file with the documents of a source: the file itself, or the corpus of a BEIR folder."""
-    path = Path(source)
-    if path.is_dir():
-        if not is_beir(path):
-            raise InputError("this folder holds no corpus.jsonl, so it is no BEIR folder", file=str(path))
-        return find_file(path, "corpus.jsonl")
-    if not path.exists():
-        raise InputError("there is no such file or folder", file=str(path))
-    name = path.name
-    for ending in COMPRESSIONS:
-        name = name.removesuffix(ending)
-    if not name.endswith(JSON_ENDINGS):
-        raise InputError(
-            "expected a BEIR folder or a file of JSON lines (.jsonl, plain or with .gz, .xz or .zst)", file=str(path)
-        )
-    return path
+ENDINGS = {
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "parquet": (".parquet", ".pq"),
+    "trec": (".trec", ".sgml", ".sgm"),
+    "npz": (".npz",),
+    "text": TEXT_ENDINGS,
+}
 
 
-def read_documents(source: str | Path, progress: Callable[[int], None] | None = None) -> Iterator[Document]:
-    """The documents of a JSON-lines file or a BEIR folder, one by one."""
-    path = source_file(source)
-    for line, record in read_json_lines(path, progress):
-        yield Document.from_record(record, Origin(str(path), line))
+@dataclass(frozen=True)
+class Source:
+    """A file or a folder of documents, and how to read it."""
+
+    path: Path
+    format: str
+    names: FieldNames = USUAL
+
+    @classmethod
+    def find(cls, source: str | Path, format: str | None = None, names: FieldNames = USUAL) -> Source:
+        """The source at a path: a file by its ending, a folder by what is in it, unless the format is named."""
+        path = Path(source)
+        if format is not None and format not in ENDINGS:
+            raise UnknownNameError("format", format, tuple(ENDINGS))
+        if not path.exists():
+            raise InputError("there is no such file or folder", file=str(path))
+        if path.is_dir():
+            return cls._in_folder(path, format, names)
+        if format is None:
+            format = next((f for f, endings in ENDINGS.items() if bare_name(path).endswith(endings)), None)
+        if format is None:
+            known = ", ".join(endings[0] for endings in ENDINGS.values())
+            message = f"what is this? expected a folder or a file of {known} (with .gz, .xz or .zst), or --format"
+            raise InputError(message, file=str(path))
+        return cls(path, format, names)
+
+    @classmethod
+    def _in_folder(cls, path: Path, format: str | None, names: FieldNames) -> Source:
+        if format is None and is_beir(path):
+            return cls(find_file(path, "corpus.jsonl"), "jsonl", names)
+        if format in (None, "text") and text_files(path):
+            return cls(path, "text", names)
+        raise InputError("this folder holds neither a corpus.jsonl nor text, Markdown or HTML files", file=str(path))
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        files = text_files(self.path) if self.path.is_dir() else [self.path]
+        return sum(f.stat().st_size for f in files)
+
+    def documents(self, progress: Progress = None) -> Iterator[Document]:
+        """The documents, one by one; `progress` is told the bytes read so far."""
+        if self.format == "jsonl":
+            for line, record in read_json_lines(self.path, progress):
+                yield Document.from_record(record, Origin(str(self.path), line), self.names)
+        elif self.format in ("csv", "tsv"):
+            yield from read_separated(self.path, self.names, "," if self.format == "csv" else "\t", progress)
+        elif self.format == "parquet":
+            yield from read_parquet(self.path, self.names, progress)
+        elif self.format == "trec":
+            yield from read_trec(self.path, progress)
+        elif self.format == "npz":
+            yield from read_matrix(self.path)
+        else:
+            yield from self._texts(progress)
+
+    def _texts(self, progress: Progress) -> Iterator[Document]:
+        if self.path.is_file():
+            yield read_text_file(self.path, self.path.name)
+            return
+        done = 0
+        for file in text_files(self.path):
+            yield read_text_file(file, file.relative_to(self.path).as_posix())
+            done += file.stat().st_size
+            if progress is not None:
+                progress(done)
+
+    def guess(self) -> str | None:
+        """Which fields were taken for what, where that was not said and is not the usual; None otherwise."""
+        if self.format not in ("jsonl", "csv", "tsv", "parquet"):
+            return None
+        first = next(self._first_keys(), None)
+        if first is None:
+            return None
+        found = self.names.found(first)
+        taken = {"id": found.id, "text": found.text, "title": found.title}
+        odd = {k: v for k, v in taken.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
+        return ", ".join(f"the {key} from {name!r}" for key, name in odd.items()) or None
+
+    def _first_keys(self) -> Iterator[list[str]]:
+        if self.format == "jsonl":
+            for _, record in read_json_lines(self.path):
+                yield list(record) if isinstance(record, dict) else []
+        elif self.format == "parquet":
+            import pyarrow.parquet as parquet
+
+            yield list(parquet.read_schema(self.path).names)
+        else:
+            import csv
+
+            from vizsla.datasets.files import read_lines
+
+            lines = (text for _, text in read_lines(self.path))
+            yield from csv.reader(lines, delimiter="," if self.format == "csv" else "\t")
+
+
+def read_documents(source: str | Path, progress: Progress = None) -> Iterator[Document]:
+    """The documents of a file or a folder, one by one."""
+    return Source.find(source).documents(progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vizsla.engine.merge import Merge, living_frequencies
 from vizsla.engine.search import Hits, Query, search
-from vizsla.engine.segment import DamagedSegmentError, Segment, build_segment
+from vizsla.engine.segment import DamagedSegmentError, Segment, build_segment, by_document
 from vizsla.engine.weighting import Weighting, Weightings
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Weighting",
     "Weightings",
     "build_segment",
+    "by_document",
     "living_frequencies",
     "search",
 ]

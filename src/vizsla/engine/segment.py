@@ -94,6 +94,13 @@ def _invert(pointers, indices, values, size, documents_count):
     return starts, documents, out
 
 
+def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of the documents again, in CSR form: pointers, places in `terms`, values."""
+    return _invert(  # type: ignore[no-any-return]
+        segment.pointers, segment.documents, segment.values, len(segment), max(len(segment.terms), 1)
+    )
+
+
 def build_segment(
     numbers: np.ndarray,
     lengths: np.ndarray,

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import vizsla
-from vizsla.datasets import Document, documents_from
+from vizsla.datasets import Document, Splitter, document_of, documents_from
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
@@ -84,10 +84,12 @@ class Index:
         *,
         overwrite: bool = False,
         memory: int = DEFAULT_MEMORY,
+        passages: Splitter | None = None,
     ) -> Index:
         """A new, empty collection; an index that is there already is only replaced when told to.
 
         `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
+        `passages`: cut documents into passages; a search finds documents by their best passage.
         """
         folder = Path(path)
         chosen = parse_model(model) if isinstance(model, str) else model
@@ -97,6 +99,7 @@ class Index:
             description = chosen.describe(folder / "model")
             meta = {
                 "model": description,
+                "passages": [passages.words, passages.overlap] if passages else None,
                 "vizsla": vizsla.__version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
             }
@@ -150,7 +153,8 @@ class Index:
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
-            self._writer = Writer(self.path, self.model, self._snapshot.meta["uuid"], self.memory)
+            uuid, splitter = self._snapshot.meta["uuid"], self._snapshot.splitter
+            self._writer = Writer(self.path, self.model, uuid, splitter, self.memory)
             self._snapshot.unpin()  # nobody else writes now; pinned, it would keep the log of writes growing
         return self._writer
 
@@ -214,8 +218,11 @@ class Index:
         """
         with self._reading() as snapshot:
             found = _search(snapshot, query, k, filter)
-            documents = snapshot.documents(n for n, _ in found)
-        return [Hit(rank, score, documents[n]) for rank, (n, score) in enumerate(found, 1)]
+            documents = snapshot.documents(n for n, *_ in found)
+        return [
+            Hit(rank, score, Document(doc_id, documents[number].content))
+            for rank, (number, doc_id, score) in enumerate(found, 1)
+        ]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: str | Filter | None = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -223,15 +230,14 @@ class Index:
         with self._reading() as snapshot:
             for query_id, text in queries.items():
                 found = _search(snapshot, text, k, filter, empty_allowed=True)
-                ids = snapshot.ids(n for n, _ in found)
-                rankings[query_id] = [(ids[n], score) for n, score in found]
+                rankings[query_id] = [(doc_id, score) for _, doc_id, score in found]
         return Run(rankings)
 
     def get(self, doc_id: str) -> Document | None:
-        """The document with an id, or None."""
+        """The document with an id, or None; of a document in passages, the first."""
         with self._reading() as snapshot:
-            number = snapshot.number_of(doc_id)
-            return None if number is None else snapshot.documents([number])[number]
+            numbers = snapshot.numbers_of(doc_id)[:1]
+            return Document(doc_id, snapshot.documents(numbers)[numbers[0]].content) if numbers else None
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
@@ -241,14 +247,20 @@ class Index:
                 stored = snapshot.documents(numbers[a : a + _BATCH])
                 yield from (stored[n] for n in numbers[a : a + _BATCH])
 
+    def vectors(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """Each document's id and the full weights of its terms, rarity included: BM25 as data."""
+        with self._reading() as snapshot:
+            for number, vector in snapshot.vectors():
+                yield snapshot.ids([number])[number], vector
+
     def explain(self, query: str, doc_id: str) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
         _check_query(query)
         with self._reading() as snapshot:
-            number = snapshot.number_of(doc_id)
-            if number is None:
+            numbers = snapshot.numbers_of(doc_id)
+            if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
-            return explain(snapshot, query, number)
+            return max((explain(snapshot, query, n) for n in numbers), key=lambda e: e.score)
 
     def highlighter(self, query: str) -> Highlighter:
         """Shows where documents answer a query."""
@@ -304,13 +316,26 @@ class Index:
 
 def _search(
     snapshot: Snapshot, query: str, k: int, filter: str | Filter | None, empty_allowed: bool = False
-) -> list[tuple[int, float]]:
+) -> list[tuple[int, str, float]]:
+    """Insertion number, id and score of the best documents; a document in passages counts by its best."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
     _check_query(query, empty_allowed)
     condition = Filter.parse(filter) if isinstance(filter, str) else filter
-    hits = snapshot.search(query, k, condition)
-    return list(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True))
+    depth = k
+    while True:
+        hits = snapshot.search(query, depth, condition)
+        ids = snapshot.ids(hits.numbers.tolist())
+        rows = zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)
+        if snapshot.splitter is None:
+            return [(number, ids[number], score) for number, score in rows]
+        best: dict[str, tuple[int, str, float]] = {}
+        for number, score in rows:
+            doc_id = document_of(ids[number])
+            best.setdefault(doc_id, (number, doc_id, score))
+        if len(best) >= k or len(hits) < depth:
+            return list(best.values())[:k]
+        depth *= 4
 
 
 def _check_query(query: str, empty_allowed: bool = False) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.datasets import Document
-from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, Weightings, search
+from vizsla.datasets import Document, Splitter, document_of
+from vizsla.datasets.passages import MARK
+from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, Weightings, by_document, search
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.index.filters import Filter
@@ -80,6 +81,7 @@ class Snapshot:
                 key: json.loads(value) for key, value in self._db.execute("SELECT key, value FROM meta")
             }
             self.generation: int = self.meta["generation"]
+            self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
             rows = database.segment_rows(self._db, self.generation)
         self.model = Model.from_description(self.meta["model"], self.path / "model")
         parts = [_Part(self.path, name, facts) for name, facts, _ in rows]
@@ -250,6 +252,42 @@ class Snapshot:
             for number, doc_id, fields, metadata in rows
         }
 
+    def vectors(self) -> Iterator[tuple[int, dict[str, float]]]:
+        """Each living document's number and weights, what the query side adds to a term included.
+
+        In a sum the terms are prefixed by their namespaces.
+        """
+        names, spaces, factors = self._term_table()
+        single = len(self.model.parts) == 1
+        weightings = [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]
+        for segment, alive in zip(self.segments, self.alive, strict=True):
+            pointers, places, values = by_document(segment)
+            for d in range(len(segment)) if alive is None else np.flatnonzero(alive).tolist():
+                numbers = segment.terms[places[pointers[d] : pointers[d + 1]]]
+                stored = values[pointers[d] : pointers[d + 1]]
+                weights = np.zeros(len(numbers))
+                for s, weighting in enumerate(weightings):
+                    mine = spaces[numbers] == s
+                    codes = np.full(int(mine.sum()), segment.lengths[s, d])
+                    weights[mine] = weighting.weigh(stored[mine], codes) * factors[numbers[mine]]
+                labels = (names[n] if single else f"{self.model.namespaces[spaces[n]]}:{names[n]}" for n in numbers)
+                yield int(segment.numbers[d]), dict(zip(labels, weights.tolist(), strict=True))
+
+    def _term_table(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """For each term number its term, its namespace's place, and what a query with it once weighs it."""
+        size = self.meta["next_term"]
+        names, spaces, factors = [""] * size, np.zeros(size, np.int64), np.zeros(size)
+        for s, part in enumerate(self.model.parts):
+            component = part.component
+            with self._lock, database.told_plainly(self.path):
+                find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
+                rows = self._db.execute(find, (component.namespace, size)).fetchall()
+            weights = component.query_weights({t: 1.0 for _, t in rows}, self.statistics[component.namespace])
+            for number, term in rows:
+                names[number], spaces[number] = term, s
+                factors[number] = part.weight * weights.get(term, 0.0)
+        return names, spaces, factors
+
     def numbers(self) -> np.ndarray:
         """The insertion numbers of all living documents, ascending."""
         living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]
@@ -266,12 +304,14 @@ class Snapshot:
             raise CollectionError(f"{self.path}: documents that are indexed are not stored; run 'vizsla verify'")
         return rows
 
-    def number_of(self, doc_id: str) -> int | None:
-        """The insertion number of the living document with an id."""
+    def numbers_of(self, doc_id: str) -> list[int]:
+        """The insertion numbers of the living document with an id: one, or one for each of its passages."""
+        first, last = (doc_id, doc_id) if self.splitter is None else (doc_id + MARK, doc_id + chr(ord(MARK) + 1))
         with self._lock, database.told_plainly(self.path):
-            row = self._db.execute(
-                "SELECT number FROM documents WHERE id = ? AND generation <= ? "
-                "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
-                (doc_id, self.generation, self.generation),
-            ).fetchone()
-        return None if row is None else int(row[0])
+            rows = self._db.execute(
+                "SELECT number, id FROM documents WHERE id BETWEEN ? AND ? AND generation <= ? "
+                "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?) "
+                "ORDER BY number",
+                (first, last, self.generation, self.generation),
+            ).fetchall()
+        return [number for number, found in rows if self.splitter is None or document_of(found) == doc_id]

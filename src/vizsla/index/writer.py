@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.datasets.document import refusal
+from vizsla.datasets.passages import MARK, Splitter, document_of
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.buffer import Buffer
@@ -42,9 +43,18 @@ class Writer:
     with the documents' rows; only the commit makes that generation the current one.
     """
 
-    def __init__(self, path: Path, model: Model, uuid: str, memory: int = DEFAULT_MEMORY, wait: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        model: Model,
+        uuid: str,
+        splitter: Splitter | None = None,
+        memory: int = DEFAULT_MEMORY,
+        wait: float = 5.0,
+    ) -> None:
         self._path = path
         self._model = model
+        self._splitter = splitter
         self._memory = memory
         self._fields = model.fields
         self._uncommitted = 0
@@ -89,25 +99,31 @@ class Writer:
             if problem is not None:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
         with database.told_plainly(self._path):
-            added.replaced += self._insert(batch, first)
-            counts = self._buffer.read([d.content for d in batch])
-        self._next_number += len(batch)
+            added.replaced += self._replace(batch, first)
+            stored = batch if self._splitter is None else [p for d in batch for p in self._splitter.passages(d)]
+            self._insert(stored)
+            counts = self._buffer.read([d.content for d in stored])
+        self._next_number += len(stored)
         added.documents += len(batch)
-        added.empty.extend(d for d, n in zip(batch, counts, strict=True) if n == 0)
+        added.empty.extend(d for d, n in zip(stored, counts, strict=True) if n == 0)
 
-    def _insert(self, batch: list[Document], first: int) -> int:
-        """Store the documents; gives how many replaced others."""
-        rows = [self._row(self._next_number + i, d) for i, d in enumerate(batch)]
+    def _replace(self, batch: list[Document], first: int) -> int:
+        """Make way for documents; gives how many are there already. What came in the same call stays."""
         origins = {d.id: d for d in batch}
         if len(origins) < len(batch):
             seen: set[str] = set()
             twice = next(d for d in batch if d.id in seen or seen.add(d.id))  # type: ignore[func-returns-value]
             raise _repeated(twice)
-        there = self._find([d.id for d in batch])
+        there = self._find(list(origins))
         for doc_id, number, _ in there:
             if number >= first:
                 raise _repeated(origins[doc_id])
-        replaced = self._remove(there)
+        self._remove(there)
+        return len({doc_id for doc_id, *_ in there})
+
+    def _insert(self, batch: list[Document]) -> None:
+        """Store documents, or passages of them."""
+        rows = [self._row(self._next_number + i, d) for i, d in enumerate(batch)]
         documents = [(number, doc_id, self._generation, metadata) for number, doc_id, metadata, _ in rows]
         try:
             self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
@@ -118,7 +134,6 @@ class Writer:
                 _unstorable(d, e) for d, row in zip(batch, rows, strict=True) if not _is_unicode(*row[1:])
             ) from None
         self._uncommitted += sum(len(metadata) + len(fields) for *_, metadata, fields in rows)
-        return replaced
 
     def _row(self, number: int, document: Document) -> tuple[int, str, str, str]:
         """Number, id, metadata and fields of a document as they are stored."""
@@ -133,25 +148,33 @@ class Writer:
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents; gives how many there were."""
         with database.told_plainly(self._path):
-            return self._remove(self._find(list(dict.fromkeys(ids))))
+            there = self._find(list(dict.fromkeys(ids)))
+            self._remove(there)
+        return len({doc_id for doc_id, *_ in there})
 
     def _find(self, ids: Sequence[str]) -> list[tuple[str, int, int]]:
-        """Id, insertion number and generation of those documents that are there and not removed yet."""
-        found = self._db.execute(
-            "SELECT d.id, d.number, d.generation FROM json_each(?) AS asked JOIN documents AS d ON d.id = asked.value "
+        """Id, insertion number and generation of those documents that are there and not removed yet.
+
+        A document in passages has several numbers; their ids begin with its own and a mark.
+        """
+        same = "d.id = asked.value"
+        if self._splitter is not None:
+            same = f"d.id >= asked.value || '{MARK}' AND d.id < asked.value || '{chr(ord(MARK) + 1)}'"
+        rows = self._db.execute(
+            "SELECT asked.value, d.number, d.generation, d.id "
+            f"FROM json_each(?) AS asked JOIN documents AS d ON {same} "
             "WHERE NOT EXISTS (SELECT 1 FROM deletions WHERE number = d.number)",
             (json.dumps(ids),),
-        )
-        return found.fetchall()
+        ).fetchall()
+        return [row[:3] for row in rows if self._splitter is None or document_of(row[3]) == row[0]]
 
-    def _remove(self, rows: list[tuple[str, int, int]]) -> int:
+    def _remove(self, rows: list[tuple[str, int, int]]) -> None:
         """Mark documents as gone. Rows of earlier commits stay until this one is made: readers may want them."""
         numbers = [(number, self._generation) for _, number, _ in rows]
         self._db.executemany("INSERT INTO deletions VALUES (?, ?)", numbers)
         pending = [(number,) for _, number, generation in rows if generation == self._generation]
         for table in ("documents", "contents"):
             self._db.executemany(f"DELETE FROM {table} WHERE number = ?", pending)
-        return len(rows)
 
     def _flush(self) -> None:
         """Write what is buffered as a segment of the coming generation."""

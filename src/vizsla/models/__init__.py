@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vizsla.models.bm25 import BM25
+from vizsla.models.given import GivenVectors
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
 from vizsla.models.names import MODELS, parse_model
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
@@ -14,6 +15,7 @@ __all__ = [
     "Component",
     "CountedStatistics",
     "Fields",
+    "GivenVectors",
     "Model",
     "Part",
     "Reader",

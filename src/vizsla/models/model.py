@@ -79,7 +79,8 @@ class Model(ABC):
         if any(content.get(f) is not None for f in needed):
             return None
         names = ("text", "contents") if needed == ["text"] else needed
-        return f"has no text; expected a field {' or '.join(map(repr, names))}"
+        what = "text" if "text" in needed else needed[0]
+        return f"has no {what}; expected a field {' or '.join(map(repr, names))}"
 
     def fit(self, documents: Sequence[Fields]) -> CollectionStatistics:
         """The statistics of a collection given in memory, to encode with."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.bm25 import BM25
+from vizsla.models.given import GivenVectors
 from vizsla.models.model import Model, Sum
 
 _PIECES = {"analyzer": "wordpiece", "namespace": "pieces"}
@@ -33,6 +34,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm25-multifield": _multifield,
     "bm25-wp": lambda **options: BM25(**{"name": "bm25-wp", **_PIECES, **options}),
     "bm25-prime": _prime,
+    "vectors": GivenVectors,
 }
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -44,6 +46,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "analyzer": str,
     "fields": lambda text: tuple(text.split("/")),
     "namespace": str,
+    "quantiser": str,
 }
 _TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
@@ -88,8 +91,11 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
     name, options = match["name"], match["options"]
     if name not in MODELS:
         raise UnknownNameError("model", name, tuple(MODELS))
-    model = MODELS[name](**_parse_options(options or "", text))
-    if options and options.strip() and isinstance(model, BM25 | Sum):
+    try:
+        model = MODELS[name](**_parse_options(options or "", text))
+    except TypeError:
+        raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
+    if options and options.strip() and isinstance(model, BM25 | GivenVectors | Sum):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model

@@ -1,0 +1,7 @@
+"""The same vectors elsewhere: exports."""
+
+from __future__ import annotations
+
+from vizsla.backends.export import export_vectors
+
+__all__ = ["export_vectors"]
