@@ -60,11 +60,8 @@ def open_once(folder: str) -> None:
         facts = index.info()
     size = (facts["index_bytes"] + facts["document_bytes"]) / 1e6
     shutil.rmtree(warm)
-    print(
-        json.dumps(
-            {"open_adds_mb": round(after - before, 1), "index_mb": round(size), "share": (after - before) / size}
-        )
-    )
+    added = after - before
+    print(json.dumps({"open_adds_mb": round(added, 1), "index_mb": round(size), "share": round(added / size, 4)}))
 
 
 def latency(index: Index, queries: list[str]) -> float:
@@ -84,7 +81,7 @@ def sizes(index: Index) -> float:
 
 def updates(corpus: str, folder: str, memory: str, rounds: int) -> None:
     rng = random.Random(0)
-    documents = [d for d in islice(read_documents(corpus), 700_000)]
+    documents = list(islice(read_documents(corpus), 700_000))
     queries = [str(d["text"]).split(".")[0][:80] or "dog" for d in rng.sample(documents, QUERIES)]
     share = max(len(documents) // 100, 1)
     with Index.open(folder, memory=parse_size(memory)) as index:

@@ -10,7 +10,7 @@ import numpy as np
 
 from vizsla.engine import Segment, build_segment
 from vizsla.index import database
-from vizsla.models import Component, Model
+from vizsla.models import Component, Model, Stored
 
 BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number
 
@@ -33,10 +33,15 @@ class Buffer:
         """About how much memory the rows take."""
         return sum(n.bytes for n in self._namespaces)
 
-    def read(self, contents: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Take documents in; gives how many terms each has over all namespaces."""
-        self._count += len(contents)
-        total: np.ndarray = np.sum([n.read(contents) for n in self._namespaces], axis=0)
+    def analyse(self, contents: Sequence[Mapping[str, Any]]) -> list[Stored]:
+        """What is to be stored of documents, namespace by namespace; touches nothing else, so a thread may do it."""
+        return [n.analyse(contents) for n in self._namespaces]
+
+    def take_in(self, analysed: list[Stored]) -> np.ndarray:
+        """Take in what was analysed; gives how many terms each document has over all namespaces."""
+        self._count += len(analysed[0].vectors)
+        counts = [n.take_in(stored) for n, stored in zip(self._namespaces, analysed, strict=True)]
+        total: np.ndarray = np.sum(counts, axis=0)
         return total
 
     def forget_terms(self, most_bytes: int) -> None:
@@ -104,8 +109,11 @@ class _Rows:
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self.bytes = 0
 
-    def read(self, contents: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        vectors, sizes = self._reader.read(contents)
+    def analyse(self, contents: Sequence[Mapping[str, Any]]) -> Stored:
+        return self._reader.read(contents)
+
+    def take_in(self, stored: Stored) -> np.ndarray:
+        vectors, sizes = stored
         ((_, terms),) = vectors.vocabulary.parts
         new = terms[len(self._numbers) : len(vectors.vocabulary)]
         if new:

@@ -6,6 +6,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -84,25 +85,32 @@ class Writer:
         """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused."""
         added = Added()
         first = self._next_number
-        for batch in _batches(documents):
-            self._add_batch(batch, first, added)
-            if self._buffer.bytes > self._memory * BUFFER_SHARE:
-                self._flush()
-            elif self._uncommitted > MOST_UNCOMMITTED:
-                self._end_transaction()
-            self._buffer.forget_terms(int(self._memory * TERMS_SHARE))
+        with ThreadPoolExecutor(1) as analyst:
+            for batch in _batches(documents):
+                self._add_batch(batch, first, added, analyst)
+                self._make_room()
         return added
 
-    def _add_batch(self, batch: list[Document], first: int, added: Added) -> None:
+    def _make_room(self) -> None:
+        """Keep within the memory, and transactions within bounds."""
+        if self._buffer.bytes > self._memory * BUFFER_SHARE:
+            self._flush()
+        elif self._uncommitted > MOST_UNCOMMITTED:
+            self._end_transaction()
+        self._buffer.forget_terms(int(self._memory * TERMS_SHARE))
+
+    def _add_batch(self, batch: list[Document], first: int, added: Added, analyst: ThreadPoolExecutor) -> None:
+        """Store a batch while another thread analyses it: kernels and the database work without the GIL."""
         for document in batch:
             problem = self._model.problem(document.content)
             if problem is not None:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
+        stored = batch if self._splitter is None else [p for d in batch for p in self._splitter.passages(d)]
+        analysed = analyst.submit(self._buffer.analyse, [d.content for d in stored])
         with database.told_plainly(self._path):
             added.replaced += self._replace(batch, first)
-            stored = batch if self._splitter is None else [p for d in batch for p in self._splitter.passages(d)]
             self._insert(stored)
-            counts = self._buffer.read([d.content for d in stored])
+            counts = self._buffer.take_in(analysed.result())
         self._next_number += len(stored)
         added.documents += len(batch)
         added.empty.extend(d for d, n in zip(stored, counts, strict=True) if n == 0)
