@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint check bench-text clean
+.PHONY: demo test check crash bench-text bench-updates clean
 
 demo: $(READY)
 	@$(BIN)/vizsla demo
@@ -17,6 +17,14 @@ test: $(READY)
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.
 check: $(READY)
 	$(BIN)/vizsla recipes check
+
+# A writer killed at 200 random moments; each time the last commit must be there.
+crash: $(READY)
+	$(BIN)/python tests/crash.py --times 200
+
+# Build, memory, updates and compaction of a large collection; FILE is its source, FOLDER where to build.
+bench-updates: $(READY)
+	$(BIN)/python bench/updates.py $(FILE) $(FOLDER)
 
 # Tokens per second of the analyzers beside a plain loop; FILE is a file of JSON lines.
 bench-text: $(READY)
