@@ -61,8 +61,7 @@ def _docstrings() -> Iterator[Document]:
 
 
 def _answer(index: Index) -> None:
-    from vizsla.cli.search import show_results
-    from vizsla.cli.show import show_explanation
+    from vizsla.cli.show import show_explanation, show_results
 
     ids: list[str] = []
     for query in QUERIES:

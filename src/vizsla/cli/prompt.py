@@ -55,7 +55,7 @@ class _Session:
         self._ids: list[str] = []
 
     def answer(self, line: str) -> None:
-        from vizsla.cli.search import show_results
+        from vizsla.cli.show import show_results
 
         try:
             if line.startswith(":"):

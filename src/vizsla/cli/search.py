@@ -29,6 +29,7 @@ def search(
     output: Annotated[Path | None, typer.Option("--output", help="With --queries: the TREC run to write.")] = None,
 ) -> None:
     """Search an index."""
+    from vizsla.cli.show import show_results
     from vizsla.index import Index
 
     if (queries is None) != (output is None):
@@ -46,18 +47,6 @@ def search(
             console.print_json(found_as_data(index, query, 10 if k is None else k, filter))
         else:
             show_results(index, query, 10 if k is None else k, filter)
-
-
-def show_results(index: Index, query: str, k: int, filter: str | None = None) -> list[str]:
-    """Print the results of a query; gives their ids."""
-    from vizsla.cli.show import nothing_found, show_hits
-
-    hits = index.search(query, k, filter)
-    if hits:
-        show_hits(index, query, hits)
-    else:
-        console.remark(nothing_found(index, query))
-    return [hit.id for hit in hits]
 
 
 def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -> dict[str, Any]:

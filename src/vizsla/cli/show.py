@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 MATCH = "bold yellow"
 
 
+def show_results(index: Index, query: str, k: int, filter: str | None = None) -> list[str]:
+    """Print the results of a query; gives their ids."""
+    hits = index.search(query, k, filter)
+    if hits:
+        show_hits(index, query, hits)
+    else:
+        console.remark(nothing_found(index, query))
+    return [hit.id for hit in hits]
+
+
 def show_hits(index: Index, query: str, hits: list[Hit]) -> None:
     """Each hit with title, score, id and the passage that answers best, matches marked."""
     from rich.text import Text

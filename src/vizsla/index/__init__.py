@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from vizsla.index.collection import Hit, Index, TermStatistics, replace_index
+from vizsla.index.collection import Hit, Index, TermStatistics
 from vizsla.index.explain import Explanation
 from vizsla.index.filters import Filter
+from vizsla.index.folder import replace_index
 from vizsla.index.highlight import Snippet
 from vizsla.index.verify import verify
 from vizsla.index.writer import Added

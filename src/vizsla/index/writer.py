@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -221,6 +222,19 @@ class Writer:
             just_before()
             self._db.execute("COMMIT")
             files.sweep_segments(self._path, database.live_files(self._db))
+        if compact:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Give the room of rows that are gone back to the disk; needs as much again while it works."""
+        with suppress(sqlite3.Error):  # without room to do it the database stays as large as it is, and as good
+            self._db.execute("VACUUM")
+
+    def empty_log(self) -> None:
+        """Move what is in the log of writes to its place, and cut the log, as far as readers allow."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA busy_timeout=0")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Give up what is not committed and free the lock."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.text.filters import Filter, Token, parse_filter, snowball_languages
 from vizsla.text.lexicon import Lexicon
-from vizsla.text.tokenizers import Tokenizer, parse_tokenizer
+from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, parse_tokenizer
 
 LUCENE_ENGLISH = "standard | possessive | lower | stop:lucene-english | porter"
 CJK = "standard | width | lower | bigrams | stop:lucene-english"
@@ -38,6 +38,9 @@ class Analyzer:
         """An analyzer from its name or its pipeline; files it names are looked for in `folder` first."""
         pipeline = _pipeline(text)
         first, *rest = (part.strip() for part in pipeline.split("|"))
+        name = first.partition(":")[0]
+        if name not in TOKENIZERS:
+            raise UnknownNameError("analyzer or tokenizer", name, ["standard", *analyzer_names()])
         return cls(parse_tokenizer(first, folder), tuple(parse_filter(part) for part in rest))
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from vizsla.text.scan import find_words
 from vizsla.text.words import Segmenter
 
 BERT_UNCASED = "bert-base-uncased"
+TOKENIZERS = ("standard", "whitespace", "wordpiece")
 
 
 class Tokenizer:
@@ -129,13 +130,7 @@ def parse_tokenizer(text: str, folder: Path | None = None) -> Tokenizer:
         return Words(name)
     if name == "wordpiece":
         return _load_wordpiece(option or BERT_UNCASED, folder)
-    raise UnknownNameError("analyzer or tokenizer", name, _known())
-
-
-def _known() -> list[str]:
-    from vizsla.text.analyzer import analyzer_names
-
-    return ["standard", *analyzer_names()]
+    raise UnknownNameError("tokenizer", name, TOKENIZERS)
 
 
 def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
