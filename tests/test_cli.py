@@ -360,3 +360,24 @@ def test_demo(cli: Cli) -> None:
 
 def test_version(cli: Cli) -> None:
     assert cli("--version")[1] == f"vizsla {vizsla.__version__}\n"
+
+
+def test_a_reader_of_the_output_may_leave_early(index: Path) -> None:
+    program = Path(sys.executable).parent / "vizsla"
+    command = f"'{program}' search '{index}' 'dog cat fish' | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_build_that_was_killed_is_swept_by_the_next(cli: Cli, index: Path, corpus: Path) -> None:
+    left = index.with_name(f".{index.name}.new-12345678")
+    vizsla.Index.create(left).close()
+    assert cli("index", corpus, "-o", index, "--overwrite")[0] == 0
+    assert not left.exists()
+
+
+def test_an_index_whose_replacement_was_stopped_gets_its_name_back(cli: Cli, index: Path) -> None:
+    index.rename(index.with_name(f".{index.name}.old-12345678"))
+    code, out, _ = cli("search", index, "vizsla")
+    assert code == 0
+    assert "d3" in out

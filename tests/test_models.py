@@ -113,6 +113,7 @@ def test_prime_is_words_plus_pieces() -> None:
         ("", "expected a name at character 1"),
         ("bm25 bm25", "expected \\+ at character 6"),
         ("bm25 +", "expected a name at character 7"),
+        ("bm25(k1=1", "the bracket at character 5 is never closed"),
         ("bm25 + bm25", "namespaces of their own"),
         ("bm25(k2=1)", "there is no model option called 'k2'"),
         ("bm25(k1)", "expected name=value"),

@@ -97,7 +97,7 @@ def _show(result: dict[str, Any]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("model", "data set", *result["measures"]):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     figures = [f"{value:.4f}" for value in result["measures"].values()]
     table.add_row(escape(result["model"]), escape(f"{result['dataset']} {result['split']}"), *figures)
     console.out.print(table)

@@ -16,7 +16,7 @@ from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
-from vizsla.index.folder import make_room
+from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
@@ -70,6 +70,7 @@ class Index:
 
     def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
         self.path = Path(path)
+        recover(self.path)
         self.memory = memory
         self._snapshot = Snapshot(self.path)
         self._writer: Writer | None = None

@@ -55,12 +55,32 @@ def make_room(folder: Path, overwrite: bool) -> None:
         lock.release()
 
 
+def recover(folder: Path) -> None:
+    """Give an index its name back if a replacement was stopped between the two renamings it takes."""
+    kept = list(folder.parent.glob(f".{folder.name[:100]}.old-*"))
+    if not folder.exists() and len(kept) == 1:
+        kept[0].rename(folder)
+
+
+def _sweep_builds(folder: Path) -> None:
+    """Remove what builds that were killed have left beside the folder."""
+    for left in folder.parent.glob(f".{folder.name[:100]}.new-*"):
+        try:
+            lock = database.WriterLock(left, wait=0.0)
+        except CollectionError:  # somebody is still at it
+            continue
+        lock.release()
+        shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """A place to build an index that takes the folder's place when it is done; until then nothing is touched."""
+    recover(folder)
     replacing = folder.exists() and any(folder.iterdir()) if folder.is_dir() or not folder.exists() else True
     if replacing:
         check_room(folder, overwrite)
+    _sweep_builds(folder)
     building = folder.with_name(f".{folder.name[:100]}.new-{secrets.token_hex(4)}")
     try:
         yield building

@@ -75,6 +75,8 @@ def parse_model(text: str) -> Model:
         at = match.end()
         if at == len(text):
             return total
+        if text[at] == "(":
+            raise VizslaError(f"{text!r} is no model: the bracket at character {at + 1} is never closed")
         if text[at] != "+":
             raise VizslaError(f"{text!r} is no model: expected + at character {at + 1}, not {text[at]!r}")
         at += 1
