@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from vizsla.datasets import Splitter
+from vizsla.datasets import Source, Splitter
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Filter, Index, compaction, verify
 from vizsla.models import parse_model
@@ -564,3 +564,39 @@ def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
         index.commit()
         assert len(index) == 2
     assert verify(folder) == []
+
+
+def test_several_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words in other orders for every worker; the second build forgets terms all the time."""
+    monkeypatch.setattr("vizsla.datasets.sources.RAW_LINES", 50)
+    rng = random.Random(0)
+    words = [f"word{i}" for i in range(300)]
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [{"id": str(i), "text": " ".join(rng.choices(words, k=20)), "n": i} for i in range(1000)]
+    corpus.write_text("\n".join(map(json.dumps, lines)))
+    queries = {str(i): " ".join(rng.choices(words, k=4)) for i in range(20)}
+    source = Source.find(corpus)
+    runs = []
+    for n, (workers, memory) in enumerate([(1, 1 << 30), (2, 1 << 30), (2, 1)]):
+        with Index.create(tmp_path / f"{n}.index", "bm25-multifield", memory=memory) as index:
+            assert index.add(source.raw_lines() or (), workers=workers).documents == 1000
+            index.commit()
+            assert (
+                index.add([{"id": "new", "text": "word7"}, {"id": "3", "text": "word7"}], workers=workers).replaced == 1
+            )
+            index.commit()
+            runs.append(index.run(queries | {"last": "word7"}))
+            assert [d.id for d in index.documents()][-2:] == ["new", "3"]
+        assert verify(tmp_path / f"{n}.index") == []
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_a_bad_line_in_another_process_is_named(folder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "1", "text": "x"}\n{"id": "2"}\n')
+    with (
+        Index.create(folder) as index,
+        pytest.raises(VizslaError, match=r"corpus\.jsonl:2: the document '2' has no text"),
+    ):
+        index.add(Source.find(corpus).raw_lines() or (), workers=2)
+    assert len(Index.open(folder)) == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import vizsla
 from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import Index, writer
+from vizsla.index import Index, analysis, writer
 from vizsla.models import parse_model
 
 Records = list[dict[str, Any]]
@@ -85,7 +85,7 @@ def test_scores_equal_the_models_vectors(
 
 
 def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(analysis, "BATCH_DOCUMENTS", 3)
     records = [{"id": str(i), "text": f"word{i % 5} common"} for i in range(20)]
     with Index.create(folder, memory=1) as index:  # every batch is flushed, and terms are forgotten
         index.add(records)
@@ -142,7 +142,7 @@ def test_a_reader_keeps_its_snapshot(folder: Path, documents: Records) -> None:
 
 
 def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (1 << 30, 0.1))
+    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
     with build(folder, documents[:1]) as first, Index.open(folder) as second:
         first.add(documents[1:2])
         with pytest.raises(CollectionError, match="another process is writing to it"):

@@ -12,10 +12,11 @@ import typer
 from vizsla.cli import console
 
 if TYPE_CHECKING:
-    from vizsla.datasets import Document, Source
+    from vizsla.datasets import Document, RawLines, Source
     from vizsla.index import Added, Index
 
 Memory = Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")]
+Workers = Annotated[int, typer.Option("--workers", help="Analyse documents in so many processes.")]
 Format = Annotated[str | None, typer.Option("--format", help="jsonl, csv, tsv, parquet, trec or text; else by ending.")]
 IdField = Annotated[str | None, typer.Option("--id-field", help="What the id is called there.")]
 TextField = Annotated[str | None, typer.Option("--text-field", help="What the text is called there.")]
@@ -30,6 +31,7 @@ def index(
     ] = "bm25",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
     memory: Memory = "1GB",
+    workers: Workers = 1,
     format: Format = None,
     id_field: IdField = None,
     text_field: TextField = None,
@@ -51,7 +53,7 @@ def index(
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, model, memory=size, passages=splitter) as new,
     ):
-        added = new.add(watched(found, "Indexing"))
+        added = new.add(watched(found, "Indexing", workers), workers=workers)
         new.commit()
     with Index.open(output) as done:
         report(done, added, time.perf_counter() - started)
@@ -72,8 +74,10 @@ def find_sources(
     return found
 
 
-def watched(sources: list[Source], title: str) -> Iterator[Document]:
-    """The documents of sources, behind a progress bar over their bytes."""
+def watched(sources: list[Source], title: str, workers: int = 1) -> Iterator[Document | RawLines]:
+    """The documents of sources, behind a progress bar over their bytes; for several workers, lines to be read."""
+    from vizsla.datasets import RawLines
+
     total = sum(s.bytes for s in sources)
     before, done, position = 0, 0, 0
 
@@ -83,10 +87,11 @@ def watched(sources: list[Source], title: str) -> Iterator[Document]:
 
     with console.progress(title, total, "documents") as advance:
         for source in sources:
-            for document in source.documents(move):
-                yield document
-                done += 1
-                if done % 500 == 0:
+            raw = source.raw_lines(move) if workers > 1 else None
+            for item in source.documents(move) if raw is None else raw:
+                yield item
+                done += len(item.lines) if isinstance(item, RawLines) else 1
+                if raw is not None or done % 500 == 0:
                     advance(before + position, done)
             before, position = before + source.bytes, 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,10 +97,3 @@ def _checked_id(value: Any, origin: Origin | None) -> str:
 def refusal(message: str, origin: Origin | None) -> InputError:
     """The error for a document that cannot be taken."""
     return InputError(message, file=origin.file if origin else None, line=origin.line if origin else None)
-
-
-def documents_from(records: Iterable[Any]) -> Iterator[Document]:
-    """Documents from mappings or documents, as a program has them."""
-    if isinstance(records, str | Mapping):
-        raise InputError("documents come as a list or another iterable, not as a single one")
-    return map(Document.from_record, records)

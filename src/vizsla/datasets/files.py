@@ -61,20 +61,24 @@ def read_lines(path: Path, progress: Callable[[int], None] | None = None) -> Ite
 def read_json_lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, Any]]:
     """The JSON values of a file with one a line; empty lines are passed over."""
     for number, line in read_lines(path, progress):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as e:
-            detail = getattr(e, "msg", str(e))
-            column = getattr(e, "colno", None)
-            place = f" at column {column}" if column else ""
-            raise InputError(f"this line is not JSON ({detail}{place})", file=str(path), line=number) from None
-        except RecursionError:
-            raise InputError("this line is nested too deeply", file=str(path), line=number) from None
-        if "\\ud" in line or "\\uD" in line:
-            _check_surrogates(value, path, number)
-        yield number, value
+        if line.strip():
+            yield number, parse_json(line, path, number)
+
+
+def parse_json(line: str, path: Path, number: int) -> Any:
+    """The JSON value of a line."""
+    try:
+        value = json.loads(line)
+    except ValueError as e:
+        detail = getattr(e, "msg", str(e)).removesuffix(" at")
+        column = getattr(e, "colno", None)
+        place = f" at column {column}" if column else ""
+        raise InputError(f"this line is not JSON ({detail}{place})", file=str(path), line=number) from None
+    except RecursionError:
+        raise InputError("this line is nested too deeply", file=str(path), line=number) from None
+    if "\\ud" in line or "\\uD" in line:
+        _check_surrogates(value, path, number)
+    return value
 
 
 def _check_surrogates(value: Any, path: Path, number: int) -> None:

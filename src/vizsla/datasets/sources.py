@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vizsla.datasets.beir import find_file, is_beir
 from vizsla.datasets.document import USUAL, Document, FieldNames, Origin
-from vizsla.datasets.files import read_json_lines
+from vizsla.datasets.files import parse_json, read_json_lines, read_lines
 from vizsla.datasets.matrix import read_matrix
 from vizsla.datasets.tables import read_parquet, read_separated
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec, text_files
@@ -25,6 +26,23 @@ ENDINGS = {
     "npz": (".npz",),
     "text": TEXT_ENDINGS,
 }
+
+
+RAW_LINES = 2000
+RAW_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class RawLines:
+    """Some lines of a file of JSON lines, still to be read: what other processes are given to do."""
+
+    path: Path
+    names: FieldNames
+    lines: list[tuple[int, str]]
+
+    def documents(self) -> list[Document]:
+        rows = ((number, parse_json(line, self.path, number)) for number, line in self.lines if line.strip())
+        return [Document.from_record(record, Origin(str(self.path), n), self.names) for n, record in rows]
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,22 @@ class Source:
         else:
             yield from self._texts(progress)
 
+    def raw_lines(self, progress: Progress = None) -> Iterator[RawLines] | None:
+        """The lines in batches, not yet read; None where documents are not lines."""
+        return self._raw_lines(progress) if self.format == "jsonl" else None
+
+    def _raw_lines(self, progress: Progress) -> Iterator[RawLines]:
+        lines: list[tuple[int, str]] = []
+        size = 0
+        for number, line in read_lines(self.path, progress):
+            lines.append((number, line))
+            size += len(line)
+            if len(lines) == RAW_LINES or size > RAW_CHARACTERS:
+                yield RawLines(self.path, self.names, lines)
+                lines, size = [], 0
+        if lines:
+            yield RawLines(self.path, self.names, lines)
+
     def _texts(self, progress: Progress) -> Iterator[Document]:
         if self.path.is_file():
             yield read_text_file(self.path, self.path.name)
@@ -117,8 +151,6 @@ class Source:
         else:
             import csv
 
-            from vizsla.datasets.files import read_lines
-
             lines = (text for _, text in read_lines(self.path))
             yield from csv.reader(lines, delimiter="," if self.format == "csv" else "\t")
 
@@ -126,3 +158,10 @@ class Source:
 def read_documents(source: str | Path, progress: Progress = None) -> Iterator[Document]:
     """The documents of a file or a folder, one by one."""
     return Source.find(source).documents(progress)
+
+
+def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
+    """Documents from mappings or documents, as a program has them; raw lines stay what they are."""
+    if isinstance(items, str | Mapping):
+        raise InputError("documents come as a list or another iterable, not as a single one")
+    return (item if isinstance(item, RawLines) else Document.from_record(item) for item in items)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from vizsla.engine import Segment, build_segment
 from vizsla.index import database
-from vizsla.models import Component, Model, Stored
-
-BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number
+from vizsla.index.analysis import Prepared, Rows
+from vizsla.models import Component, Model
 
 
 class Buffer:
@@ -20,7 +18,7 @@ class Buffer:
 
     def __init__(self, model: Model, db: sqlite3.Connection) -> None:
         terms = TermNumbers(db)
-        self._namespaces = [_Rows(p.component, terms) for p in model.parts]
+        self._namespaces = [_Namespace(p.component, terms) for p in model.parts]
         self._first = 0
         self._count = 0
 
@@ -30,24 +28,16 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the rows take."""
+        """How much memory the rows take."""
         return sum(n.bytes for n in self._namespaces)
 
-    def analyse(self, contents: Sequence[Mapping[str, Any]]) -> list[Stored]:
-        """What is to be stored of documents, namespace by namespace; touches nothing else, so a thread may do it."""
-        return [n.analyse(contents) for n in self._namespaces]
-
-    def take_in(self, analysed: list[Stored]) -> np.ndarray:
-        """Take in what was analysed; gives how many terms each document has over all namespaces."""
-        self._count += len(analysed[0].vectors)
-        counts = [n.take_in(stored) for n, stored in zip(self._namespaces, analysed, strict=True)]
-        total: np.ndarray = np.sum(counts, axis=0)
+    def take_in(self, prepared: Prepared) -> np.ndarray:
+        """Take in a batch; gives how many terms each of its documents has over all namespaces."""
+        self._count += len(prepared.stored)
+        for namespace, rows in zip(self._namespaces, prepared.rows, strict=True):
+            namespace.take_in(prepared.analyst, prepared.fresh, rows)
+        total: np.ndarray = np.sum([rows.counts for rows in prepared.rows], axis=0)
         return total
-
-    def forget_terms(self, most_bytes: int) -> None:
-        """Let readers start anew that remember more terms than fit."""
-        for n in self._namespaces:
-            n.forget_terms(most_bytes // len(self._namespaces))
 
     def take(self) -> Segment | None:
         """The rows as a segment, None if there are none; the buffer is empty then."""
@@ -97,43 +87,29 @@ class TermNumbers:
         return numbers
 
 
-class _Rows:
-    """One namespace's rows: per batch the row lengths, the term numbers, the values and the documents' sizes."""
+class _Namespace:
+    """One namespace's rows, and for each analyst the index's numbers of the terms it has said."""
 
     def __init__(self, component: Component, terms: TermNumbers) -> None:
         self._component = component
         self._terms = terms
-        self._reader = component.reader()
-        self._numbers = np.zeros(0, np.uint32)
-        self._fresh = not terms.has(component.namespace)  # every term the reader meets for the first time is new
+        self._numbers: dict[int, np.ndarray] = {}
+        self._empty = not terms.has(component.namespace)
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self.bytes = 0
 
-    def analyse(self, contents: Sequence[Mapping[str, Any]]) -> Stored:
-        return self._reader.read(contents)
-
-    def take_in(self, stored: Stored) -> np.ndarray:
-        vectors, sizes = stored
-        ((_, terms),) = vectors.vocabulary.parts
-        new = terms[len(self._numbers) : len(vectors.vocabulary)]
-        if new:
-            numbers = self._terms.of(self._component.namespace, new, all_new=self._fresh).astype(np.uint32)
-            self._numbers = np.concatenate([self._numbers, numbers])
-        entry = (
-            np.diff(vectors.pointers),
-            self._numbers[vectors.indices],
-            vectors.values.astype(np.float32 if vectors.values.dtype.kind == "f" else np.uint32, copy=False),
-            sizes.astype(np.uint32, copy=False),
-        )
+    def take_in(self, analyst: int, fresh: bool, rows: Rows) -> None:
+        # What an analyst says first is new to an empty index, until another analyst, or the same anew, says terms.
+        only = self._empty and (not self._numbers or (not fresh and list(self._numbers) == [analyst]))
+        self._empty = only
+        known = np.zeros(0, np.uint32) if fresh else self._numbers[analyst]
+        if rows.terms:
+            numbers = self._terms.of(self._component.namespace, rows.terms, all_new=only).astype(np.uint32)
+            known = np.concatenate([known, numbers])
+        self._numbers[analyst] = known
+        entry = (rows.counts, known[rows.indices], rows.values, rows.sizes)
         self._pending.append(entry)
         self.bytes += sum(array.nbytes for array in entry)
-        return np.diff(vectors.pointers)
-
-    def forget_terms(self, most_bytes: int) -> None:
-        if len(self._numbers) * BYTES_PER_TERM > most_bytes:
-            self._reader = self._component.reader()
-            self._numbers = np.zeros(0, np.uint32)
-            self._fresh = False
 
     def take(self) -> tuple[np.ndarray, ...]:
         """Length codes, sizes, row lengths, term numbers and values of all rows."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import vizsla
-from vizsla.datasets import Document, Splitter, document_of, documents_from
+from vizsla.datasets import Document, RawLines, Splitter, document_of, documents_from
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
@@ -131,13 +131,18 @@ class Index:
 
     # Writing
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any]]) -> Added:
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document whose id is there already replaces it; an id twice in one call is refused. On any error nothing
         of what was changed since the last commit is kept.
+
+        `workers`: more than one analyses documents in so many other processes; call it under
+        `if __name__ == "__main__":` then. `Source.raw_lines` lets them read JSON, too.
         """
-        return self._change(lambda writer: writer.add(documents_from(documents)))
+        if workers < 1:
+            raise VizslaError(f"there must be at least one worker, not {workers}")
+        return self._change(lambda writer: writer.add(documents_from(documents), workers))
 
     def delete(self, ids: Iterable[str]) -> int:
         """Delete documents by id; gives how many there were. `commit` makes it so."""

@@ -6,23 +6,22 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
-from vizsla.datasets import Document
+import numpy as np
+
+from vizsla.datasets import Document, Origin, RawLines
 from vizsla.datasets.document import refusal
 from vizsla.datasets.passages import MARK, Splitter, document_of
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
+from vizsla.index.analysis import Prepared, preparing
 from vizsla.index.buffer import Buffer
 from vizsla.index.compaction import Compaction
 from vizsla.models import Model
 
-BATCH_DOCUMENTS = 2000
-BATCH_CHARACTERS = 4_000_000
 DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms
 TERMS_SHARE = 0.35
@@ -58,7 +57,6 @@ class Writer:
         self._model = model
         self._splitter = splitter
         self._memory = memory
-        self._fields = model.fields
         self._uncommitted = 0
         self._lock = database.WriterLock(path, wait)
         try:
@@ -82,77 +80,50 @@ class Writer:
             raise
         self._buffer.start(self._next_number)
 
-    def add(self, documents: Iterable[Document]) -> Added:
+    def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
         """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused."""
         added = Added()
         first = self._next_number
-        with ThreadPoolExecutor(1) as analyst:
-            for batch in _batches(documents):
-                self._add_batch(batch, first, added, analyst)
-                self._make_room()
+        terms_bytes = int(self._memory * TERMS_SHARE)
+        with preparing(self._model, self._path, self._splitter, terms_bytes, workers) as prepared:
+            for batch in prepared(documents):
+                self._store(batch, first, added)
+                if self._buffer.bytes > self._memory * BUFFER_SHARE:
+                    self._flush()
+                elif self._uncommitted > MOST_UNCOMMITTED:
+                    self._end_transaction()
         return added
 
-    def _make_room(self) -> None:
-        """Keep within the memory, and transactions within bounds."""
-        if self._buffer.bytes > self._memory * BUFFER_SHARE:
-            self._flush()
-        elif self._uncommitted > MOST_UNCOMMITTED:
-            self._end_transaction()
-        self._buffer.forget_terms(int(self._memory * TERMS_SHARE))
-
-    def _add_batch(self, batch: list[Document], first: int, added: Added, analyst: ThreadPoolExecutor) -> None:
-        """Store a batch while another thread analyses it: kernels and the database work without the GIL."""
-        for document in batch:
-            problem = self._model.problem(document.content)
-            if problem is not None:
-                raise refusal(f"the document {document.id!r} {problem}", document.origin)
-        stored = batch if self._splitter is None else [p for d in batch for p in self._splitter.passages(d)]
-        analysed = analyst.submit(self._buffer.analyse, [d.content for d in stored])
+    def _store(self, batch: Prepared, first: int, added: Added) -> None:
         with database.told_plainly(self._path):
             added.replaced += self._replace(batch, first)
-            self._insert(stored)
-            counts = self._buffer.take_in(analysed.result())
-        self._next_number += len(stored)
-        added.documents += len(batch)
-        added.empty.extend(d for d, n in zip(stored, counts, strict=True) if n == 0)
+            numbers = range(self._next_number, self._next_number + len(batch.stored))
+            documents = [(n, i, self._generation, m) for n, (i, m, _) in zip(numbers, batch.stored, strict=True)]
+            contents = [(n, fields) for n, (_, _, fields) in zip(numbers, batch.stored, strict=True)]
+            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
+            self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
+            counts = self._buffer.take_in(batch)
+        self._uncommitted += sum(len(metadata) + len(fields) for _, metadata, fields in batch.stored)
+        self._next_number += len(batch.stored)
+        added.documents += len(batch.ids)
+        for i in np.flatnonzero(counts == 0).tolist():
+            added.empty.append(Document(batch.stored[i][0], {}, batch.stored_origins[i]))
 
-    def _replace(self, batch: list[Document], first: int) -> int:
+    def _replace(self, batch: Prepared, first: int) -> int:
         """Make way for documents; gives how many are there already. What came in the same call stays."""
-        origins = {d.id: d for d in batch}
-        if len(origins) < len(batch):
+        origins = dict(zip(batch.ids, batch.origins, strict=True))
+        if len(origins) < len(batch.ids):
             seen: set[str] = set()
-            twice = next(d for d in batch if d.id in seen or seen.add(d.id))  # type: ignore[func-returns-value]
-            raise _repeated(twice)
+            for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
+                if doc_id in seen:
+                    raise _repeated(doc_id, origin)
+                seen.add(doc_id)
         there = self._find(list(origins))
         for doc_id, number, _ in there:
             if number >= first:
-                raise _repeated(origins[doc_id])
+                raise _repeated(doc_id, origins[doc_id])
         self._remove(there)
         return len({doc_id for doc_id, *_ in there})
-
-    def _insert(self, batch: list[Document]) -> None:
-        """Store documents, or passages of them."""
-        rows = [self._row(self._next_number + i, d) for i, d in enumerate(batch)]
-        documents = [(number, doc_id, self._generation, metadata) for number, doc_id, metadata, _ in rows]
-        try:
-            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
-            contents = [(number, fields) for number, *_, fields in rows]
-            self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
-        except UnicodeEncodeError as e:  # half a surrogate pair, which SQLite cannot take
-            raise next(
-                _unstorable(d, e) for d, row in zip(batch, rows, strict=True) if not _is_unicode(*row[1:])
-            ) from None
-        self._uncommitted += sum(len(metadata) + len(fields) for *_, metadata, fields in rows)
-
-    def _row(self, number: int, document: Document) -> tuple[int, str, str, str]:
-        """Number, id, metadata and fields of a document as they are stored."""
-        content = document.content
-        fields = {f: content[f] for f in self._fields if f in content}
-        metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
-        try:
-            return number, document.id, _JSON(metadata) if metadata else "{}", _JSON(fields)
-        except (TypeError, ValueError, RecursionError) as e:
-            raise _unstorable(document, e) from None
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents; gives how many there were."""
@@ -248,37 +219,5 @@ class Writer:
             self._lock.release()
 
 
-def _batches(documents: Iterable[Document]) -> Iterable[list[Document]]:
-    """Documents in batches bounded in number and, roughly, in characters."""
-    stream = iter(documents)
-    while batch := list(islice(stream, 1)):
-        size = _size(batch[0])
-        while len(batch) < BATCH_DOCUMENTS and size < BATCH_CHARACTERS and (more := next(stream, None)) is not None:
-            batch.append(more)
-            size += _size(more)
-        yield batch
-
-
-def _size(document: Document) -> int:
-    return sum(len(v) for v in document.content.values() if isinstance(v, str))
-
-
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def _is_unicode(*texts: str) -> bool:
-    try:
-        "".join(texts).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _unstorable(document: Document, e: Exception) -> VizslaError:
-    name = document.id.encode("utf-8", "replace").decode()
-    return refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin)
-
-
-def _repeated(document: Document) -> VizslaError:
-    message = f"the id {document.id!r} appears a second time; every document needs its own"
-    return refusal(message, document.origin)
+def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:
+    return refusal(f"the id {doc_id!r} appears a second time; every document needs its own", origin)

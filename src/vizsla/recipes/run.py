@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vizsla.datasets import BeirDataset, Document
+from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.evaluation import Evaluation, evaluate
 from vizsla.index import Index
 from vizsla.models import Model
@@ -33,7 +33,7 @@ def evaluate_model(
     split: str,
     measures: list[str],
     depth: int = DEPTH,
-    documents: Iterable[Document] | None = None,
+    documents: Iterable[Document | RawLines] | None = None,
 ) -> Outcome:
     """Index a data set in a folder that is gone afterwards, answer its queries, evaluate.
 

@@ -1,0 +1,209 @@
+"""From documents to what a writer stores: checked, cut into passages, counted; in a thread or in other processes.
+
+An analyst numbers the terms it meets for itself and says only the new ones, so little travels between processes. The
+writer takes prepared batches in their order and gives the terms the numbers of the index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.datasets import Document, Origin, RawLines, Splitter
+from vizsla.datasets.document import refusal
+from vizsla.errors import VizslaError
+from vizsla.models import Model
+
+BATCH_DOCUMENTS = 2000
+BATCH_CHARACTERS = 4_000_000
+BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What is stored of a batch in one namespace; `terms` are those the analyst has not said before."""
+
+    counts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    sizes: np.ndarray
+    terms: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A batch ready to be stored: the documents' ids and places, then what is stored, passage by passage."""
+
+    analyst: int
+    fresh: bool
+    """Whether the analyst has begun anew and knows no terms from before this batch."""
+    ids: list[str]
+    origins: list[Origin | None]
+    stored: list[tuple[str, str, str]]
+    """Id, metadata and fields."""
+    stored_origins: list[Origin | None]
+    rows: list[Rows]
+
+
+class Analyst:
+    """Prepares batches for a model; remembers terms up to a bound and then begins anew."""
+
+    def __init__(self, model: Model, splitter: Splitter | None, most_bytes: int) -> None:
+        self._model = model
+        self._splitter = splitter
+        self._most_terms = max(most_bytes // BYTES_PER_TERM, 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._readers = [p.component.reader() for p in self._model.parts]
+        self._said = [0] * len(self._readers)
+        self._fresh = True
+
+    def prepare(self, batch: list[Document] | RawLines) -> Prepared:
+        documents = batch.documents() if isinstance(batch, RawLines) else batch
+        for document in documents:
+            problem = self._model.problem(document.content)
+            if problem is not None:
+                raise refusal(f"the document {document.id!r} {problem}", document.origin)
+        stored = documents
+        if self._splitter is not None:
+            stored = [p for d in documents for p in self._splitter.passages(d)]
+        if sum(self._said) > self._most_terms:
+            self._begin()
+        fresh, self._fresh = self._fresh, False
+        return Prepared(
+            os.getpid(),
+            fresh,
+            [d.id for d in documents],
+            [d.origin for d in documents],
+            [self._row(d) for d in stored],
+            [d.origin for d in stored],
+            self._rows(stored),
+        )
+
+    def _rows(self, documents: Sequence[Document]) -> list[Rows]:
+        contents, out = [d.content for d in documents], []
+        for i, reader in enumerate(self._readers):
+            vectors, sizes = reader.read(contents)
+            ((_, terms),) = vectors.vocabulary.parts
+            new = list(terms[self._said[i] : len(vectors.vocabulary)])
+            self._said[i] += len(new)
+            kind = np.float32 if vectors.values.dtype.kind == "f" else np.uint32
+            out.append(
+                Rows(
+                    np.diff(vectors.pointers).astype(np.uint32),
+                    vectors.indices.astype(np.uint32, copy=False),
+                    vectors.values.astype(kind, copy=False),
+                    sizes.astype(np.uint32, copy=False),
+                    new,
+                )
+            )
+        return out
+
+    def _row(self, document: Document) -> tuple[str, str, str]:
+        """Id, metadata and fields of a document as they are stored; half a surrogate pair cannot be."""
+        content = document.content
+        fields = {f: content[f] for f in self._model.fields if f in content}
+        metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
+        try:
+            row = document.id, _JSON(metadata) if metadata else "{}", _JSON(fields)
+            for text in row:
+                text.isascii() or text.encode("utf-8")
+        except (TypeError, ValueError, RecursionError) as e:
+            name = document.id.encode("utf-8", "replace").decode()
+            raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
+        return row
+
+
+def batches(items: Iterable[Document | RawLines]) -> Iterator[list[Document] | RawLines]:
+    """Documents in batches bounded in number and, roughly, in characters; raw lines as they come."""
+    stream = iter(items)
+    for item in stream:
+        if isinstance(item, RawLines):
+            yield item
+            continue
+        batch, size = [item], _size(item)
+        for more in stream:
+            if isinstance(more, RawLines):
+                stream = chain([more], stream)
+                break
+            batch.append(more)
+            size += _size(more)
+            if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
+                break
+        yield batch
+
+
+def _size(document: Document) -> int:
+    return sum(len(v) for v in document.content.values() if isinstance(v, str))
+
+
+Task = Callable[[list[Document] | RawLines], Prepared]
+
+
+@contextmanager
+def preparing(
+    model: Model, folder: Path, splitter: Splitter | None, most_bytes: int, workers: int
+) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[Prepared]]]:
+    """A way to prepare documents ahead of their storing, in their order.
+
+    One worker is a thread, which helps because kernels and the database work without the GIL; more are processes,
+    each with a share of the memory.
+    """
+    executor: Executor
+    if workers == 1:
+        task: Task = Analyst(model, splitter, most_bytes).prepare
+        executor = ThreadPoolExecutor(1)
+    else:
+        description = model.describe(folder / "model")
+        start = (description, str(folder), splitter, most_bytes // workers)
+        executor = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
+        task = _work
+    ahead = 1 if workers == 1 else 2 * workers
+    try:
+        yield lambda items: _in_order(executor, task, batches(items), ahead)
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], ahead: int
+) -> Iterator[Prepared]:
+    waiting: deque[Future[Prepared]] = deque()
+    for batch in work:
+        waiting.append(executor.submit(task, batch))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+_analyst: Analyst | None = None
+
+
+def _start(description: dict[str, Any], folder: str, splitter: Splitter | None, most_bytes: int) -> None:
+    """What a process does first."""
+    global _analyst
+    try:
+        _analyst = Analyst(Model.from_description(description, Path(folder) / "model"), splitter, most_bytes)
+    except VizslaError:  # a filter of the user's own, say: told by the first batch, where it can be heard
+        _analyst = None
+
+
+def _work(batch: list[Document] | RawLines) -> Prepared:
+    if _analyst is None:
+        raise VizslaError("the model cannot be made in another process; index with one worker")
+    return _analyst.prepare(batch)
