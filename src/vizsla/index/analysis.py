@@ -156,20 +156,19 @@ Task = Callable[[list[Document] | RawLines], Prepared]
 
 @contextmanager
 def preparing(
-    model: Model, folder: Path, splitter: Splitter | None, most_bytes: int, workers: int
+    model: Model, description: dict[str, Any], folder: Path, splitter: Splitter | None, most_bytes: int, workers: int
 ) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[Prepared]]]:
     """A way to prepare documents ahead of their storing, in their order.
 
     One worker is a thread, which helps because kernels and the database work without the GIL; more are processes,
-    each with a share of the memory.
+    each with a share of the memory, which make the model anew from its description beside its files in the folder.
     """
     executor: Executor
     if workers == 1:
         task: Task = Analyst(model, splitter, most_bytes).prepare
         executor = ThreadPoolExecutor(1)
     else:
-        description = model.describe(folder / "model")
-        start = (description, str(folder), splitter, most_bytes // workers)
+        start = (description, folder, splitter, most_bytes // workers)
         executor = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
@@ -194,11 +193,11 @@ def _in_order(
 _analyst: Analyst | None = None
 
 
-def _start(description: dict[str, Any], folder: str, splitter: Splitter | None, most_bytes: int) -> None:
+def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, most_bytes: int) -> None:
     """What a process does first."""
     global _analyst
     try:
-        _analyst = Analyst(Model.from_description(description, Path(folder) / "model"), splitter, most_bytes)
+        _analyst = Analyst(Model.from_description(description, folder), splitter, most_bytes)
     except VizslaError:  # a filter of the user's own, say: told by the first batch, where it can be heard
         _analyst = None
 

@@ -85,7 +85,8 @@ class Writer:
         added = Added()
         first = self._next_number
         terms_bytes = int(self._memory * TERMS_SHARE)
-        with preparing(self._model, self._path, self._splitter, terms_bytes, workers) as prepared:
+        description, folder = database.get_meta(self._db, "model"), self._path / "model"
+        with preparing(self._model, description, folder, self._splitter, terms_bytes, workers) as prepared:
             for batch in prepared(documents):
                 self._store(batch, first, added)
                 if self._buffer.bytes > self._memory * BUFFER_SHARE:
