@@ -148,6 +148,13 @@ def test_comma_separated(tmp_path: Path) -> None:
     assert contents(file, id="year", text="docno")[0] == ("1999", {"text": "1", "body": 'two\nlines, one "cell"'})
 
 
+def test_one_field_is_one_thing(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("name,bodytext\nfoo,a dog\n")
+    assert contents(tmp_path / "x.csv", id="name", text="bodytext") == [("foo", {"text": "a dog"})]
+    (tmp_path / "y.csv").write_text("id,body,abstract\n1,long,short\n")
+    assert contents(tmp_path / "y.csv", title="body") == [("1", {"title": "long", "text": "short"})]
+
+
 def test_ms_marco_and_dpr(tmp_path: Path) -> None:
     (tmp_path / "collection.tsv").write_text('0\tThe "quoted passage.\n1\tAnother\n')
     assert contents(tmp_path / "collection.tsv") == [

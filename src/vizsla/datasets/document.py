@@ -33,11 +33,16 @@ class FieldNames:
     USUAL_TITLES = ("title", "headline", "name")
 
     def found(self, keys: Iterable[str]) -> FieldNames:
-        """The names as a source with these keys has them; None for what it does not have."""
+        """The names as a source with these keys has them; None for what it does not have. One field is one thing."""
         there = set(keys)
+        taken = {self.id, self.text, self.title}
 
         def choose(given: str | None, usual: tuple[str, ...]) -> str | None:
-            return next((name for name in ((given,) if given else usual) if name in there), None)
+            if given is not None:
+                return given if given in there else None
+            chosen = next((name for name in usual if name in there and name not in taken), None)
+            taken.add(chosen)
+            return chosen
 
         return FieldNames(
             choose(self.id, self.USUAL_IDS),
@@ -76,7 +81,8 @@ class Document:
         content = {key: value for key, value in record.items() if key != found.id}
         for name, standard in ((found.text, "text"), (found.title, "title")):
             if name is not None and name != standard:
-                content[standard] = content.pop(name)
+                content.pop(name, None)
+                content[standard] = record[name]
         return cls(_checked_id(record[found.id], origin), content, origin)
 
     def __getitem__(self, key: str) -> Any:
