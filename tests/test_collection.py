@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -412,6 +413,27 @@ def test_damage_is_found_and_never_followed(folder: Path, seed: int) -> None:
                 attempt(index)
         except VizslaError:
             pass  # told in one sentence; what must not happen is a crash, which would end this test run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM meta WHERE key = 'passages'",
+        "UPDATE meta SET value = '{' WHERE key = 'model'",
+        "UPDATE meta SET value = '7' WHERE key = 'model'",
+        "UPDATE segments SET files = '{}'",
+        "UPDATE segments SET statistics = '[]'",
+    ],
+)
+def test_a_database_that_makes_no_sense_is_told(folder: Path, change: str) -> None:
+    worn_index(folder)
+    connection = sqlite3.connect(folder / "index.db")
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    with pytest.raises(CollectionError, match=r"index\.db is damaged"):
+        Index.open(folder)
+    assert verify(folder) != []
 
 
 def test_compaction_refuses_to_build_on_damage(folder: Path) -> None:

@@ -71,6 +71,8 @@ class Snapshot:
             except BaseException as e:
                 self._db.close()
                 # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
+                if isinstance(e, KeyError | ValueError | TypeError | AttributeError):
+                    raise CollectionError(f"{path}: {database.FILE} is damaged ({type(e).__name__}: {e})") from None
                 if not isinstance(e, files.MissingFileError) or attempt == ATTEMPTS - 1:
                     raise
 
