@@ -168,6 +168,11 @@ def test_recipes(cli: Cli, dataset: Path, tmp_path: Path) -> None:
         found, out, _ = cli("recipes", "check", recipe, "--data", dataset.parent)
         assert found == code
         assert ("ok" in out) == (code == 0)
+    recipe.write_text(f"name: mine\ntitle: t\nmodel: bm25(k1=-1)\nexpected: {expected % (dataset.name, 0.5)}\n")
+    found, out, err = cli("recipes", "check", recipe, "--data", dataset.parent)
+    assert found == 1  # what cannot be checked has not passed
+    assert "cannot be checked" in out
+    assert "k1 must be 0 or more" in err
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def recipes(context: typer.Context) -> None:
         console.out.print(table)
 
 
-def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding]:
-    """The findings of a recipe; one that cannot be made here says why, and the others go on."""
+def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding | None]:
+    """The findings of a recipe; one that cannot be made here says why and is None, and the others go on."""
     from vizsla.errors import InputError, VizslaError
     from vizsla.recipes import check
 
@@ -45,6 +45,7 @@ def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding]:
         raise
     except VizslaError as e:
         console.remark(f"{recipe.name} cannot be checked: {e}")
+        yield None
 
 
 @app.command("check")
@@ -67,6 +68,10 @@ def check_recipes(
         recipe = load_recipe(name)
         console.remark(f"{name} ...")
         for f in _checked(recipe, data):
+            if f is None:
+                table.add_row(name, "", "", "", "", "cannot be checked")
+                failed += 1
+                continue
             if f.measured is None:
                 table.add_row(f.recipe, f.dataset, "", "", "", "not here")
                 continue
@@ -75,5 +80,5 @@ def check_recipes(
             table.add_row(f.recipe, f.dataset, f.measure, f"{f.expected:.4f}", f"{f.measured:.4f}", verdict)
     console.out.print(table)
     if failed:
-        console.remark(f"{console.count(failed, 'figure')} not reached")
+        console.remark(f"{console.count(failed, 'figure')} not reached or not checked")
         raise typer.Exit(FINDING)
