@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,30 @@ def test_a_database_that_makes_no_sense_is_told(folder: Path, change: str) -> No
     with pytest.raises(CollectionError, match=r"index\.db is damaged"):
         Index.open(folder)
     assert verify(folder) != []
+
+
+@pytest.mark.parametrize("part", ["documents", "pointers"])
+def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) -> None:
+    """Right size, right header, wrong numbers: only what the numbers lead to can show it."""
+    worn_index(folder)
+    for file in folder.glob(f"segments/*/{part}.npy"):
+        content = bytearray(file.read_bytes())
+        content[-2000:] = b"\xf0" * min(2000, len(content))
+        file.write_bytes(content)
+    ways: list[Callable[[Index], object]] = [
+        lambda i: i.search("common word3 new", 50),
+        lambda i: i.explain("common new word9", "299"),
+        lambda i: i.term_statistics("common new word9"),
+        lambda i: list(i.vectors()),
+    ]
+    told = 0
+    for way in ways:
+        try:
+            with Index.open(folder) as index:
+                way(index)
+        except CollectionError as e:
+            told += "damaged" in str(e)
+    assert told >= 2
 
 
 def test_compaction_refuses_to_build_on_damage(folder: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine.segment import DamagedSegmentError, Segment
+from vizsla.engine.segment import DamagedSegmentError, Segment, check_pointers
 from vizsla.kernels import kernel
 
 GONE = -1
@@ -34,16 +34,10 @@ def living_frequencies(segment: Segment, alive: np.ndarray | None) -> np.ndarray
     if alive is None:
         return np.diff(segment.pointers)
     counts = np.zeros(len(segment.terms), np.int64)
-    _check_pointers(segment)
+    check_pointers(segment)
     if not _count_living(segment.pointers, segment.documents, alive, counts):
         raise DamagedSegmentError
     return counts
-
-
-def _check_pointers(segment: Segment) -> None:
-    p = segment.pointers
-    if len(p) != len(segment.terms) + 1 or p[0] != 0 or p[-1] != len(segment.documents) or (np.diff(p) < 0).any():
-        raise DamagedSegmentError
 
 
 @kernel

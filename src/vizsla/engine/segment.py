@@ -94,8 +94,18 @@ def _invert(pointers, indices, values, size, documents_count):
     return starts, documents, out
 
 
+def check_pointers(segment: Segment) -> None:
+    """Refuse a segment whose lists do not lie end to end."""
+    p = segment.pointers
+    if len(p) != len(segment.terms) + 1 or p[0] != 0 or p[-1] != len(segment.documents) or (np.diff(p) < 0).any():
+        raise DamagedSegmentError
+
+
 def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of the documents again, in CSR form: pointers, places in `terms`, values."""
+    check_pointers(segment)
+    if len(segment.documents) and int(segment.documents.max()) >= len(segment):
+        raise DamagedSegmentError
     return _invert(  # type: ignore[no-any-return]
         segment.pointers, segment.documents, segment.values, len(segment), max(len(segment.terms), 1)
     )

@@ -269,7 +269,8 @@ class Index:
             numbers = snapshot.numbers_of(doc_id)
             if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
-            return max((explain(snapshot, query, n) for n in numbers), key=lambda e: e.score)
+            with snapshot.damage_told():
+                return max((explain(snapshot, query, n) for n in numbers), key=lambda e: e.score)
 
     def highlighter(self, query: str) -> Highlighter:
         """Shows where documents answer a query."""

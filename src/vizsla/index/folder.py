@@ -77,7 +77,8 @@ def _sweep_builds(folder: Path) -> None:
 def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """A place to build an index that takes the folder's place when it is done; until then nothing is touched."""
     recover(folder)
-    replacing = folder.exists() and any(folder.iterdir()) if folder.is_dir() or not folder.exists() else True
+    empty = folder.is_dir() and not any(folder.iterdir())
+    replacing = folder.exists() and not empty
     if replacing:
         check_room(folder, overwrite)
     _sweep_builds(folder)
@@ -90,7 +91,7 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
             building.rename(folder)
             shutil.rmtree(old, ignore_errors=True)
         else:
-            if folder.exists():
+            if empty:
                 folder.rmdir()
             folder.parent.mkdir(parents=True, exist_ok=True)
             building.rename(folder)

@@ -146,10 +146,10 @@ class Snapshot:
             self._db.close()
 
     @contextmanager
-    def _damage_told(self) -> Iterator[None]:
+    def damage_told(self) -> Iterator[None]:
         try:
             yield
-        except DamagedSegmentError:
+        except (DamagedSegmentError, IndexError):
             raise CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which") from None
 
     # Terms
@@ -181,15 +181,16 @@ class Snapshot:
     def occurrences(self, numbers: np.ndarray) -> list[float]:
         """How often the terms with these numbers occur in living documents, or what their weights add up to."""
         totals = np.zeros(len(numbers))
-        for segment, alive in zip(self.segments, self.alive, strict=True):
-            starts, ends = self._lists(segment, numbers)
-            for i, (a, z) in enumerate(zip(starts, ends, strict=True)):
-                values = segment.values[a:z]
-                totals[i] += values.sum() if alive is None else values[alive[segment.documents[a:z]]].sum()
+        with self.damage_told():
+            for segment, alive in zip(self.segments, self.alive, strict=True):
+                starts, ends = segment.lists(numbers)
+                for i, (a, z) in enumerate(zip(starts, ends, strict=True)):
+                    values = segment.values[a:z]
+                    totals[i] += values.sum() if alive is None else values[alive[segment.documents[a:z]]].sum()
         return totals.tolist()
 
     def _lists(self, segment: Segment, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with self._damage_told():
+        with self.damage_told():
             return segment.lists(numbers)
 
     # Searching
@@ -215,7 +216,7 @@ class Snapshot:
     def search(self, text: str, k: int, condition: Filter | None = None) -> Hits:
         """The best k living documents, of those that meet a condition if there is one."""
         allowed = self.alive if condition is None else self._allowed(condition)
-        with self._damage_told():
+        with self.damage_told():
             return search(self.segments, self.encode_query(text), self.weightings, k, allowed)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
@@ -263,7 +264,8 @@ class Snapshot:
         single = len(self.model.parts) == 1
         weightings = [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]
         for segment, alive in zip(self.segments, self.alive, strict=True):
-            pointers, places, values = by_document(segment)
+            with self.damage_told():
+                pointers, places, values = by_document(segment)
             for d in range(len(segment)) if alive is None else np.flatnonzero(alive).tolist():
                 numbers = segment.terms[places[pointers[d] : pointers[d + 1]]]
                 stored = values[pointers[d] : pointers[d + 1]]
