@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vizsla.engine import Hits, Query, Segment, Weighting, Weightings, build_segment, search
-from vizsla.engine.search import WINDOW
+from vizsla.engine.lists import WINDOW
 
 NORMS = np.array([0.0, 0.5, 1.0, 3.0])
 SATURATING = Weighting(scale=1.9, shift=0.3, slope=0.9, floor=0.1, norms=NORMS)
@@ -129,9 +129,9 @@ def test_weights_must_be_finite() -> None:
 
 def test_values_take_one_byte_where_they_fit() -> None:
     codes = np.ones((2, 1), np.int64)
-    assert build([{1: 255}], codes).values.dtype == np.uint8
-    assert build([{1: 256}], codes).values.dtype == np.uint16
-    assert build([{1: 1 << 16}], codes).values.dtype == np.uint32
+    assert build([{1: 255}], codes).large.values.dtype == np.uint8
+    assert build([{1: 256}], codes).large.values.dtype == np.uint16
+    assert build([{1: 1 << 16}], codes).large.values.dtype == np.uint32
     with pytest.raises(ValueError, match="negative"):
         build([{1: -3}], codes)
 

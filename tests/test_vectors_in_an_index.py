@@ -68,7 +68,7 @@ def test_anserinis_collections_and_weighted_queries(tmp_path: Path) -> None:
         assert [(h.id, h.score) for h in index.search("dog bark bark")] == [("1", 126.0)]
         assert [(h.id, h.score) for h in index.search('{"cat": 0.5, "bark": 2}')] == [("2", 38.5), ("1", 6.0)]
         assert index.search("dog")[0]["text"] == "a dog"
-        assert index._snapshot.segments[0].values.dtype == np.uint8
+        assert index._snapshot.segments[0].large.values.dtype == np.uint8
         with pytest.raises(VizslaError, match="a query is"):
             index.search("{nonsense")
 

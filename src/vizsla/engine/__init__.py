@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from vizsla.engine.merge import Merge, living_frequencies
-from vizsla.engine.search import Hits, Query, search
-from vizsla.engine.segment import DamagedSegmentError, Segment, build_segment, by_document
+from vizsla.engine.lists import DamagedSegmentError, Lists
+from vizsla.engine.merge import Merge, MergedLists, living_frequencies
+from vizsla.engine.search import Hits, Query, search, search_many
+from vizsla.engine.segment import Segment, build_segment, by_document
 from vizsla.engine.weighting import Weighting, Weightings
 
 __all__ = [
     "DamagedSegmentError",
     "Hits",
+    "Lists",
     "Merge",
+    "MergedLists",
     "Query",
     "Segment",
     "Weighting",
@@ -19,4 +22,5 @@ __all__ = [
     "by_document",
     "living_frequencies",
     "search",
+    "search_many",
 ]

@@ -1,76 +1,170 @@
 """Merging segments: the living documents of several, in order, as one; bounded in memory.
 
-Everything that grows with documents or terms is planned in memory; the postings, which are most of it, are given
-out in chunks.
+Everything that grows with documents or terms is planned in memory; runs and postings, which are most of it, are given
+out in chunks. Small lists stay small and large ones large, so that each kind is merged for itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.segment import DamagedSegmentError, Segment, check_pointers
+from vizsla.engine.lists import BITS, OFFSET, DamagedSegmentError, Lists
+from vizsla.engine.segment import Segment, pad_lengths
 from vizsla.kernels import kernel
 
 GONE = -1
 
 
 @kernel
-def _count_living(pointers, documents, alive, counts):
-    for t in range(pointers.size - 1):
-        n = 0
-        for x in range(pointers[t], pointers[t + 1]):
-            if documents[x] >= alive.size:
-                return False
-            n += alive[documents[x]]
-        counts[t] = n
+def _count_living(runs, windows, starts, postings, values, moved, places, last, lists, lengths, tops):
+    """Count for each term the runs and postings that living documents will have, and its largest value."""
+    for t in range(places.size):
+        p = places[t]
+        for r in range(runs[t], runs[t + 1]):
+            base = np.int64(windows[r]) << BITS
+            for x in range(starts[r], starts[r + 1]):
+                old = base + np.int64(postings[x] & np.uint16(OFFSET))
+                if old >= moved.size:
+                    return False
+                if moved[old] >= 0:
+                    lengths[p] += 1
+                    lists[p] += moved[old] >> BITS != last[p]
+                    last[p] = moved[old] >> BITS
+                    if values.size:
+                        tops[p] = max(tops[p], np.float64(values[x]))
     return True
-
-
-def living_frequencies(segment: Segment, alive: np.ndarray | None) -> np.ndarray:
-    """In how many living documents each of the segment's terms occurs."""
-    if alive is None:
-        return np.diff(segment.pointers)
-    counts = np.zeros(len(segment.terms), np.int64)
-    check_pointers(segment)
-    if not _count_living(segment.pointers, segment.documents, alive, counts):
-        raise DamagedSegmentError
-    return counts
 
 
 @kernel
-def _move_lists(pointers, documents, values, first, last, places, moved, free, base, out_documents, out_values):
-    """Move the lists of terms first .. last - 1 to their places, documents renumbered, dead ones left out."""
-    for t in range(first, last):
-        for x in range(pointers[t], pointers[t + 1]):
-            if documents[x] >= moved.size:
-                return False
-            d = moved[documents[x]]
-            if d >= 0:
-                at = free[places[t]] - base
-                if at < 0 or at >= out_documents.size:
+def _move(
+    runs, windows, starts, postings, values, first, moved, places, last, run_free, free, run_base, base,
+    new_windows, new_starts, new_postings, new_values,
+):  # fmt: skip
+    """Move the lists of some terms, the first of which is at `first`, to their places, documents renumbered."""
+    for t in range(places.size):
+        p = places[t]
+        for r in range(runs[first + t], runs[first + t + 1]):
+            window = np.int64(windows[r]) << BITS
+            for x in range(starts[r], starts[r + 1]):
+                old = window + np.int64(postings[x] & np.uint16(OFFSET))
+                if old >= moved.size:
                     return False
-                out_documents[at] = d
-                out_values[at] = values[x]
-                free[places[t]] += 1
+                d = moved[old]
+                if d < 0:
+                    continue
+                at, run = free[p] - base, run_free[p] - run_base
+                if d >> BITS != last[p]:
+                    if run >= new_windows.size:
+                        return False
+                    new_windows[run] = d >> BITS
+                    new_starts[run] = free[p]
+                    run_free[p] += 1
+                    last[p] = d >> BITS
+                if at >= new_postings.size:
+                    return False
+                new_postings[at] = (postings[x] & np.uint16(~OFFSET & 0xFFFF)) | np.uint16(d & OFFSET)
+                if values.size:
+                    new_values[at] = values[x]
+                free[p] += 1
     return True
+
+
+class Piece(NamedTuple):
+    """Some of the runs and postings of merged lists; the last of the `starts` of all is to be added at the end."""
+
+    windows: np.ndarray
+    starts: np.ndarray
+    postings: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class MergedLists:
+    """The plan of a merge of lists of one kind: their directory, and how the old ones map to it."""
+
+    old: Sequence[Lists]
+    moved: Sequence[np.ndarray]
+    terms: np.ndarray
+    runs: np.ndarray
+    starts: np.ndarray
+    """[t + 1] where each term's postings start."""
+    tops: np.ndarray
+    value_type: np.dtype
+
+    @classmethod
+    def plan(cls, old: Sequence[Lists], moved: Sequence[np.ndarray]) -> MergedLists:
+        terms = np.unique(np.concatenate([lists.terms for lists in old]))
+        last = np.full(len(terms), -1, np.int64)
+        run_counts, lengths, tops = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64), np.zeros(len(terms))
+        for lists, to in zip(old, moved, strict=True):
+            lists.check()
+            places = np.searchsorted(terms, lists.terms)
+            if not _count_living(
+                lists.runs, lists.windows, lists.starts, lists.postings, lists.values, to, places, last,
+                run_counts, lengths, tops,
+            ):  # fmt: skip
+                raise DamagedSegmentError
+        there = lengths > 0
+        has_values = any(len(lists.values) for lists in old)
+        return cls(
+            old,
+            moved,
+            terms[there],
+            np.append(0, np.cumsum(run_counts[there])),
+            np.append(0, np.cumsum(lengths[there])),
+            tops[there] if has_values else np.zeros(0),
+            np.result_type(*[lists.values.dtype for lists in old]) if has_values else old[0].values.dtype,
+        )
+
+    @property
+    def has_values(self) -> bool:
+        return len(self.tops) > 0
+
+    def pieces(self, most: int) -> Iterator[Piece]:
+        """The merged runs and postings, list after list, in chunks of about `most` postings."""
+        run_free, free = self.runs[:-1].copy(), self.starts[:-1].copy()
+        first = 0
+        while first < len(self.terms):
+            end = int(np.searchsorted(self.starts, self.starts[first] + most, side="right")) - 1
+            end = min(max(end, first + 1), len(self.terms))
+            yield self._piece(first, end, run_free, free)
+            first = end
+
+    def _piece(self, first: int, end: int, run_free: np.ndarray, free: np.ndarray) -> Piece:
+        run_base, base = self.runs[first], self.starts[first]
+        run_count, count = self.runs[end] - run_base, self.starts[end] - base
+        piece = Piece(
+            np.empty(run_count, np.uint16),
+            np.empty(run_count, np.uint32),
+            np.empty(count, np.uint16),
+            np.empty(count if self.has_values else 0, self.value_type),
+        )
+        last = np.full(len(self.terms), -1, np.int64)
+        for lists, to in zip(self.old, self.moved, strict=True):
+            a, z = np.searchsorted(lists.terms, [self.terms[first], self.terms[end - 1] + 1])
+            # A term whose documents are all gone is given another's place, but nothing of it moves there.
+            places = np.minimum(np.searchsorted(self.terms, lists.terms[a:z]), len(self.terms) - 1)
+            if not _move(
+                lists.runs, lists.windows, lists.starts, lists.postings, lists.values, a, to, places, last,
+                run_free, free, run_base, base, *piece,
+            ):  # fmt: skip
+                raise DamagedSegmentError
+        return piece
 
 
 @dataclass(frozen=True, eq=False)
 class Merge:
-    """The plan of a merge: all arrays of the new segment but the postings, and how the old ones map to it."""
+    """The plan of a merge: the arrays of the new segment that grow with documents, and its lists to be."""
 
-    segments: Sequence[Segment]
     numbers: np.ndarray
     lengths: np.ndarray
     sizes: np.ndarray
-    terms: np.ndarray
-    pointers: np.ndarray
-    value_type: np.dtype
-    moved: list[np.ndarray]
-    places: list[np.ndarray]
+    small: MergedLists
+    large: MergedLists
 
     @classmethod
     def plan(cls, segments: Sequence[Segment], alive: Sequence[np.ndarray | None]) -> Merge:
@@ -81,40 +175,30 @@ class Merge:
             living = np.cumsum(mask, dtype=np.int64)
             moved.append(np.where(mask, count + living - 1, GONE).astype(np.int64))
             count += int(living[-1]) if len(living) else 0
-        frequencies = [living_frequencies(s, a) for s, a in zip(segments, alive, strict=True)]
-        terms = np.unique(np.concatenate([s.terms[f > 0] for s, f in zip(segments, frequencies, strict=True)]))
-        places = [np.searchsorted(terms, s.terms) for s in segments]
-        total = np.zeros(len(terms) + 1, np.int64)
-        for at, f in zip(places, frequencies, strict=True):
-            total[1:] += np.bincount(at[f > 0], f[f > 0], len(terms)).astype(np.int64)
+        codes = [s.lengths[:, : len(s)][:, m] for s, m in zip(segments, masks, strict=True)]
         return cls(
-            segments,
             np.concatenate([s.numbers[m] for s, m in zip(segments, masks, strict=True)]),
-            np.concatenate([s.lengths[:, m] for s, m in zip(segments, masks, strict=True)], axis=1),
+            pad_lengths(np.concatenate(codes, axis=1)),
             np.concatenate([s.sizes[:, m] for s, m in zip(segments, masks, strict=True)], axis=1),
-            terms,
-            np.cumsum(total),
-            np.result_type(*[s.values.dtype for s in segments]),
-            moved,
-            places,
+            MergedLists.plan([s.small for s in segments], moved),
+            MergedLists.plan([s.large for s in segments], moved),
         )
 
-    def postings(self, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The new segment's documents and values, list after list, in chunks of about `most` postings."""
-        free = self.pointers[:-1].copy()
-        first = 0
-        while first < len(self.terms):
-            last = int(np.searchsorted(self.pointers, self.pointers[first] + most, side="right")) - 1
-            last = min(max(last, first + 1), len(self.terms))
-            base, size = self.pointers[first], self.pointers[last] - self.pointers[first]
-            documents, values = np.empty(size, np.uint32), np.empty(size, self.value_type)
-            for segment, moved, places in zip(self.segments, self.moved, self.places, strict=True):
-                # Terms whose documents are all gone have a place too, but nothing moves there.
-                a, z = np.searchsorted(segment.terms, [self.terms[first], self.terms[last - 1] + 1])
-                if not _move_lists(
-                    segment.pointers, segment.documents, segment.values, a, z, places, moved, free, base,
-                    documents, values,
-                ):  # fmt: skip
-                    raise DamagedSegmentError
-            yield documents, values
-            first = last
+
+def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
+    """How many living documents are in each list, first of the small ones, then of the large ones."""
+    return np.concatenate([_living(lists, alive) for lists in (segment.small, segment.large)])
+
+
+def _living(lists: Lists, alive: np.ndarray) -> np.ndarray:
+    lists.check()
+    counts, unused = np.zeros(len(lists.terms), np.int64), np.zeros(len(lists.terms), np.int64)
+    to = np.where(alive, 0, GONE).astype(np.int64)
+    places = np.arange(len(lists.terms))
+    none = np.zeros(0)
+    if not _count_living(
+        lists.runs, lists.windows, lists.starts, lists.postings, none, to, places, unused.copy(), unused, counts,
+        np.zeros(0),
+    ):  # fmt: skip
+        raise DamagedSegmentError
+    return counts

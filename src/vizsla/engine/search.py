@@ -1,4 +1,4 @@
-"""Exact top k over segments, by accumulation in windows of documents.
+"""Exact top k over segments.
 
 The score of a document is the sum, in 64-bit floats and in the order of the query's terms, of query weight
 times document weight, rounded to 32 bits at the end. A hit shares at least one term with the query, even one of
@@ -7,18 +7,29 @@ weight 0. Hits come by descending score; equal scores by ascending insertion num
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.segment import DamagedSegmentError, Segment
+from vizsla.engine.bounds import MOST_TERMS, Bounds, bound_terms
+from vizsla.engine.exhaustive import search_exhaustively
+from vizsla.engine.lists import WINDOW, DamagedSegmentError
+from vizsla.engine.ranking import Best, Ranking
+from vizsla.engine.scores import Scoring, Terms
+from vizsla.engine.segment import Segment
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import kernel
+from vizsla.engine.windows import Candidates, search_windows
+from vizsla.kernels import still
 
-WINDOW = 8192  # documents whose accumulators are summed up together: 64 KiB, inside the second-level cache
-CHUNK = 64
-SAFELY_POSITIVE = 1e-200  # below it a product could vanish in 64-bit floats, and a hit with it
+SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
+BATCH = 32  # queries that go to a thread together
+
+Masks = Sequence[np.ndarray | None]
+"""For each segment which of its documents may be found; None where all may."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +39,11 @@ class Query:
     terms: np.ndarray
     spaces: np.ndarray
     weights: np.ndarray
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether all that shares a term with the query has a score above 0, so that bounds tell hits from others."""
+        return bool((self.weights >= SAFELY_POSITIVE).all() and (self.weights <= SAFELY_SMALL).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,183 +57,162 @@ class Hits:
         return len(self.numbers)
 
 
-@kernel
-def _add_list(sums, base, limit, at, end, documents, values, codes, weight, linear, constants, norms):
-    """Add one term's postings below `limit` to the window's sums; gives where the next window goes on.
+class Queries(NamedTuple):
+    """Several queries for the kernels, end to end."""
 
-    A document before the window or a length code beyond the table is damage; it must not be followed.
-    """
-    scale, shift, slope, floor = constants[0], constants[1], constants[2], constants[3]
-    if linear:
-        while at < end and documents[at] < limit:
-            d = np.int64(documents[at])
-            if d < base:
-                return -1
-            sums[d - base] += weight * (scale * values[at])
-            at += 1
-    else:
-        while at < end and documents[at] < limit:
-            d = np.int64(documents[at])
-            code = codes[d]
-            if d < base or code >= norms.size:
-                return -1
-            v = np.float64(values[at])
-            n = norms[code]
-            sums[d - base] += weight * (scale * (v + shift * n) / (v + slope * n) + floor)
-            at += 1
-    return at
+    pointers: np.ndarray
+    terms: np.ndarray
+    spaces: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def pack(cls, queries: Sequence[Query]) -> Queries:
+        return cls(
+            np.cumsum([0, *(len(q.terms) for q in queries)]),
+            np.concatenate([q.terms for q in queries]),
+            np.concatenate([q.spaces for q in queries]),
+            np.concatenate([q.weights for q in queries]),
+        )
 
 
-@kernel
-def _better(score, number, than_score, than_number):
-    return score > than_score or (score == than_score and number < than_number)
+class Room(NamedTuple):
+    """Memory to work in, for one thread."""
+
+    bounds: Bounds
+    candidates: Candidates
+    scoring: Scoring
+    ranking: Ranking
+
+    @classmethod
+    def make(cls, k: int, terms: int, width: int) -> Room:
+        size = 2 * (WINDOW + k)
+        return cls(
+            Bounds.of_size(terms, width),
+            Candidates.of_size(size, terms),
+            Scoring.of_size(size),
+            Ranking.of_size(size, k),
+        )
+
+    def is_enough(self, k: int, terms: int, width: int) -> bool:
+        return (
+            len(self.candidates.documents) >= 2 * (WINDOW + k)
+            and len(self.bounds.order) >= terms
+            and self.bounds.rows.shape[1] == width
+        )
 
 
-@kernel
-def _sift_up(scores, numbers, i):
-    while i > 0:
-        parent = (i - 1) // 2
-        if not _better(scores[parent], numbers[parent], scores[i], numbers[i]):
-            return
-        scores[parent], scores[i] = scores[i], scores[parent]
-        numbers[parent], numbers[i] = numbers[i], numbers[parent]
-        i = parent
-
-
-@kernel
-def _sift_down(scores, numbers):
-    i, k = 0, scores.size
-    while True:
-        child = 2 * i + 1
-        if child >= k:
-            return
-        if child + 1 < k and _better(scores[child], numbers[child], scores[child + 1], numbers[child + 1]):
-            child += 1
-        if not _better(scores[i], numbers[i], scores[child], numbers[child]):
-            return
-        scores[child], scores[i] = scores[i], scores[child]
-        numbers[child], numbers[i] = numbers[i], numbers[child]
-        i = child
-
-
-@kernel
-def _offer(scores, numbers, size, score, number):
-    """Offer a hit to the heap of the best, its worst on top; gives how many it holds."""
-    if size < scores.size:
-        scores[size] = score
-        numbers[size] = number
-        _sift_up(scores, numbers, size)
-        return size + 1
-    if _better(score, number, scores[0], numbers[0]):
-        scores[0] = score
-        numbers[0] = number
-        _sift_down(scores, numbers)
-    return size
-
-
-@kernel
-def _next_window(starts, ends, documents):
-    """The first document of the next window that any list reaches into; -1 when all lists are done."""
-    first = np.int64(-1)
-    for i in range(starts.size):
-        if starts[i] < ends[i]:
-            d = np.int64(documents[starts[i]])
-            if first < 0 or d < first:
-                first = d
-    return first if first < 0 else first - first % WINDOW
-
-
-@kernel
-def _collect(sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size):
-    """Offer a window's documents to the heap. Chunks whose best sum cannot enter are passed over."""
-    for a in range(0, count, CHUNK):
-        z = min(a + CHUNK, count)
-        if not signed:
-            most = sums[a]
-            for j in range(a, z):
-                most = max(most, sums[j])
-            if most == 0 or (size == best_scores.size and np.float32(most) < best_scores[0]):
-                continue
-        for j in range(a, z):
-            if (touched[j] if signed else sums[j] > 0) and (allowed.size == 0 or allowed[base + j]):
-                score = np.float32(sums[j])
-                size = _offer(best_scores, best_numbers, size, score, numbers[base + j])
-    return size
-
-
-@kernel
-def _search_segment(
-    starts, ends, weights, spaces, signed, numbers, lengths, documents, values, linear, constants, norms,
-    allowed, sums, touched, best_scores, best_numbers, size,
-):  # fmt: skip
-    """Offer every document of a segment that shares a term with the query to the heap of the best.
-
-    Gives how many the heap holds, or -1 when the segment is damaged.
-    """
-    base = _next_window(starts, ends, documents)
-    while base >= 0:
-        limit = min(base + WINDOW, numbers.size)
-        if limit <= base:
-            return -1
-        for i in range(starts.size):
-            s = spaces[i]
-            at = _add_list(
-                sums, base, limit, starts[i], ends[i], documents, values, lengths[s],
-                weights[i], linear[s], constants[s], norms[s],
+@still
+def _search_segment(segment, queries, runs, tops, w, share, room, scores, found, counts):
+    """Bring the best of many queries up to date with a segment; False if it is damaged."""
+    for q in range(queries.pointers.size - 1):
+        a, z = queries.pointers[q], queries.pointers[q + 1]
+        terms = Terms(queries.weights[a:z], queries.spaces[a:z], runs[a:z])
+        unit = bound_terms(terms, tops[a:z], w, room.bounds)
+        if unit > 0:
+            counts[q] = search_windows(
+                segment, terms, w, share, unit, room.bounds, room.candidates, room.scoring, room.ranking,
+                Best(scores[q], found[q]), counts[q],
             )  # fmt: skip
-            if at < 0:
-                return -1
-            if signed:
-                for x in range(starts[i], at):
-                    touched[documents[x] - base] = True
-            starts[i] = at
-        count = limit - base
-        size = _collect(sums, touched, signed, base, count, numbers, allowed, best_scores, best_numbers, size)
-        sums[:count] = 0
-        if signed:
-            touched[:count] = False
-        after = _next_window(starts, ends, documents)
-        if 0 <= after <= base:
-            return -1
-        base = after
-    return size
+            if counts[q] < 0:
+                return False
+    return True
 
 
-_ALL = np.zeros(0, np.bool_)
+_local = threading.local()
+
+
+def _search_batch(
+    segments: Sequence[Segment], queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, share: float
+) -> list[Hits]:
+    """The hits of some queries, in this thread."""
+    packed = Queries.pack(queries)
+    scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    counts = np.zeros(len(queries), np.int64)
+    terms, width = int(np.diff(packed.pointers).max()), weightings.small.shape[1]
+    room: Room | None = getattr(_local, "room", None)
+    if room is None or not room.is_enough(k, terms, width):
+        room = Room.make(max(k, 1000), max(terms, 32), width)
+    _local.room = None  # an error leaves it dirty
+    for segment, mask in zip(segments, masks, strict=True):
+        runs, tops = segment.runs_of(packed.terms)
+        if not _search_segment(
+            segment.arrays(mask), packed, runs, tops, weightings, share, room, scores, found, counts
+        ):
+            raise DamagedSegmentError
+    _local.room = room
+    return [Hits(n[:c], s[:c]) for n, s, c in zip(found, scores, counts.tolist(), strict=True)]
+
+
+def _search_alone(segments: Sequence[Segment], query: Query, weightings: Weightings, k: int, masks: Masks) -> Hits:
+    """The hits of a query that bounds do not work for, by scoring every document that shares a term with it."""
+    best, count = Best(np.empty(k, np.float32), np.empty(k, np.int64)), 0
+    for segment, mask in zip(segments, masks, strict=True):
+        terms = Terms(query.weights, query.spaces, segment.runs_of(query.terms)[0])
+        count = search_exhaustively(segment.arrays(mask), terms, weightings, Ranking.of_size(WINDOW, k), best, count)
+        if count < 0:
+            raise DamagedSegmentError
+    return Hits(best.numbers[:count], best.scores[:count])
+
+
+def _in_order(segments: Sequence[Segment], masks: Masks | None) -> tuple[list[Segment], Masks]:
+    """Segments by insertion number, so that of equal scores the first found goes first; empty ones left out."""
+    pairs = [(s, masks[i] if masks is not None else None) for i, s in enumerate(segments) if len(s)]
+    pairs.sort(key=lambda pair: int(pair[0].numbers[0]))
+    return [s for s, _ in pairs], [m for _, m in pairs]
+
+
+def search_many(
+    segments: Sequence[Segment],
+    queries: Sequence[Query],
+    weightings: Weightings,
+    k: int,
+    masks: Masks | None = None,
+    *,
+    threads: int = 1,
+    share: float = 0.3,
+) -> list[Hits]:
+    """The best k documents over all segments for each query, the same as by scoring every document.
+
+    The weights of documents are positive, those
+    of queries any finite numbers. The hits do not depend on the number of threads.
+    """
+    if not all(np.isfinite(q.weights).all() for q in queries):
+        raise ValueError("query weights must be finite numbers")
+    segments, allowed = _in_order(segments, masks)
+    k = min(k, sum(map(len, segments)))
+    none = Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    hits = [none] * len(queries)
+    usual: list[int] = []
+    others: list[int] = []
+    for i, query in enumerate(queries):
+        if k and len(query.terms):
+            (usual if query.is_positive and len(query.terms) <= MOST_TERMS else others).append(i)
+
+    def search_some(some: Sequence[int]) -> None:
+        found = _search_batch(segments, [queries[i] for i in some], weightings, k, allowed, share)
+        for i, h in zip(some, found, strict=True):
+            hits[i] = h
+
+    def search_one(i: int) -> None:
+        hits[i] = _search_alone(segments, queries[i], weightings, k, allowed)
+
+    batches = [usual[a : a + BATCH] for a in range(0, len(usual), BATCH)]
+    if threads == 1 or len(batches) + len(others) < 2:
+        for batch in batches:
+            search_some(batch)
+        for i in others:
+            search_one(i)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(search_some, batches):
+                pass
+            for _ in pool.map(search_one, others):
+                pass
+    return hits
 
 
 def search(
-    segments: Sequence[Segment],
-    query: Query,
-    weightings: Weightings,
-    k: int,
-    allowed: Sequence[np.ndarray | None] | None = None,
+    segments: Sequence[Segment], query: Query, weightings: Weightings, k: int, masks: Masks | None = None
 ) -> Hits:
-    """The best k documents over all segments, the same as by scoring every document.
-
-    `allowed`: for each segment a mask of its documents, or None where all may be found. Document
-    weights are positive. With a query weight of 0 or less a sum of 0 or less can be a hit, so documents are told from
-    the untouched by a mark of their own.
-    """
-    if not np.isfinite(query.weights).all():
-        raise ValueError("query weights must be finite numbers")
-    terms, spaces, weights = query.terms, query.spaces, query.weights
-    k = min(k, sum(map(len, segments)))
-    scores, numbers = np.empty(k, np.float32), np.empty(k, np.int64)
-    sums, touched = np.zeros(WINDOW), np.zeros(WINDOW, np.bool_)
-    signed = bool((weights < SAFELY_POSITIVE).any())
-    size = 0
-    for i, segment in enumerate(segments):
-        starts, ends = segment.lists(terms)
-        mask = allowed[i] if allowed is not None else None
-        if k == 0 or not (ends > starts).any():
-            continue
-        size = _search_segment(
-            starts, ends, weights, spaces, signed, segment.numbers, segment.lengths, segment.documents,
-            segment.values, weightings.linear, weightings.constants, weightings.norms,
-            _ALL if mask is None else mask, sums, touched, scores, numbers, size,
-        )  # fmt: skip
-        if size < 0:
-            raise DamagedSegmentError
-    order = np.lexsort((numbers[:size], -scores[:size]))
-    return Hits(numbers[order], scores[order])
+    """The same for one query."""
+    return search_many(segments, [query], weightings, k, masks)[0]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.lists import WINDOW, DamagedSegmentError, Lists, Runs, freeze, pack
 from vizsla.kernels import kernel
 
+_ALL = np.zeros(0, np.bool_)
 
-class DamagedSegmentError(Exception):
-    """A segment's arrays contradict each other; whoever knows its name should say so."""
+
+class SegmentArrays(NamedTuple):
+    """A segment for the kernels, with a mask of the documents that may be found; an empty mask allows all."""
+
+    small: Runs
+    large: Runs
+    lengths: np.ndarray
+    numbers: np.ndarray
+    allowed: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,45 +32,76 @@ class Segment:
     """
 
     numbers: np.ndarray
-    """[n] the documents' insertion numbers, which decide ties and lead to what is stored of them."""
+    """[n] the documents' insertion numbers, ascending: they decide ties and lead to what is stored of them."""
     lengths: np.ndarray
-    """[s, n] each document's length code in each namespace."""
+    """[s, whole windows] each document's length code in each namespace, filled up with 0."""
     sizes: np.ndarray
     """[s, n] each document's length in each namespace, exactly: what statistics are counted from."""
-    terms: np.ndarray
-    """[t] the term numbers that occur, ascending."""
-    pointers: np.ndarray
-    """[t + 1] where each term's list starts."""
-    documents: np.ndarray
-    """[p] the documents of all lists, ascending within a list."""
-    values: np.ndarray
-    """[p] what the model stores of a term in a document: how often it occurs, or a quantised weight."""
+    small: Lists
+    """What occurs one to four times."""
+    large: Lists
+    """All other values: higher counts, learned weights."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):  # one kind of array for numba: plain, C order, read-only
-            array = np.asarray(getattr(self, field.name)).view()
-            array.flags.writeable = False
-            object.__setattr__(self, field.name, array)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def places(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where these terms stand in `terms`, and whether they are there at all."""
-        if len(self.terms) == 0:
-            return np.zeros(len(terms), np.int64), np.zeros(len(terms), np.bool_)
-        wanted = terms.astype(self.terms.dtype)  # searchsorted would copy `terms` to the wider type; -1 is no term
-        at = np.minimum(np.searchsorted(self.terms, wanted), len(self.terms) - 1)
-        return at, self.terms[at] == terms
+    @property
+    def postings(self) -> int:
+        return len(self.small) + len(self.large)
 
-    def lists(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the lists of these terms start and end; an absent term's list is empty."""
-        at, found = self.places(terms)
-        starts = np.where(found, self.pointers[at], 0)
-        ends = np.where(found, self.pointers[np.minimum(at + 1, len(self.pointers) - 1)], 0)
-        if (starts < 0).any() or (ends < starts).any() or (ends > len(self.documents)).any():
+    @property
+    def terms(self) -> np.ndarray:
+        """The numbers of the terms that occur, ascending."""
+        return np.union1d(self.small.terms, self.large.terms)
+
+    def fits(self) -> bool:
+        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        spaces, n = self.sizes.shape
+        windows = -(-n // WINDOW)
+        return (
+            n == len(self)
+            and n > 0
+            and self.lengths.shape == (spaces, windows * WINDOW)
+            and self.small.fit()
+            and self.large.fit()
+            and len(self.small.values) == 0
+            and len(self.large.values) == len(self.large)
+            and len(self.large.tops) == len(self.large.terms)
+        )
+
+    def arrays(self, allowed: np.ndarray | None) -> SegmentArrays:
+        mask = _ALL if allowed is None else allowed
+        return SegmentArrays(self.small.all_runs, self.large.all_runs, self.lengths, self.numbers, mask)
+
+    def runs_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the small runs of these terms start and end, and the large ones, [n, 4]; their largest values."""
+        runs, tops = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
+        self.small.find(terms, runs[:, :2], tops)
+        self.large.find(terms, runs[:, 2:], tops)
+        return runs, tops
+
+    def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
+        """In how many documents each of these terms occurs; in how many living ones, given `living_frequencies`."""
+        if living is None:
+            total: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
+            return total
+        if len(living) != len(self.small.terms) + len(self.large.terms):
             raise DamagedSegmentError
-        return starts, ends
+        total = np.zeros(len(terms), np.int64)
+        for lists, first in ((self.small, 0), (self.large, len(self.small.terms))):
+            at, found = lists.places(terms)
+            total[found] += living[first + at[found]]
+        return total
+
+    def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
+        """The documents a term occurs in, ascending, and its values there."""
+        found = [lists.list_of(term, len(self)) for lists in (self.small, self.large)]
+        documents, values = (np.concatenate([f[i] for f in found]) for i in range(2))
+        order = np.argsort(documents, kind="stable")
+        return documents[order], values[order]
 
 
 def smallest_type(array: np.ndarray) -> np.ndarray:
@@ -94,21 +135,27 @@ def _invert(pointers, indices, values, size, documents_count):
     return starts, documents, out
 
 
-def check_pointers(segment: Segment) -> None:
-    """Refuse a segment whose lists do not lie end to end."""
-    p = segment.pointers
-    if len(p) != len(segment.terms) + 1 or p[0] != 0 or p[-1] != len(segment.documents) or (np.diff(p) < 0).any():
-        raise DamagedSegmentError
-
-
 def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of the documents again, in CSR form: pointers, places in `terms`, values."""
-    check_pointers(segment)
-    if len(segment.documents) and int(segment.documents.max()) >= len(segment):
-        raise DamagedSegmentError
-    return _invert(  # type: ignore[no-any-return]
-        segment.pointers, segment.documents, segment.values, len(segment), max(len(segment.terms), 1)
+    """The rows of the documents again, in CSR form: pointers, term numbers, values."""
+    counts, terms, documents, values = [], [], [], []
+    for lists in (segment.small, segment.large):
+        pointers, some_documents, some_values = lists.unpack(len(segment))
+        counts.append(np.diff(pointers))
+        terms.append(lists.terms)
+        documents.append(some_documents)
+        values.append(some_values)
+    order = np.argsort(np.concatenate(terms), kind="stable")
+    pointers = np.append(0, np.cumsum(np.concatenate(counts)))
+    starts, places, out = _invert(
+        pointers, np.concatenate(documents), np.concatenate(values), len(segment), max(len(order), 1)
     )
+    return starts, np.concatenate(terms)[places], out
+
+
+def pad_lengths(lengths: np.ndarray) -> np.ndarray:
+    """Length codes filled up to whole windows, so that kernels need not look where the last one ends."""
+    missing = -lengths.shape[1] % WINDOW
+    return np.ascontiguousarray(np.pad(lengths, ((0, 0), (0, missing))))
 
 
 def build_segment(
@@ -124,10 +171,10 @@ def build_segment(
     Several namespaces: all rows of the first, then all rows of the second, and so on.
 
     >>> lengths = np.array([[2, 3]])
-    >>> rows = np.array([0, 2, 3]), np.array([7, 5, 7]), np.array([1, 1, 3])
+    >>> rows = np.array([0, 2, 3]), np.array([7, 5, 7]), np.array([1, 1, 30])
     >>> s = build_segment(np.array([0, 1]), lengths, lengths, *rows)
-    >>> s.terms.tolist(), s.pointers.tolist(), s.documents.tolist(), s.values.tolist()
-    ([5, 7], [0, 1, 3], [0, 0, 1], [1, 1, 3])
+    >>> s.terms.tolist(), [x.tolist() for x in s.list_of(7)]
+    ([5, 7], [[0, 1], [1, 30]])
     """
     size = int(indices.max()) + 1 if indices.size else 0
     starts, documents, out = _invert(
@@ -138,13 +185,11 @@ def build_segment(
         max(len(numbers), 1),
     )
     present = np.flatnonzero(np.diff(starts))
-    ends = np.append(starts[present], indices.size)
+    small, large = pack(present, np.append(starts[present], indices.size), documents, out)
     return Segment(
         numbers=np.asarray(numbers, np.int64),
-        lengths=np.ascontiguousarray(smallest_type(lengths)),
-        sizes=np.ascontiguousarray(sizes, np.uint32),
-        terms=present.astype(np.uint32),
-        pointers=ends,
-        documents=documents,
-        values=out,
+        lengths=pad_lengths(smallest_type(lengths)),
+        sizes=np.ascontiguousarray(smallest_type(sizes)),
+        small=small,
+        large=large,
     )

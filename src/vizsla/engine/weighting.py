@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+
+from vizsla.engine.lists import SMALL
+
+MOST_CODES = 1024  # length codes told apart when scores are bounded; longer documents are bounded like the last one
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +21,8 @@ class Weighting:
         scale * (v + shift * n) / (v + slope * n) + floor
 
     Linear (learned weights), where `norms` is None: scale * v.
+
+    A longer document's code is higher and its norm not lower, so its weights are not larger.
     """
 
     scale: float = 1.0
@@ -32,24 +39,41 @@ class Weighting:
         n: np.ndarray = self.norms[codes]
         return self.scale * (v + self.shift * n) / (v + self.slope * n) + self.floor
 
+    def small_weights(self, width: int) -> np.ndarray:
+        """The weights of the values 1 to 4, each beside the first `width` length codes; what is left is 0."""
+        out = np.zeros((SMALL, width))
+        codes = np.arange(min(1 if self.norms is None else len(self.norms), width))
+        for value in range(1, SMALL + 1):
+            out[value - 1, : len(codes)] = self.weigh(np.full(len(codes), value), codes)
+        return out
 
-@dataclass(frozen=True, eq=False)
-class Weightings:
+
+class Weightings(NamedTuple):
     """The weightings of all namespaces, as arrays for the kernels."""
 
     linear: np.ndarray
+    """[s] bool."""
     constants: np.ndarray
+    """[s, 4] scale, shift, slope, floor."""
     norms: np.ndarray
+    """[s, c] by length code."""
+    small: np.ndarray
+    """[s, 4 * width] the weights of small values: value less one times the width, plus the length code."""
+    last_codes: np.ndarray
+    """[s] the last length code that has a column in `small`."""
 
     @classmethod
     def pack(cls, weightings: list[Weighting]) -> Weightings:
-        width = max((len(w.norms) for w in weightings if w.norms is not None), default=1)
-        norms = np.ones((len(weightings), width))
+        codes = [1 if w.norms is None else len(w.norms) for w in weightings]
+        norms = np.ones((len(weightings), max(codes)))
         for row, w in zip(norms, weightings, strict=True):
             if w.norms is not None:
                 row[: len(w.norms)] = w.norms
+        width = 1 << (min(max(codes), MOST_CODES) - 1).bit_length()
         return cls(
             np.array([w.norms is None for w in weightings], np.bool_),
             np.array([[w.scale, w.shift, w.slope, w.floor] for w in weightings], np.float64),
             norms,
+            np.stack([w.small_weights(width).ravel() for w in weightings]),
+            np.array([min(c, width) - 1 for c in codes], np.int64),
         )

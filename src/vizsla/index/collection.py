@@ -306,7 +306,7 @@ class Index:
             "documents": len(self),
             "deleted": sum(len(segment) for segment in s.segments) - len(self),
             "segments": len(s.segments),
-            "postings": sum(len(segment.documents) for segment in s.segments),
+            "postings": sum(segment.postings for segment in s.segments),
             "namespaces": {
                 name: {
                     "documents": statistics.documents,

@@ -25,6 +25,7 @@ FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
 MOST_DEAD = 0.3  # a segment with a larger share of dead documents is rewritten
 BYTES_PER_POSTING = 16
+MOST_POSTINGS = 1 << 32  # a segment counts its postings in 32 bits
 
 
 @dataclass
@@ -83,8 +84,7 @@ class Compaction:
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that the places before them stay valid."""
         if whole:
-            tidy = len(self._entries) == 1 and self._entries[0].alive is None
-            return [] if tidy or not self._entries else [(0, len(self._entries))]
+            return [(a, z) for a, z in self._bounded(0, len(self._entries)) if not self._is_tidy(a, z)]
         groups, end = [], len(self._entries)
         while end > 0:
             start = end
@@ -92,12 +92,27 @@ class Compaction:
             while start > 0 and self._kind(self._entries[start - 1]) == kind:
                 start -= 1
             if end - start > FACTOR:
-                groups.append((start, end))
+                groups += self._bounded(start, end)
             else:
                 worn = (i for i in reversed(range(start, end)) if self._is_worn(self._entries[i]))
                 groups += [(i, i + 1) for i in worn]
             end = start
         return groups
+
+    def _bounded(self, start: int, end: int) -> list[tuple[int, int]]:
+        """A range of segments as ranges that fit into one segment each, last first."""
+        ranges: list[tuple[int, int]] = []
+        while end > start:
+            a, postings = end, 0
+            while a > start and (a == end or postings + self._entries[a - 1].segment.postings < MOST_POSTINGS):
+                a -= 1
+                postings += self._entries[a].segment.postings
+            ranges.append((a, end))
+            end = a
+        return ranges
+
+    def _is_tidy(self, start: int, end: int) -> bool:
+        return end - start == 1 and self._entries[start].alive is None
 
     @staticmethod
     def _kind(entry: _Entry) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from vizsla.errors import CollectionError
 from vizsla.index.files import hash_file, sync_folder
 
-FORMAT = 1
+FORMAT = 2
 FILE = "index.db"
 SEAL = "index.seal"
 LOCK = "writer.lock"

@@ -50,13 +50,13 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
     assert place is not None
     segment, document = snapshot.segments[place[0]], place[1]
     code = segment.lengths[space, document]
-    starts, ends = segment.lists(numbers)
     weighting = component.weighting(statistics)
     leaves = []
     for i, term in enumerate(terms):
-        found = np.searchsorted(segment.documents[starts[i] : ends[i]], document) + starts[i]
-        present = found < ends[i] and segment.documents[found] == document
-        value = segment.values[found] if present else np.uint8(0)
+        documents, values = segment.list_of(int(numbers[i]))
+        found = int(np.searchsorted(documents, document))
+        present = found < len(documents) and documents[found] == document
+        value = values[found] if present else np.uint8(0)
         document_weight = float(weighting.weigh(np.array([value]), np.array([code]))[0]) if present else 0.0
         query_weight = part.weight * weights.get(term, 0.0)
         facts = {

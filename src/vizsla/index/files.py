@@ -12,18 +12,20 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vizsla.engine import Merge, Segment
+from vizsla.engine import Lists, Merge, MergedLists, Segment
 from vizsla.errors import CollectionError
 
 FOLDER = "segments"
-PARTS = tuple(f.name for f in fields(Segment))
+DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
+SMALL_PARTS = ("terms", "runs", "windows", "starts", "postings")
+LARGE_PARTS = (*SMALL_PARTS, "values", "tops")
+PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
 
 Facts = dict[str, Any]
@@ -37,23 +39,47 @@ def segment_folder(path: Path, segment: str) -> Path:
 def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
     """Write a new segment."""
     with _writing(path, segment, new=True) as folder:
-        return {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in PARTS}
+        return {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
+
+
+def _part(segment: Segment, name: str) -> np.ndarray:
+    kind, _, part = name.partition("_")
+    array: np.ndarray = getattr(getattr(segment, kind), part) if part else getattr(segment, name)
+    return array
 
 
 def write_merged(path: Path, segment: str, merge: Merge, chunk: int) -> dict[str, Facts]:
-    """Write a new segment from a merge, its postings in chunks."""
+    """Write a new segment from a merge, its runs and postings in chunks."""
     with _writing(path, segment, new=True) as folder:
-        small = [name for name in PARTS if name not in ("documents", "values")]
-        written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in small}
-        size = int(merge.pointers[-1])
-        with (
-            ArrayFile(folder / "documents.npy", np.dtype(np.uint32), (size,)) as documents,
-            ArrayFile(folder / "values.npy", merge.value_type, (size,)) as values,
-        ):
-            for some_documents, some_values in merge.postings(chunk):
-                documents.write(some_documents)
-                values.write(some_values)
-        return {**written, "documents": documents.facts, "values": values.facts}
+        written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
+        for kind, lists in (("small", merge.small), ("large", merge.large)):
+            written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
+        return written
+
+
+def _write_lists(folder: Path, kind: str, lists: MergedLists, chunk: int) -> dict[str, Facts]:
+    directory = {"terms": lists.terms, "runs": lists.runs.astype(np.uint32)}
+    if kind == "large":
+        directory["tops"] = lists.tops
+    written = {part: write_array(folder / f"{kind}_{part}.npy", array) for part, array in directory.items()}
+    runs, postings = int(lists.runs[-1]), int(lists.starts[-1])
+    shapes: dict[str, tuple[np.dtype, int]] = {
+        "windows": (np.dtype(np.uint16), runs),
+        "starts": (np.dtype(np.uint32), runs + 1),
+        "postings": (np.dtype(np.uint16), postings),
+    }
+    if kind == "large":
+        shapes["values"] = (lists.value_type, postings)
+    with ExitStack() as stack:
+        out = {
+            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (size,)))
+            for part, (dtype, size) in shapes.items()
+        }
+        for piece in lists.pieces(chunk):
+            for part, file in out.items():
+                file.write(getattr(piece, part))
+        out["starts"].write(np.array([postings], np.uint32))
+    return written | {part: file.facts for part, file in out.items()}
 
 
 def write_living(path: Path, segment: str, generation: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
@@ -124,16 +150,14 @@ def write_array(file: Path, array: np.ndarray) -> Facts:
 
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map a segment's arrays into memory, if they can belong together."""
-    arrays = Segment(**{name: read_array(path, segment, facts[name]) for name in PARTS})
-    fits = (
-        arrays.lengths.shape == arrays.sizes.shape == (len(arrays.sizes), len(arrays))
-        and len(arrays.pointers) == len(arrays.terms) + 1
-        and len(arrays.documents) == len(arrays.values) == int(arrays.pointers[-1])
-        and len(arrays) > 0
-    )
-    if not fits:
+    arrays = {name: read_array(path, segment, facts[name]) for name in PARTS}
+    small = {p: arrays[f"small_{p}"] for p in SMALL_PARTS} | {"values": np.zeros(0, np.uint8), "tops": np.zeros(0)}
+    large = {p: arrays[f"large_{p}"] for p in LARGE_PARTS}
+    documents = {p: arrays[p] for p in DOCUMENT_PARTS}
+    found = Segment(**documents, small=Lists(**small), large=Lists(**large))
+    if not found.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
-    return arrays
+    return found
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:

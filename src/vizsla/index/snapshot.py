@@ -14,7 +14,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, Weightings, by_document, search
+from vizsla.engine import DamagedSegmentError, Hits, Query, Weightings, by_document, search
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.index.filters import Filter
@@ -169,13 +169,9 @@ class Snapshot:
     def document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
         """In how many living documents the terms with these numbers occur."""
         df = np.zeros(len(numbers), np.int64)
-        for segment, frequencies in zip(self.segments, self._frequencies, strict=True):
-            if frequencies is None:
-                starts, ends = self._lists(segment, numbers)
-                df += ends - starts
-            else:
-                at, found = segment.places(numbers)
-                df += np.where(found, frequencies[at], 0)
+        with self.damage_told():
+            for segment, living in zip(self.segments, self._frequencies, strict=True):
+                df += segment.frequencies(numbers, living)
         return df
 
     def occurrences(self, numbers: np.ndarray) -> list[float]:
@@ -183,15 +179,10 @@ class Snapshot:
         totals = np.zeros(len(numbers))
         with self.damage_told():
             for segment, alive in zip(self.segments, self.alive, strict=True):
-                starts, ends = segment.lists(numbers)
-                for i, (a, z) in enumerate(zip(starts, ends, strict=True)):
-                    values = segment.values[a:z]
-                    totals[i] += values.sum() if alive is None else values[alive[segment.documents[a:z]]].sum()
+                for i, number in enumerate(numbers.tolist()):
+                    documents, values = segment.list_of(number)
+                    totals[i] += values.sum() if alive is None else values[alive[documents]].sum()
         return totals.tolist()
-
-    def _lists(self, segment: Segment, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with self.damage_told():
-            return segment.lists(numbers)
 
     # Searching
 
@@ -265,9 +256,9 @@ class Snapshot:
         weightings = [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]
         for segment, alive in zip(self.segments, self.alive, strict=True):
             with self.damage_told():
-                pointers, places, values = by_document(segment)
+                pointers, terms, values = by_document(segment)
             for d in range(len(segment)) if alive is None else np.flatnonzero(alive).tolist():
-                numbers = segment.terms[places[pointers[d] : pointers[d + 1]]]
+                numbers = terms[pointers[d] : pointers[d + 1]]
                 stored = values[pointers[d] : pointers[d + 1]]
                 weights = np.zeros(len(numbers))
                 for s, weighting in enumerate(weightings):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Segment, living_frequencies
+from vizsla.engine import DamagedSegmentError, Lists, Segment, living_frequencies
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -129,24 +129,28 @@ def _check_files(path: Path, name: str, facts: dict[str, files.Facts]) -> Iterat
 
 def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int) -> Iterator[str]:
     """Whether the arrays of a segment fit together."""
-    inside = np.ones(max(len(s.documents) - 1, 0), np.bool_)  # neighbours in the same list
-    starts = s.pointers[1:-1]
-    inside[starts[(starts > 0) & (starts < len(s.documents))] - 1] = False
-    sound = [
-        len(s) > 0,
-        s.lengths.shape == s.sizes.shape == (namespaces, len(s)),
-        bool((np.diff(s.numbers) > 0).all()),
-        bool((np.diff(s.terms.astype(np.int64)) > 0).all()),
-        len(s.terms) == 0 or int(s.terms[-1]) < terms,
-        len(s.pointers) == len(s.terms) + 1,
-        bool((np.diff(s.pointers) > 0).all()),
-        len(s.documents) == len(s.values) == int(s.pointers[-1]),
-        len(s.documents) == 0 or int(s.documents.max()) < len(s),
-        bool((np.diff(s.documents.astype(np.int64))[inside] > 0).all()),
-        bool((s.values > 0).all()),
-    ]
-    if not all(sound):
+    sound = s.fits() and len(s.sizes) == namespaces and bool((np.diff(s.numbers) > 0).all())
+    if not sound or not all(_are_sound(lists, len(s), terms) for lists in (s.small, s.large)):
         yield f"{path}: the arrays of segment {name} contradict each other"
+
+
+def _are_sound(lists: Lists, documents: int, terms: int) -> bool:
+    """Whether every list has documents, each once and in order, and values above 0."""
+    try:
+        lists.check()
+        pointers, found, values = lists.unpack(documents)
+    except DamagedSegmentError:
+        return False
+    ascending = np.diff(found.astype(np.int64)) > 0
+    ascending[pointers[1:-1] - 1] = True  # from one list to the next
+    return bool(
+        (np.diff(lists.terms.astype(np.int64)) > 0).all()
+        and (len(lists.terms) == 0 or int(lists.terms[-1]) < terms)
+        and (np.diff(pointers) > 0).all()
+        and ascending.all()
+        and (values > 0).all()
+        and (len(lists.tops) == 0 or (lists.tops == np.maximum.reduceat(values, pointers[:-1])).all())
+    )
 
 
 def _check_statistics(

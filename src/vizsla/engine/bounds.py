@@ -1,0 +1,170 @@
+"""Upper bounds of scores in 16 bits: added up fast, for whole windows of documents, to find the few that count.
+
+A query's scores are measured in units so small that its highest possible one is just below 65,536. The bound of a
+posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
+rank by bounds and score the best exactly wastes next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine.lists import BITS, OFFSET, SMALL
+from vizsla.engine.scores import find_posting, value_at, weight_of
+from vizsla.kernels import still
+
+ROOM = 65535
+MOST_TERMS = 4096  # with more terms than this the units would become coarse
+CHUNK, PART = 256, 32  # bounds looked at together: a maximum over many is cheap, where it is too low
+
+
+class Bounds(NamedTuple):
+    """What the terms of a query can add to a score, in units."""
+
+    order: np.ndarray
+    """[n] the terms, those that can add most first."""
+    rest: np.ndarray
+    """[n + 1] what all terms from a place of that order on can add."""
+    rows: np.ndarray
+    """[n, 4 * width] the bounds of small postings by value and length code."""
+    factors: np.ndarray
+    """[n] the terms' weights in units."""
+
+    @classmethod
+    def of_size(cls, terms: int, width: int) -> Bounds:
+        return cls(
+            np.empty(terms, np.int64),
+            np.empty(terms + 1, np.int64),
+            np.empty((terms, width), np.uint16),
+            np.empty(terms),
+        )
+
+
+@still
+def bound_terms(terms, tops, w, bounds):
+    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs."""
+    n, width = terms.weights.size, w.small.shape[1] // SMALL
+    order, factors, total = bounds.order, bounds.factors, 0.0
+    for i in range(n):
+        s, most = terms.spaces[i], 0.0
+        if terms.runs[i, 0] < terms.runs[i, 1]:
+            most = terms.weights[i] * w.small[s, (SMALL - 1) * width]
+        if terms.runs[i, 2] < terms.runs[i, 3]:
+            most = max(most, terms.weights[i] * weight_of(tops[i], 0, w, s))
+        factors[i] = most
+        total += most
+        j = i
+        while j > 0 and factors[order[j - 1]] < most:  # sorted by insertion: queries are short
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+    unit = total / (ROOM - 2 * n)
+    if unit == 0:
+        return unit
+    bounds.rest[n] = 0
+    for j in range(n - 1, -1, -1):
+        bounds.rest[j] = bounds.rest[j + 1] + np.int64(factors[order[j]] / unit) + 1
+    for i in range(n):
+        factors[i] = terms.weights[i] / unit
+        if terms.runs[i, 0] < terms.runs[i, 1]:
+            _bound_small(factors[i], w.small[terms.spaces[i]], bounds.rows[i])
+    return unit
+
+
+@still
+def _bound_small(factor, weights, row):
+    for x in range(weights.size):
+        row[x] = np.uint16(factor * weights[x]) + np.uint16(1)
+
+
+@still
+def _width_bits(w):
+    """The binary logarithm of the number of length codes that bounds tell apart."""
+    bits = 0
+    while SMALL << bits < w.small.shape[1]:
+        bits += 1
+    return np.uint64(bits)
+
+
+@still
+def add_small_run(sums, postings, a, z, codes, base, row, w, s):
+    """Add a run of small postings to the sums of its window.
+
+    The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed.
+    """
+    shift, last, base = _width_bits(w), np.uint64(w.last_codes[s]), np.uint64(base)
+    for x in range(np.uint64(a), np.uint64(z)):
+        posting = np.uint64(postings[x])
+        offset = posting & np.uint64(OFFSET)
+        code = min(np.uint64(codes[base + offset]), last)
+        sums[offset] += row[((posting >> np.uint64(BITS)) << shift) | code]
+
+
+@still
+def add_large_run(sums, lists, a, z, codes, base, factor, w, s):
+    """Add a run of large postings to the sums of its window."""
+    if w.linear[s]:
+        scaled = np.float32(factor * w.constants[s, 0])
+        for x in range(np.uint64(a), np.uint64(z)):
+            offset = lists.postings[x] & np.uint16(OFFSET)
+            sums[offset] += np.uint16(scaled * np.float32(lists.values[x])) + np.uint16(1)
+    else:
+        last, base = np.uint64(w.norms.shape[1] - 1), np.uint64(base)
+        for x in range(np.uint64(a), np.uint64(z)):
+            offset = np.uint64(lists.postings[x]) & np.uint64(OFFSET)
+            code = min(np.uint64(codes[base + offset]), last)
+            sums[offset] += np.uint16(factor * weight_of(np.float64(lists.values[x]), code, w, s)) + np.uint16(1)
+
+
+@still
+def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
+    """Add a run's bounds for a few documents of its window only, each looked up."""
+    last = w.norms.shape[1] - 1
+    for j in range(offsets.size):
+        x = find_posting(lists.postings, a, z, offsets[j])
+        if (lists.postings[x] & np.uint16(OFFSET)) == offsets[j]:
+            code = min(np.int64(codes[base + np.int64(offsets[j])]), last)
+            sums[offsets[j]] += np.uint16(factor * weight_of(value_at(lists, x), code, w, s)) + np.uint16(1)
+
+
+@still
+def _largest_of_chunk(sums, a):
+    most = np.uint16(0)
+    for x in range(CHUNK):
+        value = sums[a + np.uint64(x)]
+        most = value if value > most else most
+    return most
+
+
+@still
+def _largest_of_part(sums, a):
+    most = np.uint16(0)
+    for x in range(PART):
+        value = sums[a + np.uint64(x)]
+        most = value if value > most else most
+    return most
+
+
+@still
+def reaching(sums, threshold, found):
+    """Put the places of all sums that reach a threshold into `found`; gives how many they are."""
+    n = np.uint64(0)
+    for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
+        if _largest_of_chunk(sums, chunk) < threshold:
+            continue
+        for part in range(chunk, chunk + np.uint64(CHUNK), np.uint64(PART)):
+            if _largest_of_part(sums, part) < threshold:
+                continue
+            for x in range(part, part + np.uint64(PART)):
+                if sums[x] >= threshold:
+                    found[n] = x
+                    n += np.uint64(1)
+    return np.int64(n)
+
+
+@still
+def clear(sums):
+    for x in range(sums.size):
+        sums[x] = 0

@@ -1,0 +1,95 @@
+"""The best k so far, and merging more into them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.kernels import still
+
+DIGIT = 256
+
+
+class Best(NamedTuple):
+    """Scores, descending, and insertion numbers; their size is k, how many there are is told beside them."""
+
+    scores: np.ndarray
+    numbers: np.ndarray
+
+
+class Ranking(NamedTuple):
+    """Memory to sort and merge in."""
+
+    scores: np.ndarray
+    keys: np.ndarray
+    order: np.ndarray
+    other: np.ndarray
+    counts: np.ndarray
+    best: Best
+
+    @classmethod
+    def of_size(cls, candidates: int, k: int) -> Ranking:
+        scores = np.empty(candidates, np.float32)
+        return cls(
+            scores,
+            scores.view(np.uint32),
+            np.empty(candidates, np.uint32),
+            np.empty(candidates, np.uint32),
+            np.empty(DIGIT, np.int64),
+            Best(np.empty(k, np.float32), np.empty(k, np.int64)),
+        )
+
+
+@still
+def _sort_digit(keys, order, other, counts, shift, size):
+    """One round of a radix sort: `order` by one digit of the keys into `other`, otherwise left as it is."""
+    counts[:] = 0
+    for j in range(size):
+        counts[(keys[order[j]] >> shift) & np.uint32(DIGIT - 1)] += 1
+    total = 0
+    for d in range(DIGIT):
+        counts[d], total = total, total + counts[d]
+    for j in range(size):
+        d = (keys[order[j]] >> shift) & np.uint32(DIGIT - 1)
+        other[counts[d]] = order[j]
+        counts[d] += 1
+
+
+@still
+def _sort_falling(ranking, size):
+    """Put the places of the first scores into `ranking.order`, highest first, equal ones as they come.
+
+    The bits of a float, read as a whole number, sort like the float once negative ones are turned around.
+    """
+    keys, order, other, counts = ranking.keys, ranking.order, ranking.other, ranking.counts
+    for j in range(size):
+        bits = keys[j]
+        keys[j] = bits if bits >> np.uint32(31) else ~bits & np.uint32(0x7FFFFFFF)
+        order[j] = j
+    _sort_digit(keys, order, other, counts, np.uint32(0), size)
+    _sort_digit(keys, other, order, counts, np.uint32(8), size)
+    _sort_digit(keys, order, other, counts, np.uint32(16), size)
+    _sort_digit(keys, other, order, counts, np.uint32(24), size)
+
+
+@still
+def merge_best(best, count, scores, documents, numbers, ranking):
+    """Merge new hits, ascending and all later than those so far, into the best; gives how many there are now."""
+    size, k = scores.size, best.scores.size
+    for j in range(size):
+        ranking.scores[j] = scores[j] + 0.0
+    _sort_falling(ranking, size)
+    old, new, to = 0, 0, 0
+    while to < k and (old < count or new < size):
+        j = ranking.order[new] if new < size else 0
+        if old < count and (new == size or best.scores[old] >= np.float32(scores[j])):
+            ranking.best.scores[to], ranking.best.numbers[to] = best.scores[old], best.numbers[old]
+            old += 1
+        else:
+            ranking.best.scores[to], ranking.best.numbers[to] = scores[j], numbers[documents[j]]
+            new += 1
+        to += 1
+    for j in range(to):
+        best.scores[j], best.numbers[j] = ranking.best.scores[j], ranking.best.numbers[j]
+    return to

@@ -1,0 +1,220 @@
+"""The search itself: window after window, by bounds, and the few documents that can be among the best exactly.
+
+The bounds of a whole window are added up; those that reach what is known of the k-th best score are candidates. When
+all windows are done, the candidates left, hardly more than k, are scored exactly.
+
+Not all terms take part at first. As in MaxScore, terms that together cannot lift a document to the k-th best score
+alone are left out; then they are looked up for the documents they could matter for. Looking up costs much more than
+adding up, so only terms with a small share in the score needed are left out, and a run is added up as a whole where
+too many documents are to be looked up in it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine.bounds import add_few, add_large_run, add_small_run, clear, reaching
+from vizsla.engine.lists import BITS, WINDOW
+from vizsla.engine.ranking import merge_best
+from vizsla.engine.scores import run_bounds, score_documents
+from vizsla.kernels import still
+
+BIN_BITS = 4
+BINS = 1 << (16 - BIN_BITS)
+PROBE = 60  # postings added up in the time it takes to look one document up in a run
+NO_WINDOW = 1 << 40
+
+
+class Candidates(NamedTuple):
+    """Documents that may be among the best, and memory to find them with."""
+
+    documents: np.ndarray
+    reached: np.ndarray
+    """Their bounds."""
+    bins: np.ndarray
+    """How many there were, by bound: so a lower bound of the k-th best score rises with each."""
+    sums: np.ndarray
+    """[WINDOW] the bounds of a window; all zero between windows."""
+    found: np.ndarray
+    """[WINDOW] where in the window candidates are."""
+    at: np.ndarray
+    """[n, 2] the runs, small and large, that each term has come to."""
+    state: np.ndarray
+    """[3] the bound to reach; the bin so many of the candidates lie in or above that it is known; how many do."""
+
+    @classmethod
+    def of_size(cls, size: int, terms: int) -> Candidates:
+        return cls(
+            np.empty(size, np.uint32),
+            np.empty(size, np.uint16),
+            np.empty(BINS, np.int32),
+            np.zeros(WINDOW, np.uint16),
+            np.empty(WINDOW, np.uint16),
+            np.empty((terms, 2), np.int64),
+            np.empty(3, np.int64),
+        )
+
+
+@still
+def _next_window(small, large, runs, at, order, essential):
+    """The next window that any of the essential terms has postings in."""
+    window = np.int64(NO_WINDOW)
+    for j in range(essential):
+        i = order[j]
+        if at[i, 0] < runs[i, 1]:
+            window = min(window, np.int64(small[at[i, 0]]))
+        if at[i, 1] < runs[i, 3]:
+            window = min(window, np.int64(large[at[i, 1]]))
+    return window
+
+
+@still
+def _come_to(windows, at, end, window):
+    """Go on to the first run that is not before a window; gives its place and whether it is of that window."""
+    while at < end and windows[at] < window:
+        at += 1
+    return at, at < end and windows[at] == window
+
+
+@still
+def _add_term(small, large, lengths, runs, at, i, s, window, w, rows, factors, sums, found):
+    """Add a term's bounds in a window, to all sums or only to those of a few documents; False for damage."""
+    at[i, 0], here = _come_to(small.windows, at[i, 0], runs[i, 1], window)
+    if here:
+        a, z = run_bounds(small, at[i, 0])
+        if z < a:
+            return False
+        if found.size * PROBE < z - a:
+            add_few(sums, small, a, z, lengths[s], window << BITS, factors[i], w, s, found)
+        else:
+            add_small_run(sums, small.postings, a, z, lengths[s], window << BITS, rows[i], w, s)
+    at[i, 1], here = _come_to(large.windows, at[i, 1], runs[i, 3], window)
+    if here:
+        a, z = run_bounds(large, at[i, 1])
+        if z < a:
+            return False
+        if found.size * PROBE < z - a:
+            add_few(sums, large, a, z, lengths[s], window << BITS, factors[i], w, s, found)
+        else:
+            add_large_run(sums, large, a, z, lengths[s], window << BITS, factors[i], w, s)
+    return True
+
+
+@still
+def _leave(small, large, runs, at, window):
+    """Go on behind a window with the terms that have come to it."""
+    for i in range(runs.shape[0]):
+        at[i, 0] += at[i, 0] < runs[i, 1] and small[at[i, 0]] == window
+        at[i, 1] += at[i, 1] < runs[i, 3] and large[at[i, 1]] == window
+
+
+@still
+def _keep(sums, found, n, needed):
+    """Keep those of the places found whose sums reach what is needed; gives how many they are."""
+    kept = 0
+    for x in range(n):
+        if np.int64(sums[found[x]]) >= needed:
+            found[kept] = found[x]
+            kept += 1
+    return kept
+
+
+@still
+def _drop_below(documents, reached, size, threshold):
+    """Keep the candidates that still reach the threshold; gives how many they are."""
+    kept = 0
+    for j in range(size):
+        if reached[j] >= threshold:
+            documents[kept], reached[kept] = documents[j], reached[j]
+            kept += 1
+    return kept
+
+
+@still
+def _bound_window(small, large, lengths, terms, w, bounds, candidates, window, essential, threshold):
+    """Find the places in a window whose bounds reach the threshold; gives how many they are, -1 for damage.
+
+    The essential terms are added up for all documents. The others, and what can still come of them, decide which
+    documents they are looked up for.
+    """
+    at, sums, found, n = candidates.at, candidates.sums, candidates.found, 0
+    for j in range(terms.weights.size):
+        i = bounds.order[j]
+        if j == essential:
+            n = reaching(sums, threshold - bounds.rest[j], found)
+        if j >= essential and n == 0:
+            return 0
+        asked = found[:n] if j >= essential else found  # more than any run has: not worth looking up
+        if not _add_term(
+            small, large, lengths, terms.runs, at, i, terms.spaces[i], window, w, bounds.rows, bounds.factors, sums,
+            asked,
+        ):  # fmt: skip
+            return -1
+        if j >= essential:
+            n = _keep(sums, found, n, threshold - bounds.rest[j + 1])
+    return n if essential < terms.weights.size else reaching(sums, threshold, found)
+
+
+@still
+def _collect(segment, candidates, window, n, size, state, k, slack):
+    """Make the places found candidates, raising the threshold; gives how many candidates there are, -1 for damage."""
+    bins, threshold, level, above = candidates.bins, state[0], state[1], state[2]
+    for x in range(n):
+        document = (window << BITS) + np.int64(candidates.found[x])
+        reach = np.int64(candidates.sums[candidates.found[x]])
+        if document >= segment.numbers.size:
+            return -1
+        if reach < threshold or (segment.allowed.size and not segment.allowed[document]):
+            continue
+        candidates.documents[size], candidates.reached[size] = document, reach
+        size += 1
+        if reach >> BIN_BITS >= level:
+            bins[reach >> BIN_BITS] += 1
+            above += 1
+            while above - bins[level] >= k:
+                above -= bins[level]
+                level += 1
+            threshold = max(threshold, (level << BIN_BITS) - slack)
+    state[0], state[1], state[2] = threshold, level, above
+    return size
+
+
+@still
+def search_windows(segment, terms, w, share, unit, bounds, candidates, scoring, ranking, best, count):
+    """Bring the best up to date with a segment; gives how many there are, or -1 for damage."""
+    k, n, room = best.scores.size, terms.weights.size, candidates.documents.size
+    small, large, at, state = segment.small, segment.large, candidates.at, candidates.state
+    for i in range(n):
+        at[i, 0], at[i, 1] = terms.runs[i, 0], terms.runs[i, 2]
+    candidates.bins[:] = 0
+    state[:] = 0
+    size, essential, window = 0, n, 0
+    while window != NO_WINDOW:
+        if size == 0:
+            known = np.int64(best.scores[k - 1] / unit) - 1 if count == k else 1
+            state[0] = max(state[0], known, 1)
+        while essential > 1 and bounds.rest[essential - 1] < state[0] * share:
+            essential -= 1
+        window = _next_window(small.windows, large.windows, terms.runs, at, bounds.order, essential)
+        if window != NO_WINDOW:
+            if (window + 1) << BITS > segment.lengths.shape[1]:
+                return -1
+            found = _bound_window(
+                small, large, segment.lengths, terms, w, bounds, candidates, window, essential, state[0]
+            )
+            size = _collect(segment, candidates, window, found, size, state, k, 2 * n)
+            if found < 0 or size < 0:
+                return -1
+            clear(candidates.sums)
+            _leave(small.windows, large.windows, terms.runs, at, window)
+        if window == NO_WINDOW or size + WINDOW > room:
+            size = _drop_below(candidates.documents, candidates.reached, size, state[0])
+        if window == NO_WINDOW or size + WINDOW > room:
+            documents = candidates.documents[:size]
+            if not score_documents(small, large, segment.lengths, terms, w, documents, scoring):
+                return -1
+            count = merge_best(best, count, scoring.scores[:size], documents, segment.numbers, ranking)
+            size = 0
+    return count
