@@ -46,6 +46,7 @@ import numpy as np  # noqa: E402
 from protocol import Peer, Rows, read_questions, table  # noqa: E402
 
 PEERS = {
+    "vizsla": ("vizsla_", "PEER"),
     "bm25s": ("bm25s_", "PEER"),
     "tantivy": ("tantivy_", "PEER"),
     "pisa": ("pisa", "PEER"),

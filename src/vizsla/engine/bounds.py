@@ -1,6 +1,6 @@
-"""Upper bounds of scores in 16 bits: added up fast, for whole windows of documents, to find the few that count.
+"""Upper bounds of scores in 15 bits: added up fast, for whole windows of documents, to find the few that count.
 
-A query's scores are measured in units so small that its highest possible one is just below 65,536. The bound of a
+A query's scores are measured in units so small that its highest possible one is just below 32,768. The bound of a
 posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
 rank by bounds and score the best exactly wastes next to nothing.
 """
@@ -15,9 +15,10 @@ from vizsla.engine.lists import BITS, OFFSET, SMALL
 from vizsla.engine.scores import find_posting, value_at, weight_of
 from vizsla.kernels import still
 
-ROOM = 65535
+TOP_BIT = 1 << 15
+ROOM = TOP_BIT - 1  # the highest bit is left free, see `reaching`
 MOST_TERMS = 4096  # with more terms than this the units would become coarse
-CHUNK, PART = 256, 32  # bounds looked at together: a maximum over many is cheap, where it is too low
+CHUNK = 256  # bounds looked at together: a maximum over many is cheap
 
 
 class Bounds(NamedTuple):
@@ -130,7 +131,7 @@ def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
 
 
 @still
-def _largest_of_chunk(sums, a):
+def _largest(sums, a):
     most = np.uint16(0)
     for x in range(CHUNK):
         value = sums[a + np.uint64(x)]
@@ -139,28 +140,25 @@ def _largest_of_chunk(sums, a):
 
 
 @still
-def _largest_of_part(sums, a):
-    most = np.uint16(0)
-    for x in range(PART):
-        value = sums[a + np.uint64(x)]
-        most = value if value > most else most
-    return most
+def reaching(sums, words, threshold, found):
+    """Put the places of all sums that reach a threshold into `found`; gives how many they are.
 
-
-@still
-def reaching(sums, threshold, found):
-    """Put the places of all sums that reach a threshold into `found`; gives how many they are."""
+    `words` are the sums, four at a time. Where a sum is at or above the threshold, adding what the threshold lacks to
+    32,768 sets its highest bit, which no sum has by itself. `found` has room for one place more than there are sums.
+    """
     n = np.uint64(0)
+    lacking = np.uint64(TOP_BIT - threshold) * np.uint64(0x0001000100010001)
+    tops = np.uint64(0x8000800080008000)
     for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
-        if _largest_of_chunk(sums, chunk) < threshold:
+        if _largest(sums, chunk) < threshold:
             continue
-        for part in range(chunk, chunk + np.uint64(CHUNK), np.uint64(PART)):
-            if _largest_of_part(sums, part) < threshold:
-                continue
-            for x in range(part, part + np.uint64(PART)):
-                if sums[x] >= threshold:
-                    found[n] = x
-                    n += np.uint64(1)
+        for x in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2)):
+            marks = (words[x] + lacking) & tops
+            if marks:
+                place = x << np.uint64(2)
+                for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
+                    found[n] = place + lane
+                    n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
     return np.int64(n)
 
 

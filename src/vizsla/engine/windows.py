@@ -21,8 +21,8 @@ from vizsla.engine.ranking import merge_best
 from vizsla.engine.scores import run_bounds, score_documents
 from vizsla.kernels import still
 
-BIN_BITS = 4
-BINS = 1 << (16 - BIN_BITS)
+BIN_BITS = 3
+BINS = 1 << (15 - BIN_BITS)
 PROBE = 60  # postings added up in the time it takes to look one document up in a run
 NO_WINDOW = 1 << 40
 
@@ -37,8 +37,10 @@ class Candidates(NamedTuple):
     """How many there were, by bound: so a lower bound of the k-th best score rises with each."""
     sums: np.ndarray
     """[WINDOW] the bounds of a window; all zero between windows."""
+    words: np.ndarray
+    """[WINDOW / 4] the same memory, four bounds at a time."""
     found: np.ndarray
-    """[WINDOW] where in the window candidates are."""
+    """[WINDOW + 1] where in the window candidates are."""
     at: np.ndarray
     """[n, 2] the runs, small and large, that each term has come to."""
     state: np.ndarray
@@ -46,12 +48,14 @@ class Candidates(NamedTuple):
 
     @classmethod
     def of_size(cls, size: int, terms: int) -> Candidates:
+        sums = np.zeros(WINDOW, np.uint16)
         return cls(
             np.empty(size, np.uint32),
             np.empty(size, np.uint16),
             np.empty(BINS, np.int32),
-            np.zeros(WINDOW, np.uint16),
-            np.empty(WINDOW, np.uint16),
+            sums,
+            sums.view(np.uint64),
+            np.empty(WINDOW + 1, np.uint16),
             np.empty((terms, 2), np.int64),
             np.empty(3, np.int64),
         )
@@ -126,9 +130,8 @@ def _drop_below(documents, reached, size, threshold):
     """Keep the candidates that still reach the threshold; gives how many they are."""
     kept = 0
     for j in range(size):
-        if reached[j] >= threshold:
-            documents[kept], reached[kept] = documents[j], reached[j]
-            kept += 1
+        documents[kept], reached[kept] = documents[j], reached[j]
+        kept += reached[j] >= threshold
     return kept
 
 
@@ -143,7 +146,7 @@ def _bound_window(small, large, lengths, terms, w, bounds, candidates, window, e
     for j in range(terms.weights.size):
         i = bounds.order[j]
         if j == essential:
-            n = reaching(sums, threshold - bounds.rest[j], found)
+            n = reaching(sums, candidates.words, threshold - bounds.rest[j], found)
         if j >= essential and n == 0:
             return 0
         asked = found[:n] if j >= essential else found  # more than any run has: not worth looking up
@@ -154,31 +157,44 @@ def _bound_window(small, large, lengths, terms, w, bounds, candidates, window, e
             return -1
         if j >= essential:
             n = _keep(sums, found, n, threshold - bounds.rest[j + 1])
-    return n if essential < terms.weights.size else reaching(sums, threshold, found)
+    return n if essential < terms.weights.size else reaching(sums, candidates.words, threshold, found)
 
 
 @still
 def _collect(segment, candidates, window, n, size, state, k, slack):
-    """Make the places found candidates, raising the threshold; gives how many candidates there are, -1 for damage."""
-    bins, threshold, level, above = candidates.bins, state[0], state[1], state[2]
+    """Make the places found candidates and raise the threshold; gives how many candidates there are, -1 for damage.
+
+    Loops without branches that could not be foreseen: most of what is found early is dropped later.
+    """
+    documents, reached, bins, base = candidates.documents, candidates.reached, candidates.bins, window << BITS
+    threshold, level, above = state[0], state[1], state[2]
+    end = size
     for x in range(n):
-        document = (window << BITS) + np.int64(candidates.found[x])
-        reach = np.int64(candidates.sums[candidates.found[x]])
-        if document >= segment.numbers.size:
-            return -1
-        if reach < threshold or (segment.allowed.size and not segment.allowed[document]):
-            continue
-        candidates.documents[size], candidates.reached[size] = document, reach
-        size += 1
-        if reach >> BIN_BITS >= level:
-            bins[reach >> BIN_BITS] += 1
-            above += 1
-            while above - bins[level] >= k:
-                above -= bins[level]
-                level += 1
-            threshold = max(threshold, (level << BIN_BITS) - slack)
-    state[0], state[1], state[2] = threshold, level, above
-    return size
+        reach = candidates.sums[candidates.found[x]]
+        documents[end], reached[end] = base + np.int64(candidates.found[x]), reach
+        end += reach >= threshold
+    if end > size and documents[end - 1] >= segment.numbers.size:
+        return -1
+    if segment.allowed.size:
+        end = _keep_allowed(segment.allowed, documents, reached, size, end)
+    for x in range(size, end):
+        bin = np.int64(reached[x]) >> BIN_BITS
+        bins[bin] += 1
+        above += bin >= level
+    while above - bins[level] >= k:
+        above -= bins[level]
+        level += 1
+    state[0], state[1], state[2] = max(threshold, (level << BIN_BITS) - slack), level, above
+    return end
+
+
+@still
+def _keep_allowed(allowed, documents, reached, first, end):
+    kept = first
+    for x in range(first, end):
+        documents[kept], reached[kept] = documents[x], reached[x]
+        kept += allowed[documents[x]]
+    return kept
 
 
 @still
