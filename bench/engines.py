@@ -2,21 +2,17 @@
 
     python bench/engines.py DATA... --peers PYTHON [--k 10,100,1000] [--rounds 5] [--out FOLDER]
 
-DATA: folders made by bench/prepare.py. PYTHON: the interpreter of the peers' environment (bench/peers/requirements.txt).
+DATA: folders made by bench/prepare.py. PYTHON: the peers' interpreter (bench/peers/requirements.txt).
 Each engine is a process of its own (bench/peers/serve.py) that keeps its index open; round after round each answers
 the same queries, in an order that changes. Our results are compared with exhaustive scoring in every round.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 HERE = Path(__file__).parent
 Answer = dict[str, Any]

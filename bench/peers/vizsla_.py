@@ -24,8 +24,8 @@ class Engine(Peer):
     name = "vizsla"
     package = "vizsla"
     notes = (
-        "k1 0.9, b 0.4, Lucene's length codes. Queries are term numbers and counts made beforehand; looking up document "
-        "frequencies and weighing terms is timed. One segment, memory-mapped."
+        "k1 0.9, b 0.4, Lucene's length codes. Queries are term numbers and counts made beforehand; looking up "
+        "document frequencies and weighing terms is timed. One segment, memory-mapped."
     )
 
     def __init__(self) -> None:
@@ -34,7 +34,6 @@ class Engine(Peer):
         self.weightings: Weightings | None = None
         self.documents = 0
         self.weighted = False
-        self.settings = {"threads": 1}
 
     def build(self, data: Path, folder: Path, threads: int) -> dict[str, Any]:  # noqa: ARG002
         documents = Rows.load(data / "documents")
@@ -82,7 +81,7 @@ class Engine(Peer):
         weights = self._weigh(np.concatenate([t for t, *_ in queries]), np.concatenate([w for *_, w in queries]))
         ends = np.cumsum([len(t) for t, *_ in queries])[:-1]
         asked = [Query(t, s, w) for (t, s, _), w in zip(queries, np.split(weights, ends), strict=True)]
-        return search_many(self.segments, asked, self.weightings, k, threads=self.settings["threads"])
+        return search_many(self.segments, asked, self.weightings, k)
 
     def one(self, query: Any, k: int) -> Any:
         assert self.weightings is not None

@@ -40,6 +40,7 @@ def index(
         int | None, typer.Option("--passages", help="Cut texts into passages of so many words.")
     ] = None,
     overlap: Annotated[int, typer.Option("--overlap", help="By how many words passages overlap.")] = 0,
+    store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the texts, to be shown.")] = True,
 ) -> None:
     """Index documents: JSON lines, csv, tsv, Parquet, TREC SGML, a BEIR folder, or a folder of text files."""
     from vizsla.datasets import Splitter
@@ -51,7 +52,7 @@ def index(
     started = time.perf_counter()
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(building, model, memory=size, passages=splitter) as new,
+        Index.create(building, model, memory=size, passages=splitter, store=store) as new,
     ):
         added = new.add(watched(found, "Indexing", workers), workers=workers)
         new.commit()

@@ -50,7 +50,7 @@ class Lists:
     starts: np.ndarray
     """[r + 1] uint32: where each run's postings start."""
     postings: np.ndarray
-    """[p] uint16: the document's place in its window, ascending in a run; above it, in small lists, the value less one."""
+    """[p] uint16: the document's place in its window, ascending in a run; in small lists the value less one above."""
     values: np.ndarray
     """[p] what large lists store; empty in small lists."""
     tops: np.ndarray

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ from vizsla.engine.windows import Candidates, search_windows
 from vizsla.kernels import still
 
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
-BATCH = 32  # queries that go to a thread together
+SHARE = 0.3
 
 Masks = Sequence[np.ndarray | None]
 """For each segment which of its documents may be found; None where all may."""
@@ -168,46 +167,30 @@ def search_many(
     k: int,
     masks: Masks | None = None,
     *,
-    threads: int = 1,
-    share: float = 0.3,
+    share: float = SHARE,
 ) -> list[Hits]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
-    The weights of documents are positive, those
-    of queries any finite numbers. The hits do not depend on the number of threads.
+    The weights of documents are positive, those of queries any finite numbers. Works without the GIL, so that
+    several threads can each search some of the queries.
     """
     if not all(np.isfinite(q.weights).all() for q in queries):
         raise ValueError("query weights must be finite numbers")
     segments, allowed = _in_order(segments, masks)
     k = min(k, sum(map(len, segments)))
-    none = Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    hits = [none] * len(queries)
-    usual: list[int] = []
-    others: list[int] = []
+    hits = [Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+    usual = []
     for i, query in enumerate(queries):
-        if k and len(query.terms):
-            (usual if query.is_positive and len(query.terms) <= MOST_TERMS else others).append(i)
-
-    def search_some(some: Sequence[int]) -> None:
-        found = _search_batch(segments, [queries[i] for i in some], weightings, k, allowed, share)
-        for i, h in zip(some, found, strict=True):
+        if k == 0 or len(query.terms) == 0:
+            continue
+        if query.is_positive and len(query.terms) <= MOST_TERMS:
+            usual.append(i)
+        else:
+            hits[i] = _search_alone(segments, query, weightings, k, allowed)
+    if usual:
+        found = _search_batch(segments, [queries[i] for i in usual], weightings, k, allowed, share)
+        for i, h in zip(usual, found, strict=True):
             hits[i] = h
-
-    def search_one(i: int) -> None:
-        hits[i] = _search_alone(segments, queries[i], weightings, k, allowed)
-
-    batches = [usual[a : a + BATCH] for a in range(0, len(usual), BATCH)]
-    if threads == 1 or len(batches) + len(others) < 2:
-        for batch in batches:
-            search_some(batch)
-        for i in others:
-            search_one(i)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(search_some, batches):
-                pass
-            for _ in pool.map(search_one, others):
-                pass
     return hits
 
 

@@ -52,8 +52,8 @@ class Prepared:
     """Whether the analyst has begun anew and knows no terms from before this batch."""
     ids: list[str]
     origins: list[Origin | None]
-    stored: list[tuple[str, str, str]]
-    """Id, metadata and fields."""
+    stored: list[tuple[str, str, str | None]]
+    """Id, metadata and fields, None where those are not stored."""
     stored_origins: list[Origin | None]
     rows: list[Rows]
 
@@ -61,9 +61,10 @@ class Prepared:
 class Analyst:
     """Prepares batches for a model; remembers terms up to a bound and then begins anew."""
 
-    def __init__(self, model: Model, splitter: Splitter | None, most_bytes: int) -> None:
+    def __init__(self, model: Model, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
         self._model = model
         self._splitter = splitter
+        self._store = store
         self._most_terms = max(most_bytes // BYTES_PER_TERM, 1)
         self._begin()
 
@@ -113,15 +114,15 @@ class Analyst:
             )
         return out
 
-    def _row(self, document: Document) -> tuple[str, str, str]:
+    def _row(self, document: Document) -> tuple[str, str, str | None]:
         """Id, metadata and fields of a document as they are stored; half a surrogate pair cannot be."""
         content = document.content
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            row = document.id, _JSON(metadata) if metadata else "{}", _JSON(fields)
+            row = document.id, _JSON(metadata) if metadata else "{}", _JSON(fields) if self._store else None
             for text in row:
-                text.isascii() or text.encode("utf-8")
+                text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
             name = document.id.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
@@ -156,7 +157,13 @@ Task = Callable[[list[Document] | RawLines], Prepared]
 
 @contextmanager
 def preparing(
-    model: Model, description: dict[str, Any], folder: Path, splitter: Splitter | None, most_bytes: int, workers: int
+    model: Model,
+    description: dict[str, Any],
+    folder: Path,
+    splitter: Splitter | None,
+    store: bool,
+    most_bytes: int,
+    workers: int,
 ) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[Prepared]]]:
     """A way to prepare documents ahead of their storing, in their order.
 
@@ -165,10 +172,10 @@ def preparing(
     """
     executor: Executor
     if workers == 1:
-        task: Task = Analyst(model, splitter, most_bytes).prepare
+        task: Task = Analyst(model, splitter, store, most_bytes).prepare
         executor = ThreadPoolExecutor(1)
     else:
-        start = (description, folder, splitter, most_bytes // workers)
+        start = (description, folder, splitter, store, most_bytes // workers)
         executor = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
@@ -193,11 +200,11 @@ def _in_order(
 _analyst: Analyst | None = None
 
 
-def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, most_bytes: int) -> None:
+def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
     """What a process does first."""
     global _analyst
     try:
-        _analyst = Analyst(Model.from_description(description, folder), splitter, most_bytes)
+        _analyst = Analyst(Model.from_description(description, folder), splitter, store, most_bytes)
     except VizslaError:  # a filter of the user's own, say: told by the first batch, where it can be heard
         _analyst = None
 

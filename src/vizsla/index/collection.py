@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import vizsla
-from vizsla.datasets import Document, RawLines, Splitter, document_of, documents_from
-from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.datasets import Document, RawLines, Splitter, documents_from
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
+from vizsla.index.searching import check_query, search_texts
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -85,11 +86,13 @@ class Index:
         overwrite: bool = False,
         memory: int = DEFAULT_MEMORY,
         passages: Splitter | None = None,
+        store: bool = True,
     ) -> Index:
         """A new, empty collection; an index that is there already is only replaced when told to.
 
         `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
         `passages`: cut documents into passages; a search finds documents by their best passage.
+        `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
         """
         folder = Path(path)
         chosen = parse_model(model) if isinstance(model, str) else model
@@ -99,6 +102,7 @@ class Index:
             description = chosen.describe(folder / "model")
             meta = {
                 "model": description,
+                "stored": store,
                 "passages": [passages.words, passages.overlap] if passages else None,
                 "vizsla": vizsla.__version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -225,22 +229,46 @@ class Index:
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
         taken, so k come back whenever there are k.
         """
+        return self.search_many([query], k, filter, threads=1)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: str | Filter | None = None,
+        *,
+        threads: int | None = None,
+        documents: bool = True,
+    ) -> list[list[Hit]]:
+        """The hits of many queries, in `threads` threads, as many as there are processors if not told.
+
+        Without `documents` a hit's document has an id and nothing else, which is faster.
+        """
         with self._reading() as snapshot:
-            found = _search(snapshot, query, k, filter)
-            documents = snapshot.documents(n for n, *_ in found)
+            rankings = search_texts(snapshot, queries, k, filter, threads)
+            stored = snapshot.documents({n for found in rankings for n, *_ in found}) if documents else {}
         return [
-            Hit(rank, score, Document(doc_id, documents[number].content))
-            for rank, (number, doc_id, score) in enumerate(found, 1)
+            [
+                Hit(rank, score, Document(doc_id, stored[number].content if documents else {}))
+                for rank, (number, doc_id, score) in enumerate(found, 1)
+            ]
+            for found in rankings
         ]
 
-    def run(self, queries: Mapping[str, str], k: int = 1000, filter: str | Filter | None = None) -> Run:
-        """The rankings of many queries, by query id."""
-        rankings = {}
+    def run(
+        self,
+        queries: Mapping[str, str],
+        k: int = 1000,
+        filter: str | Filter | None = None,
+        *,
+        threads: int | None = None,
+    ) -> Run:
+        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
-            for query_id, text in queries.items():
-                found = _search(snapshot, text, k, filter, empty_allowed=True)
-                rankings[query_id] = [(doc_id, score) for _, doc_id, score in found]
-        return Run(rankings)
+            found = search_texts(snapshot, list(queries.values()), k, filter, threads, empty_allowed=True)
+        return Run(
+            {q: [(doc_id, score) for _, doc_id, score in ranking] for q, ranking in zip(queries, found, strict=True)}
+        )
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""
@@ -264,7 +292,7 @@ class Index:
 
     def explain(self, query: str, doc_id: str) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
-        _check_query(query)
+        check_query(query)
         with self._reading() as snapshot:
             numbers = snapshot.numbers_of(doc_id)
             if not numbers:
@@ -287,8 +315,8 @@ class Index:
         with self._reading() as snapshot:
             for part in snapshot.model.parts:
                 namespace, terms = part.component.namespace, list(part.component.query_terms(text))
-                numbers = snapshot.term_numbers(namespace, terms)
-                counts = snapshot.document_frequencies(numbers).tolist(), snapshot.occurrences(numbers)
+                numbers, frequencies = snapshot.terms_of(namespace, terms)
+                counts = frequencies.tolist(), snapshot.occurrences(numbers)
                 found += [TermStatistics(namespace, *row) for row in zip(terms, *counts, strict=True)]
         return found
 
@@ -317,39 +345,9 @@ class Index:
             },
             "index_bytes": s.file_bytes,
             "document_bytes": database_bytes,
+            "stored": s.meta["stored"],
             "created": s.meta["created"],
             "vizsla": s.meta["vizsla"],
             "format": s.meta["format"],
             "generation": s.generation,
         }
-
-
-def _search(
-    snapshot: Snapshot, query: str, k: int, filter: str | Filter | None, empty_allowed: bool = False
-) -> list[tuple[int, str, float]]:
-    """Insertion number, id and score of the best documents; a document in passages counts by its best."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
-    _check_query(query, empty_allowed)
-    condition = Filter.parse(filter) if isinstance(filter, str) else filter
-    depth = k
-    while True:
-        hits = snapshot.search(query, depth, condition)
-        ids = snapshot.ids(hits.numbers.tolist())
-        rows = zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)
-        if snapshot.splitter is None:
-            return [(number, ids[number], score) for number, score in rows]
-        best: dict[str, tuple[int, str, float]] = {}
-        for number, score in rows:
-            doc_id = document_of(ids[number])
-            best.setdefault(doc_id, (number, doc_id, score))
-        if len(best) >= k or len(hits) < depth:
-            return list(best.values())[:k]
-        depth *= 4
-
-
-def _check_query(query: str, empty_allowed: bool = False) -> None:
-    if not isinstance(query, str):
-        raise VizslaError(f"a query is a text, not {kind_of(query)}")
-    if not query.strip() and not empty_allowed:
-        raise VizslaError("the query is empty; give at least one word")

@@ -44,8 +44,7 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
     asked = component.query_terms(text)
     weights = component.query_weights(asked, statistics)
     terms = list(asked)
-    numbers = snapshot.term_numbers(component.namespace, terms)
-    df = snapshot.document_frequencies(numbers)
+    numbers, df = snapshot.terms_of(component.namespace, terms)
     place = snapshot.place(number)
     assert place is not None
     segment, document = snapshot.segments[place[0]], place[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,11 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, Hits, Query, Weightings, by_document, search
+from vizsla.engine import DamagedSegmentError, Hits, Query, Weightings, by_document, search_many
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.index.filters import Filter
-from vizsla.models import Model
+from vizsla.models import Model, Part
 
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
@@ -37,7 +37,7 @@ class _NamespaceStatistics:
     snapshot: Snapshot
 
     def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
-        return self.snapshot.document_frequencies(self.snapshot.term_numbers(self.namespace, terms))
+        return self.snapshot.terms_of(self.namespace, terms)[1]
 
 
 class _Part:
@@ -59,7 +59,7 @@ class Snapshot:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()  # one connection, many threads
-        self._numbers: dict[tuple[str, str], int] = {}
+        self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
         self._users = 0
         self._retired = False
@@ -154,20 +154,30 @@ class Snapshot:
 
     # Terms
 
-    def term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
-        """The terms' numbers in the index; -1 for those it does not have."""
+    def terms_of(self, namespace: str, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The terms' numbers in the index, -1 for those it does not have, and in how many living documents they are.
+
+        What was asked for is remembered, since queries share their words.
+        """
+        known = self._terms.setdefault(namespace, {})
+        if len(known) > _MOST_CACHED_TERMS:
+            known = self._terms[namespace] = {}
+        new = [t for t in dict.fromkeys(terms) if t not in known]
+        if new:
+            numbers = self._find_terms(namespace, new)
+            found = zip(numbers.tolist(), self._document_frequencies(numbers).tolist(), strict=True)
+            known.update(zip(new, found, strict=True))
+        pairs = np.array([known[t] for t in terms] if terms else np.zeros((0, 2)), np.int64)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _find_terms(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
         with self._lock, database.told_plainly(self.path):
-            if len(self._numbers) > _MOST_CACHED_TERMS:
-                self._numbers.clear()
-            for t in terms:
-                if (namespace, t) not in self._numbers:
-                    row = self._db.execute(find, (namespace, t.encode("utf-8", "replace").decode())).fetchone()
-                    self._numbers[namespace, t] = row[0] if row else -1
-            return np.array([self._numbers[namespace, t] for t in terms], np.int64)
+            written = [t.encode("utf-8", "replace").decode() for t in terms]
+            rows = [self._db.execute(find, (namespace, t)).fetchone() for t in written]
+            return np.array([row[0] if row else -1 for row in rows], np.int64)
 
-    def document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
-        """In how many living documents the terms with these numbers occur."""
+    def _document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
         df = np.zeros(len(numbers), np.int64)
         with self.damage_told():
             for segment, living in zip(self.segments, self._frequencies, strict=True):
@@ -188,27 +198,33 @@ class Snapshot:
 
     def query_weights(self, text: str) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""
-        out = {}
-        for part in self.model.parts:
+        return {p.component.namespace: self._weigh(p, [p.component.query_terms(text)])[0] for p in self.model.parts}
+
+    def _weigh(self, part: Part, asked: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+        statistics = self.statistics[part.component.namespace]
+        weighed = (part.component.query_weights(terms, statistics) for terms in asked)
+        return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
+
+    def encode_queries(self, texts: Sequence[str]) -> list[Query]:
+        """Queries as numbers for the engine; terms no document has are left out."""
+        rows = []
+        for i, part in enumerate(self.model.parts):
             component = part.component
-            weights = component.query_weights(component.query_terms(text), self.statistics[component.namespace])
-            out[component.namespace] = {term: part.weight * w for term, w in weights.items()}
-        return out
+            one = len(texts) == 1
+            asked = [component.query_terms(texts[0])] if one else component.query_terms_of(texts)
+            weighed = self._weigh(part, asked)
+            numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
+            ends = np.cumsum([len(w) for w in weighed])[:-1]
+            weights = [np.fromiter(w.values(), np.float64, len(w)) for w in weighed]
+            spaces = [np.full(len(w), i, np.int64) for w in weighed]
+            rows.append(zip(np.split(numbers, ends), spaces, weights, strict=True))
+        return [Query(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*rows, strict=True)]
 
-    def encode_query(self, text: str) -> Query:
-        """A query as numbers for the engine; terms no document has are left out."""
-        terms, spaces, weights = [], [], []
-        for i, (namespace, weighed) in enumerate(self.query_weights(text).items()):
-            terms.append(self.term_numbers(namespace, list(weighed)))
-            spaces.append(np.full(len(weighed), i, np.int64))
-            weights.append(np.fromiter(weighed.values(), np.float64, len(weighed)))
-        return Query(np.concatenate(terms), np.concatenate(spaces), np.concatenate(weights))
-
-    def search(self, text: str, k: int, condition: Filter | None = None) -> Hits:
-        """The best k living documents, of those that meet a condition if there is one."""
+    def search(self, texts: Sequence[str], k: int, condition: Filter | None = None) -> list[Hits]:
+        """For each query the best k living documents, of those that meet a condition if there is one."""
         allowed = self.alive if condition is None else self._allowed(condition)
         with self.damage_told():
-            return search(self.segments, self.encode_query(text), self.weightings, k, allowed)
+            return search_many(self.segments, self.encode_queries(texts), self.weightings, k, allowed)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
@@ -239,8 +255,10 @@ class Snapshot:
 
     def documents(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by their insertion numbers."""
-        joined = "documents JOIN contents USING (number)"
-        rows = self._select("number, id, fields, metadata", list(numbers), joined)
+        if self.meta["stored"]:
+            rows = self._select("number, id, fields, metadata", list(numbers), "documents JOIN contents USING (number)")
+        else:
+            rows = self._select("number, id, '{}', metadata", list(numbers), "documents")
         return {
             number: Document(doc_id, {**json.loads(fields), **json.loads(metadata)})
             for number, doc_id, fields, metadata in rows

@@ -60,6 +60,8 @@ def _check_database(path: Path, db: sqlite3.Connection) -> Iterator[str]:
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = database.get_meta(db, "generation")
     stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
+    if not database.get_meta(db, "stored"):
+        stored = "SELECT number, '{}', metadata FROM documents"
     for number, fields, metadata in db.execute(stored):
         try:
             whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata), dict)

@@ -72,6 +72,7 @@ class Writer:
                 database.sweep(self._db)
                 self._generation = database.get_meta(self._db, "generation") + 1
                 self._next_number: int = database.get_meta(self._db, "next_number")
+                self._store_texts: bool = database.get_meta(self._db, "stored")
                 files.sweep_segments(path, database.live_files(self._db))
                 self._db.execute("BEGIN IMMEDIATE")
                 self._buffer = Buffer(model, self._db)
@@ -86,7 +87,9 @@ class Writer:
         first = self._next_number
         terms_bytes = int(self._memory * TERMS_SHARE)
         description, folder = database.get_meta(self._db, "model"), self._path / "model"
-        with preparing(self._model, description, folder, self._splitter, terms_bytes, workers) as prepared:
+        with preparing(
+            self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
+        ) as prepared:
             for batch in prepared(documents):
                 self._store(batch, first, added)
                 if self._buffer.bytes > self._memory * BUFFER_SHARE:
@@ -100,11 +103,12 @@ class Writer:
             added.replaced += self._replace(batch, first)
             numbers = range(self._next_number, self._next_number + len(batch.stored))
             documents = [(n, i, self._generation, m) for n, (i, m, _) in zip(numbers, batch.stored, strict=True)]
-            contents = [(n, fields) for n, (_, _, fields) in zip(numbers, batch.stored, strict=True)]
             self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
-            self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
+            if self._store_texts:
+                contents = [(n, fields) for n, (_, _, fields) in zip(numbers, batch.stored, strict=True)]
+                self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
             counts = self._buffer.take_in(batch)
-        self._uncommitted += sum(len(metadata) + len(fields) for _, metadata, fields in batch.stored)
+        self._uncommitted += sum(len(metadata) + len(fields or "") for _, metadata, fields in batch.stored)
         self._next_number += len(batch.stored)
         added.documents += len(batch.ids)
         for i in np.flatnonzero(counts == 0).tolist():

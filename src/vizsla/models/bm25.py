@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -117,6 +118,13 @@ class BM25(Component):
 
     def query_terms(self, text: str) -> dict[str, float]:
         return {term: float(n) for term, n in Counter(self.text_analyzer(text)).items()}
+
+    def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
+        lexicon = self.text_analyzer.lexicon()
+        numbers, ends = lexicon.encode(texts)
+        starts = [0, *ends.tolist()]
+        words = [lexicon.terms[n] for n in numbers.tolist()]
+        return [{term: float(n) for term, n in Counter(words[a:z]).items()} for a, z in pairwise(starts)]
 
     def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
         df = statistics.document_frequencies(list(terms))

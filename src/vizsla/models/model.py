@@ -175,6 +175,10 @@ class Component(Model):
     def query_terms(self, text: str) -> dict[str, float]:
         """The terms of a query with their weights before any statistics."""
 
+    def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
+        """The same for many queries, where it is faster so."""
+        return [self.query_terms(text) for text in texts]
+
     @abstractmethod
     def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
         """The final weights of a query's terms; those no document has are left out."""
