@@ -26,13 +26,13 @@ def search_exhaustively(segment, terms, w, ranking, best, count):
         for offset in range(WINDOW):
             document = (window << BITS) + offset
             if touched[offset]:
-                sound &= document < segment.numbers.size
+                sound &= document < segment.documents
                 if sound and (segment.allowed.size == 0 or segment.allowed[document]):
                     documents[size], scores[size] = document, sums[offset]
                     size += 1
         if not sound:
             return -1
-        count = merge_best(best, count, scores[:size], documents, segment.numbers, ranking)
+        count = merge_best(best, count, scores[:size], documents, segment.first, ranking)
         sums[:] = 0.0
         touched[:] = False
     return count

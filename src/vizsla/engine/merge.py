@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.lists import BITS, OFFSET, DamagedSegmentError, Lists
-from vizsla.engine.segment import Segment, pad_lengths
+from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.kernels import kernel
 
 GONE = -1
@@ -177,7 +177,7 @@ class Merge:
             count += int(living[-1]) if len(living) else 0
         codes = [s.lengths[:, : len(s)][:, m] for s, m in zip(segments, masks, strict=True)]
         return cls(
-            np.concatenate([s.numbers[m] for s, m in zip(segments, masks, strict=True)]),
+            smallest_numbers(np.concatenate([s.numbers[m] for s, m in zip(segments, masks, strict=True)])),
             pad_lengths(np.concatenate(codes, axis=1)),
             np.concatenate([s.sizes[:, m] for s, m in zip(segments, masks, strict=True)], axis=1),
             MergedLists.plan([s.small for s in segments], moved),

@@ -12,10 +12,10 @@ DIGIT = 256
 
 
 class Best(NamedTuple):
-    """Scores, descending, and insertion numbers; their size is k, how many there are is told beside them."""
+    """Scores, descending, and places of documents; their size is k, how many there are is told beside them."""
 
     scores: np.ndarray
-    numbers: np.ndarray
+    places: np.ndarray
 
 
 class Ranking(NamedTuple):
@@ -74,22 +74,25 @@ def _sort_falling(ranking, size):
 
 
 @still
-def merge_best(best, count, scores, documents, numbers, ranking):
-    """Merge new hits, ascending and all later than those so far, into the best; gives how many there are now."""
+def merge_best(best, count, scores, documents, first, ranking):
+    """Merge new hits, ascending and all later than those so far, into the best; gives how many there are now.
+
+    `first`: the place of document 0 among those of all segments.
+    """
     size, k = scores.size, best.scores.size
     for j in range(size):
-        ranking.scores[j] = scores[j] + 0.0
+        ranking.scores[j] = np.float32(scores[j]) + np.float32(0)  # makes the 0 of a negative number a plain one
     _sort_falling(ranking, size)
     old, new, to = 0, 0, 0
     while to < k and (old < count or new < size):
         j = ranking.order[new] if new < size else 0
         if old < count and (new == size or best.scores[old] >= np.float32(scores[j])):
-            ranking.best.scores[to], ranking.best.numbers[to] = best.scores[old], best.numbers[old]
+            ranking.best.scores[to], ranking.best.places[to] = best.scores[old], best.places[old]
             old += 1
         else:
-            ranking.best.scores[to], ranking.best.numbers[to] = scores[j], numbers[documents[j]]
+            ranking.best.scores[to], ranking.best.places[to] = scores[j], first + np.int64(documents[j])
             new += 1
         to += 1
     for j in range(to):
-        best.scores[j], best.numbers[j] = ranking.best.scores[j], ranking.best.numbers[j]
+        best.scores[j], best.places[j] = ranking.best.scores[j], ranking.best.places[j]
     return to

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,20 @@ def _search_segment(segment, queries, runs, tops, w, share, room, scores, found,
     return True
 
 
+def _firsts(segments: Sequence[Segment]) -> list[int]:
+    """Where each segment's documents start among those of all, and where the last one's end."""
+    return [0, *accumulate(map(len, segments))]
+
+
+def _numbers_at(segments: Sequence[Segment], places: np.ndarray) -> np.ndarray:
+    """The insertion numbers of documents by their places among those of all segments."""
+    numbers = np.empty(places.shape, np.int64)
+    for segment, (a, z) in zip(segments, pairwise(_firsts(segments)), strict=True):
+        here = (places >= a) & (places < z)
+        numbers[here] = segment.numbers[places[here] - a]
+    return numbers
+
+
 _local = threading.local()
 
 
@@ -125,32 +140,34 @@ def _search_batch(
 ) -> list[Hits]:
     """The hits of some queries, in this thread."""
     packed = Queries.pack(queries)
-    scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    scores, found = np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64)
     counts = np.zeros(len(queries), np.int64)
     terms, width = int(np.diff(packed.pointers).max()), weightings.small.shape[1]
     room: Room | None = getattr(_local, "room", None)
     if room is None or not room.is_enough(k, terms, width):
         room = Room.make(max(k, 1000), max(terms, 32), width)
     _local.room = None  # an error leaves it dirty
-    for segment, mask in zip(segments, masks, strict=True):
+    for segment, mask, first in zip(segments, masks, _firsts(segments), strict=False):
         runs, tops = segment.runs_of(packed.terms)
         if not _search_segment(
-            segment.arrays(mask), packed, runs, tops, weightings, share, room, scores, found, counts
+            segment.arrays(mask, first), packed, runs, tops, weightings, share, room, scores, found, counts
         ):
             raise DamagedSegmentError
     _local.room = room
-    return [Hits(n[:c], s[:c]) for n, s, c in zip(found, scores, counts.tolist(), strict=True)]
+    numbers = _numbers_at(segments, found)
+    return [Hits(n[:c], s[:c]) for n, s, c in zip(numbers, scores, counts.tolist(), strict=True)]
 
 
 def _search_alone(segments: Sequence[Segment], query: Query, weightings: Weightings, k: int, masks: Masks) -> Hits:
     """The hits of a query that bounds do not work for, by scoring every document that shares a term with it."""
     best, count = Best(np.empty(k, np.float32), np.empty(k, np.int64)), 0
-    for segment, mask in zip(segments, masks, strict=True):
+    for segment, mask, first in zip(segments, masks, _firsts(segments), strict=False):
         terms = Terms(query.weights, query.spaces, segment.runs_of(query.terms)[0])
-        count = search_exhaustively(segment.arrays(mask), terms, weightings, Ranking.of_size(WINDOW, k), best, count)
+        arrays = segment.arrays(mask, first)
+        count = search_exhaustively(arrays, terms, weightings, Ranking.of_size(WINDOW, k), best, count)
         if count < 0:
             raise DamagedSegmentError
-    return Hits(best.numbers[:count], best.scores[:count])
+    return Hits(_numbers_at(segments, best.places[:count]), best.scores[:count])
 
 
 def _in_order(segments: Sequence[Segment], masks: Masks | None) -> tuple[list[Segment], Masks]:

@@ -19,8 +19,10 @@ class SegmentArrays(NamedTuple):
     small: Runs
     large: Runs
     lengths: np.ndarray
-    numbers: np.ndarray
     allowed: np.ndarray
+    documents: int
+    first: int
+    """The place of the first document among those of all segments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +74,9 @@ class Segment:
             and len(self.large.tops) == len(self.large.terms)
         )
 
-    def arrays(self, allowed: np.ndarray | None) -> SegmentArrays:
+    def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else allowed
-        return SegmentArrays(self.small.all_runs, self.large.all_runs, self.lengths, self.numbers, mask)
+        return SegmentArrays(self.small.all_runs, self.large.all_runs, self.lengths, mask, len(self), first)
 
     def runs_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the small runs of these terms start and end, and the large ones, [n, 4]; their largest values."""
@@ -102,6 +104,12 @@ class Segment:
         documents, values = (np.concatenate([f[i] for f in found]) for i in range(2))
         order = np.argsort(documents, kind="stable")
         return documents[order], values[order]
+
+
+def smallest_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Ascending insertion numbers in four bytes as long as they fit."""
+    wide = len(numbers) > 0 and int(numbers[-1]) >= 1 << 32
+    return numbers.astype(np.int64 if wide else np.uint32, copy=False)
 
 
 def smallest_type(array: np.ndarray) -> np.ndarray:
@@ -187,7 +195,7 @@ def build_segment(
     present = np.flatnonzero(np.diff(starts))
     small, large = pack(present, np.append(starts[present], indices.size), documents, out)
     return Segment(
-        numbers=np.asarray(numbers, np.int64),
+        numbers=smallest_numbers(numbers),
         lengths=pad_lengths(smallest_type(lengths)),
         sizes=np.ascontiguousarray(smallest_type(sizes)),
         small=small,

@@ -173,7 +173,7 @@ def _collect(segment, candidates, window, n, size, state, k, slack):
         reach = candidates.sums[candidates.found[x]]
         documents[end], reached[end] = base + np.int64(candidates.found[x]), reach
         end += reach >= threshold
-    if end > size and documents[end - 1] >= segment.numbers.size:
+    if end > size and documents[end - 1] >= segment.documents:
         return -1
     if segment.allowed.size:
         end = _keep_allowed(segment.allowed, documents, reached, size, end)
@@ -231,6 +231,6 @@ def search_windows(segment, terms, w, share, unit, bounds, candidates, scoring, 
             documents = candidates.documents[:size]
             if not score_documents(small, large, segment.lengths, terms, w, documents, scoring):
                 return -1
-            count = merge_best(best, count, scoring.scores[:size], documents, segment.numbers, ranking)
+            count = merge_best(best, count, scoring.scores[:size], documents, segment.first, ranking)
             size = 0
     return count

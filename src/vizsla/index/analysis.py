@@ -52,8 +52,8 @@ class Prepared:
     """Whether the analyst has begun anew and knows no terms from before this batch."""
     ids: list[str]
     origins: list[Origin | None]
-    stored: list[tuple[str, str, str | None]]
-    """Id, metadata and fields, None where those are not stored."""
+    stored: list[tuple[str, str | None, str | None]]
+    """Id, metadata, None where there are none, and fields, None where they are not stored."""
     stored_origins: list[Origin | None]
     rows: list[Rows]
 
@@ -114,13 +114,13 @@ class Analyst:
             )
         return out
 
-    def _row(self, document: Document) -> tuple[str, str, str | None]:
+    def _row(self, document: Document) -> tuple[str, str | None, str | None]:
         """Id, metadata and fields of a document as they are stored; half a surrogate pair cannot be."""
         content = document.content
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            row = document.id, _JSON(metadata) if metadata else "{}", _JSON(fields) if self._store else None
+            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields) if self._store else None
             for text in row:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:

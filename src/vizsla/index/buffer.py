@@ -18,7 +18,7 @@ class Buffer:
 
     def __init__(self, model: Model, db: sqlite3.Connection) -> None:
         terms = TermNumbers(db)
-        self._namespaces = [_Namespace(p.component, terms) for p in model.parts]
+        self._namespaces = [_Namespace(i, p.component, terms) for i, p in enumerate(model.parts)]
         self._first = 0
         self._count = 0
 
@@ -65,11 +65,11 @@ class TermNumbers:
         self._db = db
         self._next: int = database.get_meta(db, "next_term")
 
-    def has(self, namespace: str) -> bool:
+    def has(self, namespace: int) -> bool:
         """Whether the index has any terms of a namespace."""
         return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
 
-    def of(self, namespace: str, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
+    def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
         """The numbers of terms, new ones for those the index does not have."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
@@ -90,11 +90,12 @@ class TermNumbers:
 class _Namespace:
     """One namespace's rows, and for each analyst the index's numbers of the terms it has said."""
 
-    def __init__(self, component: Component, terms: TermNumbers) -> None:
+    def __init__(self, place: int, component: Component, terms: TermNumbers) -> None:
+        self._place = place
         self._component = component
         self._terms = terms
         self._numbers: dict[int, np.ndarray] = {}
-        self._empty = not terms.has(component.namespace)
+        self._empty = not terms.has(place)
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self.bytes = 0
 
@@ -104,7 +105,7 @@ class _Namespace:
         self._empty = only
         known = np.zeros(0, np.uint32) if fresh else self._numbers[analyst]
         if rows.terms:
-            numbers = self._terms.of(self._component.namespace, rows.terms, all_new=only).astype(np.uint32)
+            numbers = self._terms.of(self._place, rows.terms, all_new=only).astype(np.uint32)
             known = np.concatenate([known, numbers])
         self._numbers[analyst] = known
         entry = (rows.counts, known[rows.indices], rows.values, rows.sizes)

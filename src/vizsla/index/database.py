@@ -30,13 +30,13 @@ CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
     id TEXT NOT NULL,
     generation INTEGER NOT NULL,
-    metadata TEXT NOT NULL           -- a JSON object: what filters look at
+    metadata TEXT                    -- a JSON object, NULL for an empty one: what filters look at
 );
 CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
-CREATE UNIQUE INDEX documents_by_id ON documents (id, generation);
+CREATE INDEX documents_by_id ON documents (id);
 CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE terms (                 -- append-only: a term's number never changes
-    namespace TEXT NOT NULL,
+    namespace INTEGER NOT NULL,      -- which of the model's
     term TEXT NOT NULL,
     number INTEGER NOT NULL,
     PRIMARY KEY (namespace, term)

@@ -104,7 +104,7 @@ def _leaves(condition: Condition) -> list[Condition]:
 
 def _place(field: tuple[str, ...], model_fields: Sequence[str]) -> tuple[str, str]:
     """The column a field is in and its path there."""
-    column = "fields" if field[0] in model_fields else "metadata"
+    column = "fields" if field[0] in model_fields else "ifnull(metadata, '{}')"
     return column, "$" + "".join(f'."{part}"' for part in field)
 
 

@@ -174,7 +174,8 @@ class Snapshot:
         find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
         with self._lock, database.told_plainly(self.path):
             written = [t.encode("utf-8", "replace").decode() for t in terms]
-            rows = [self._db.execute(find, (namespace, t)).fetchone() for t in written]
+            space = self.model.namespaces.index(namespace)
+            rows = [self._db.execute(find, (space, t)).fetchone() for t in written]
             return np.array([row[0] if row else -1 for row in rows], np.int64)
 
     def _document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
@@ -260,7 +261,7 @@ class Snapshot:
         else:
             rows = self._select("number, id, '{}', metadata", list(numbers), "documents")
         return {
-            number: Document(doc_id, {**json.loads(fields), **json.loads(metadata)})
+            number: Document(doc_id, {**json.loads(fields), **json.loads(metadata or "{}")})
             for number, doc_id, fields, metadata in rows
         }
 
@@ -294,7 +295,7 @@ class Snapshot:
             component = part.component
             with self._lock, database.told_plainly(self.path):
                 find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
-                rows = self._db.execute(find, (component.namespace, size)).fetchall()
+                rows = self._db.execute(find, (s, size)).fetchall()
             weights = component.query_weights({t: 1.0 for _, t in rows}, self.statistics[component.namespace])
             for number, term in rows:
                 names[number], spaces[number] = term, s

@@ -64,7 +64,7 @@ def _check_database(path: Path, db: sqlite3.Connection) -> Iterator[str]:
         stored = "SELECT number, '{}', metadata FROM documents"
     for number, fields, metadata in db.execute(stored):
         try:
-            whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata), dict)
+            whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
         except (ValueError, TypeError):
             whole = False
         if not whole:
@@ -131,7 +131,7 @@ def _check_files(path: Path, name: str, facts: dict[str, files.Facts]) -> Iterat
 
 def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int) -> Iterator[str]:
     """Whether the arrays of a segment fit together."""
-    sound = s.fits() and len(s.sizes) == namespaces and bool((np.diff(s.numbers) > 0).all())
+    sound = s.fits() and len(s.sizes) == namespaces and bool((np.diff(s.numbers.astype(np.int64)) > 0).all())
     if not sound or not all(_are_sound(lists, len(s), terms) for lists in (s.small, s.large)):
         yield f"{path}: the arrays of segment {name} contradict each other"
 

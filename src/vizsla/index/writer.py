@@ -108,7 +108,7 @@ class Writer:
                 contents = [(n, fields) for n, (_, _, fields) in zip(numbers, batch.stored, strict=True)]
                 self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
             counts = self._buffer.take_in(batch)
-        self._uncommitted += sum(len(metadata) + len(fields or "") for _, metadata, fields in batch.stored)
+        self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
         self._next_number += len(batch.stored)
         added.documents += len(batch.ids)
         for i in np.flatnonzero(counts == 0).tolist():
@@ -198,7 +198,7 @@ class Writer:
             just_before()
             self._db.execute("COMMIT")
             files.sweep_segments(self._path, database.live_files(self._db))
-        if compact:
+        if compact or (self._generation == 1 and not self._store_texts):  # where there are texts it would take long
             self._shrink()
 
     def _shrink(self) -> None:
