@@ -6,8 +6,10 @@ can be written they are compiled in memory, in every process anew, and the messa
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -40,10 +42,23 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     global _cached
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        return numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no folder it may write its cache to
         _cached = False
         return numba.njit(**options)(function)
+    compiled._cache._cache_file._source_stamp = _stamp()
+    return compiled
+
+
+@functools.cache
+def _stamp() -> str:
+    """What a cached kernel was compiled from: all files with kernels, since they call each other.
+
+    Numba alone would look at the kernel's own file and go on using what has changed in others.
+    """
+    here = Path(__file__).parent
+    stats = [file.stat() for room in ("engine", "text") for file in sorted((here / room).glob("*.py"))]
+    return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 
 
 class _CompilationNotice(event.Listener):
