@@ -1,21 +1,55 @@
-"""Search engines side by side, on the same documents and queries, alternating in one run.
+"""Search engines side by side: the same documents and queries, the same machine, alternating in one run.
 
-    python bench/engines.py DATA... --peers PYTHON [--k 10,100,1000] [--rounds 5] [--out FOLDER]
+    python bench/engines.py --corpus FILE --questions FILE --folder FOLDER --peers PYTHON
 
-DATA: folders made by bench/prepare.py. PYTHON: the peers' interpreter (bench/peers/requirements.txt).
-Each engine is a process of its own (bench/peers/serve.py) that keeps its index open; round after round each answers
-the same queries, in an order that changes. Our results are compared with exhaustive scoring in every round.
+FILE: documents as JSON lines ("_id", "title", "text") and questions ("text"). FOLDER keeps data and indexes between
+runs, and gets results.json, results.md and results.svg. PYTHON: the interpreter of the peers' environment (see
+bench/peers/requirements.txt). Each engine is a process of its own that keeps its index open (bench/peers/serve.py);
+round after round each answers the same queries, in an order that turns around. What Vizsla finds is compared with
+exhaustive scoring in every round. An engine that cannot do something is named with the reason.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import platform
 import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from report import write_report
+
 HERE = Path(__file__).parent
+OURS = "vizsla"
+BM25_ENGINES = (OURS, "bm25s", "tantivy", "pisa", "lucene")
+SPARSE_ENGINES = (OURS, "pisa-sparse", "bmp", "seismic")
 Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Documents and queries of one kind, the engines that can search them, and at which depths."""
+
+    name: str
+    title: str
+    prepare: tuple[str, ...]
+    engines: tuple[str, ...]
+    depths: tuple[int, ...]
+
+
+TASKS = (
+    Task("words", "BM25 on words, stop words removed", (), BM25_ENGINES, (10, 100, 1000)),
+    Task("pieces", "BM25 on word pieces", ("--analyzer", "wordpiece"), (OURS, "pisa"), (10, 1000)),
+    Task("vectors", "8-bit vectors (BM25's weights on word pieces)", ("--analyzer", "wordpiece", "--impacts"),
+         SPARSE_ENGINES, (10, 1000)),
+)  # fmt: skip
 
 
 class EngineProcess:
@@ -25,7 +59,7 @@ class EngineProcess:
         self.name = name
         with log.open("a") as errors:
             self._process = subprocess.Popen(
-                [python, str(HERE / "peers" / "serve.py"), name],
+                [sys.executable if name == OURS else python, str(HERE / "peers" / "serve.py"), name],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
 
@@ -39,10 +73,207 @@ class EngineProcess:
         except BrokenPipeError:
             line = ""
         if not line:
-            return {"ok": False, "reason": f"the process of {self.name} ended with {self._process.wait()}"}
+            return {"ok": False, "reason": f"its process ended with {self._process.wait()}"}
         answer: Answer = json.loads(line)
         return answer
 
     def quit(self) -> None:
         self.tell(do="quit")
         self._process.wait()
+
+
+@dataclass
+class Bench:
+    """What is measured, and what has been."""
+
+    options: argparse.Namespace
+    results: list[Answer] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.options.folder)
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def start(self, name: str) -> EngineProcess:
+        return EngineProcess(name, self.options.peers, self.folder / "engines.log")
+
+    def add(self, **result: Any) -> None:
+        self.results.append(result)
+        self.say("  " + "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in result.items()))
+
+    def cannot(self, engine: str, what: str, answer: Answer) -> None:
+        self.notes.append(f"{engine}: {what} failed: {answer.get('reason')}")
+        self.say("  " + self.notes[-1])
+
+    # Searching analysed documents
+
+    def run_task(self, task: Task) -> None:
+        self.say(task.title)
+        data = self.folder / task.name
+        if not (data / "questions.json").exists():
+            self._prepare(task, data)
+        engines = {name: e for name in task.engines if (e := self._open(task, name, data)) is not None}
+        for turn in range(self.options.rounds):
+            for name in list(engines) if turn % 2 == 0 else reversed(list(engines)):
+                for k in task.depths:
+                    for mode in ("batch", "single"):
+                        self._search(task, name, engines[name], data, k, mode, turn)
+        for engine in engines.values():
+            engine.quit()
+
+    def _prepare(self, task: Task, data: Path) -> None:
+        o = self.options
+        extra = [*task.prepare, "--count", str(o.queries), *(["--documents", str(o.documents)] if o.documents else [])]
+        command = [sys.executable, str(HERE / "prepare.py"), o.corpus, o.questions, str(data), *extra]
+        subprocess.run(command, check=True)
+
+    def _open(self, task: Task, name: str, data: Path) -> EngineProcess | None:
+        folder, engine = self.folder / "indexes" / task.name / name, self.start(name)
+        if not folder.exists():
+            built = engine.tell(do="build", data=str(data), folder=str(folder))
+            engine.quit()
+            if not built["ok"]:
+                self.cannot(name, f"building {task.name}", built)
+                return None
+            self.add(
+                task=task.name, what="build from terms", engine=name, seconds=built["seconds"], bytes=built["bytes"]
+            )
+            engine = self.start(name)
+        opened, about = engine.tell(do="open", folder=str(folder)), engine.tell(do="about")
+        if not opened["ok"]:
+            self.cannot(name, f"opening {task.name}", opened)
+            engine.quit()
+            return None
+        note = f"{name} {about['version']}: {about['notes']}"
+        if note not in self.notes:
+            self.notes.append(note)
+        return engine
+
+    def _search(self, task: Task, name: str, engine: EngineProcess, data: Path, k: int, mode: str, turn: int) -> None:
+        saved = self.folder / "found.npz" if name == OURS else None
+        answer = engine.tell(do="search", queries=str(data / "queries"), k=k, mode=mode, save=saved and str(saved))
+        if not answer["ok"]:
+            self.cannot(name, f"searching {task.name} at k = {k}", answer)
+            return
+        facts = {"milliseconds": 1000 * answer["seconds"] / answer["queries"]}
+        if mode == "single":
+            facts["p99"] = 1000 * float(np.percentile(answer["per_query"], 99))
+        if saved:
+            wrong = check(data, np.load(saved), k, self.options.checked, turn)
+            if wrong:
+                raise SystemExit(f"{task.name}, k = {k}: {wrong} rankings are not those of exhaustive scoring")
+        self.add(task=task.name, what=mode, engine=name, k=k, round=turn, **facts)
+
+    # From text
+
+    def run_text(self) -> None:
+        self.say("From text")
+        questions = self.folder / "words" / "questions.json"
+        corpus = [self._corpus()]
+        for turn in range(self.options.builds):
+            for name in BM25_ENGINES if turn % 2 == 0 else reversed(BM25_ENGINES):
+                engine = self.start(name)
+                folder = str(self.folder / "indexes" / "text" / name)
+                built = engine.tell(do="build_text", files=corpus, folder=folder, threads=1)
+                engine.quit()
+                if not built["ok"]:
+                    self.cannot(name, "building from text", built)
+                    continue
+                facts = {key: built[key] for key in ("seconds", "bytes", "peak_mb", "child_peak_mb") if key in built}
+                self.add(task="text", what="build", engine=name, round=turn, **facts)
+        for name in BM25_ENGINES:
+            engine = self.start(name)
+            if engine.tell(do="open", folder=str(self.folder / "indexes" / "text" / name))["ok"]:
+                for k in (10, 100, 1000):
+                    answer = engine.tell(do="search_text", queries=str(questions), k=k, limit=500)
+                    if answer["ok"]:
+                        self.add(task="text", what="end to end", engine=name, k=k, round=0,
+                                 milliseconds=1000 * answer["seconds"] / answer["queries"])  # fmt: skip
+                    else:
+                        self.cannot(name, f"searching text at k = {k}", answer)
+            engine.quit()
+
+    def _corpus(self) -> str:
+        if not self.options.documents:
+            return str(self.options.corpus)
+        part = self.folder / "corpus.jsonl"
+        if not part.exists():
+            with open(self.options.corpus, encoding="utf-8") as lines:
+                part.write_text("".join(line for line, _ in zip(lines, range(self.options.documents), strict=False)))
+        return str(part)
+
+    # Our own: threads and starting cold
+
+    def run_threads(self) -> None:
+        from vizsla.index import Index
+
+        self.say("Threads")
+        questions = json.loads((self.folder / "words" / "questions.json").read_text())
+        with Index.open(self.folder / "indexes" / "text" / OURS) as index:
+            one = index.search_many(questions, 10, threads=1, documents=False)
+            for turn in range(self.options.rounds):
+                for threads in (1, 2):
+                    started = time.perf_counter()
+                    found = index.search_many(questions, 10, threads=threads, documents=False)
+                    seconds = time.perf_counter() - started
+                    if found != one:
+                        raise SystemExit("what is found depends on the number of threads")
+                    self.add(task="text", what="search_many", engine=OURS, k=10, threads=threads, round=turn,
+                             milliseconds=1000 * seconds / len(questions))  # fmt: skip
+
+    def run_cold(self) -> None:
+        self.say("Starting")
+        vizsla = str(Path(sys.executable).with_name("vizsla"))
+        index = str(self.folder / "indexes" / "text" / OURS)
+        commands = {
+            "import numba": [sys.executable, "-c", "import numba"],
+            "vizsla search": [vizsla, "search", index, "who founded the roman empire"],
+        }
+        for turn in range(-1, 2 * self.options.rounds):  # the first time warms the caches
+            for name, command in commands.items():
+                started = time.perf_counter()
+                subprocess.run(command, check=True, capture_output=True)
+                if turn >= 0:
+                    self.add(task="start", what=name, engine=OURS, round=turn, seconds=time.perf_counter() - started)
+
+
+def check(data: Path, found: Any, k: int, count: int, seed: int) -> int:
+    """How many of some rankings differ from exhaustive scoring by the definition."""
+    from exhaustive import Exhaustive
+
+    truth = Exhaustive.load(data)
+    queries = np.random.default_rng(seed).permutation(len(truth.queries))[:count]
+    return sum(not truth.agrees(q, found["ids"][q], found["scores"][q], k) for q in queries.tolist())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--questions", required=True)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--peers", required=True)
+    parser.add_argument("--documents", type=int, help="only the first so many")
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--builds", type=int, default=2)
+    parser.add_argument("--checked", type=int, default=20, help="rankings compared with exhaustive scoring each time")
+    parser.add_argument("--only", default="words,pieces,vectors,text,threads,start")
+    options = parser.parse_args()
+    Path(options.folder).mkdir(parents=True, exist_ok=True)
+    bench = Bench(options)
+    parts = options.only.split(",")
+    for task in TASKS:
+        if task.name in parts:
+            bench.run_task(task)
+    for name, run in (("text", bench.run_text), ("threads", bench.run_threads), ("start", bench.run_cold)):
+        if name in parts:
+            run()
+    machine = {"system": platform.platform(), "processors": os.cpu_count(), "python": platform.python_version()}
+    write_report(bench.folder, bench.results, bench.notes, machine, vars(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,10 @@
 """Analysed documents and queries for the benchmark, as plain arrays every engine can be given.
 
-    python bench/prepare.py corpus.jsonl questions.jsonl FOLDER [--questions 2000] [--documents N] [--analyzer NAME]
+    python bench/prepare.py corpus.jsonl questions.jsonl FOLDER [--count 2000] [--documents N] [--analyzer NAME]
 
 FOLDER gets `documents/` and `queries/`, each with `pointers.npy` and `terms.npy` (term numbers in their order, with
-repeats), and `questions.json`.
+repeats), and `questions.json`. With --impacts each term comes once, with a weight in `weights.npy`: BM25's, in whole
+numbers from 1 to 255, as learned-sparse models have them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,33 @@ def analyse(texts: Iterable[str], lexicon: Lexicon, folder: Path) -> None:
     np.save(folder / "terms.npy", np.concatenate([*parts, np.zeros(0, np.uint32)]))
 
 
+def to_impacts(folder: Path) -> None:
+    """Turn analysed documents and queries into vectors of small whole numbers: BM25's two sides, quantised."""
+    rows = {name: _counted(folder / name) for name in ("documents", "queries")}
+    pointers, terms, counts = rows["documents"]
+    lengths = np.diff(np.append(0, np.cumsum(counts))[pointers])
+    norms = np.repeat(0.9 * (0.6 + 0.4 * lengths / lengths.mean()), np.diff(pointers))
+    df = np.bincount(terms, minlength=int(max(t.max(initial=0) for _, t, _ in rows.values())) + 1)
+    idf = np.log1p((len(lengths) - df + 0.5) / (df + 0.5))
+    weights = {
+        "documents": counts / (counts + norms) * 255,
+        "queries": rows["queries"][2] * idf[rows["queries"][1]] * 3,
+    }
+    for name, (starts, numbers, _) in rows.items():
+        np.save(folder / name / "pointers.npy", starts)
+        np.save(folder / name / "terms.npy", numbers.astype(np.uint32))
+        np.save(folder / name / "weights.npy", np.clip(np.ceil(weights[name]), 1, 255).astype(np.uint16))
+
+
+def _counted(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct terms and how often each occurs, row by row."""
+    pointers, terms = np.load(folder / "pointers.npy"), np.load(folder / "terms.npy")
+    size = int(terms.max(initial=0)) + 1
+    row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    keys, counts = np.unique(row * size + terms, return_counts=True)
+    return np.append(0, np.cumsum(np.bincount(keys // size, minlength=len(pointers) - 1))), keys % size, counts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus")
@@ -44,6 +72,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--analyzer", default="lucene-english")
     parser.add_argument("--documents", type=int)
+    parser.add_argument("--impacts", action="store_true")
     parser.add_argument("--count", type=int, default=2000, help="how many questions")
     options = parser.parse_args()
     lexicon = Analyzer.parse(options.analyzer).lexicon()
@@ -54,6 +83,8 @@ def main() -> None:
         questions = [json.loads(line)["text"] for line in islice(lines, options.count)]
     analyse(questions, lexicon, options.folder / "queries")
     (options.folder / "questions.json").write_text(json.dumps(questions))
+    if options.impacts:
+        to_impacts(options.folder)
 
 
 if __name__ == "__main__":

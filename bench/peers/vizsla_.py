@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from protocol import K1, B, Hits, Peer, Rows, counted
 
+from vizsla.datasets import Source
 from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many
-from vizsla.index import files
+from vizsla.index import Index, files
 from vizsla.models import BM25, CountedStatistics
 
 FACTS = "facts.json"
@@ -25,7 +26,8 @@ class Engine(Peer):
     package = "vizsla"
     notes = (
         "k1 0.9, b 0.4, Lucene's length codes. Queries are term numbers and counts made beforehand; looking up "
-        "document frequencies and weighing terms is timed. One segment, memory-mapped."
+        "document frequencies and weighing terms is timed. One segment, memory-mapped. From text: one thread analyses, "
+        "another reads and writes; no texts stored."
     )
 
     def __init__(self) -> None:
@@ -34,10 +36,11 @@ class Engine(Peer):
         self.weightings: Weightings | None = None
         self.documents = 0
         self.weighted = False
+        self.index: Index | None = None
 
     def build(self, data: Path, folder: Path, threads: int) -> dict[str, Any]:  # noqa: ARG002
         documents = Rows.load(data / "documents")
-        pointers, terms, values = _rows(documents)
+        pointers, terms, values = distinct_terms(documents)
         sizes = np.diff(documents.pointers)
         codes = BM25().length_codes(sizes) if documents.weights is None else np.zeros(len(sizes), np.uint8)
         numbers = np.arange(len(documents))
@@ -50,7 +53,23 @@ class Engine(Peer):
         (folder / FACTS).write_text(json.dumps(facts))
         return {"documents": len(documents), "postings": segment.postings}
 
+    def build_from_text(self, sources: list[Path], folder: Path, threads: int) -> dict[str, Any]:
+        folder.rmdir()
+        with Index.create(folder, store=False) as index:
+            for file in sources:
+                index.add(Source.find(file).documents(), workers=threads)
+            index.commit()
+            return {"documents": len(index), "segments": index.info()["segments"]}
+
+    def ask(self, text: str, k: int) -> Hits:
+        assert self.index is not None
+        hits = self.index.search(text, k)
+        return [h.id for h in hits], [h.score for h in hits]
+
     def open(self, folder: Path) -> None:
+        if not (folder / FACTS).exists():
+            self.index = Index.open(folder)
+            return
         facts = json.loads((folder / FACTS).read_text())
         self.segments = [files.read_segment(folder, "all", facts["files"])]
         self.weighted = facts["weighted"]
@@ -93,7 +112,7 @@ class Engine(Peer):
         return [(h.numbers, h.scores) for h in results]
 
 
-def _rows(documents: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct_terms(documents: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each document's distinct terms and what is stored of them: how often they occur, or their weights."""
     if documents.weights is not None:
         return documents.pointers, documents.terms, documents.weights
