@@ -93,6 +93,8 @@ app.add_typer(recipes.app, name="recipes")
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
+    # Where scipy is installed numba imports its linear algebra at the first kernel, a tenth of a second for nothing.
+    sys.modules.setdefault("scipy.linalg.cython_blas", None)  # type: ignore[arg-type]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what a terminal cannot show must not stop it
             stream.reconfigure(errors="backslashreplace")

@@ -134,9 +134,12 @@ def compile_expression(expression: Expression, class_count: int) -> Automaton:
         reachable: set[int] = set()
         for p in state:
             reachable |= shape.first if p < 0 else positions.follow[p]
+        targets: list[list[int]] = [[] for _ in range(class_count)]
+        for q in reachable:
+            for c in positions.classes[q]:
+                targets[c].append(q)
         row = []
-        for c in range(class_count):
-            target = frozenset(q for q in reachable if c in positions.classes[q])
+        for target in map(frozenset, targets):
             if target not in numbers:
                 numbers[target] = len(numbers)
                 waiting.append(target)
@@ -154,12 +157,10 @@ def _smallest(transitions: np.ndarray, accepting: np.ndarray) -> Automaton:
     group = np.where(accepting, 2, 0)
     group[START] = 1 + 2 * accepting[START]
     count = 0
-    while len(np.unique(group)) > count:
-        count = len(np.unique(group))
-        _, group = np.unique(np.column_stack([group, group[transitions]]), axis=0, return_inverse=True)
-    # Number the groups so that DEAD and START keep their places.
-    order = np.concatenate([[group[DEAD], group[START]], np.setdiff1d(group, group[[DEAD, START]])])
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    member = np.array([np.flatnonzero(group == g)[0] for g in order])
-    return Automaton(place[group[transitions[member]]].astype(np.uint8), accepting[member])
+    while len(set(group.tolist())) > count:
+        count = len(set(group.tolist()))
+        numbers: dict[bytes, int] = {}  # DEAD and START are states 0 and 1 and so keep their places
+        signatures = np.column_stack([group, group[transitions]])
+        group = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in signatures])
+    member = np.array([np.flatnonzero(group == g)[0] for g in range(count)])
+    return Automaton(group[transitions[member]].astype(np.uint8), accepting[member])
