@@ -32,6 +32,8 @@ class Bounds(NamedTuple):
     """[n, 4 * width] the bounds of small postings by value and length code."""
     factors: np.ndarray
     """[n] the terms' weights in units."""
+    loads: np.ndarray
+    """[n + 1] how many postings all terms from a place of the order on have in a window on average."""
 
     @classmethod
     def of_size(cls, terms: int, width: int) -> Bounds:
@@ -40,12 +42,17 @@ class Bounds(NamedTuple):
             np.empty(terms + 1, np.int64),
             np.empty((terms, width), np.uint16),
             np.empty(terms),
+            np.empty(terms + 1),
         )
 
 
 @still
-def bound_terms(terms, tops, w, bounds):
-    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs."""
+def bound_terms(terms, tops, w, expected, bounds):
+    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs.
+
+    `expected`: the share of what terms can add at most that is reckoned with where they are left out at first: 1 to be
+    exact.
+    """
     n, width = terms.weights.size, w.small.shape[1] // SMALL
     order, factors, total = bounds.order, bounds.factors, 0.0
     for i in range(n):
@@ -66,7 +73,7 @@ def bound_terms(terms, tops, w, bounds):
         return unit
     bounds.rest[n] = 0
     for j in range(n - 1, -1, -1):
-        bounds.rest[j] = bounds.rest[j + 1] + np.int64(factors[order[j]] / unit) + 1
+        bounds.rest[j] = bounds.rest[j + 1] + np.int64(expected * factors[order[j]] / unit) + 1
     for i in range(n):
         factors[i] = terms.weights[i] / unit
         if terms.runs[i, 0] < terms.runs[i, 1]:

@@ -26,7 +26,6 @@ from vizsla.engine.windows import Candidates, search_windows
 from vizsla.kernels import still
 
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
-SHARE = 0.3
 
 Masks = Sequence[np.ndarray | None]
 """For each segment which of its documents may be found; None where all may."""
@@ -102,15 +101,15 @@ class Room(NamedTuple):
 
 
 @still
-def _search_segment(segment, queries, runs, tops, w, share, room, scores, found, counts):
+def _search_segment(segment, queries, runs, tops, w, expected, room, scores, found, counts):
     """Bring the best of many queries up to date with a segment; False if it is damaged."""
     for q in range(queries.pointers.size - 1):
         a, z = queries.pointers[q], queries.pointers[q + 1]
         terms = Terms(queries.weights[a:z], queries.spaces[a:z], runs[a:z])
-        unit = bound_terms(terms, tops[a:z], w, room.bounds)
+        unit = bound_terms(terms, tops[a:z], w, expected, room.bounds)
         if unit > 0:
             counts[q] = search_windows(
-                segment, terms, w, share, unit, room.bounds, room.candidates, room.scoring, room.ranking,
+                segment, terms, w, unit, room.bounds, room.candidates, room.scoring, room.ranking,
                 Best(scores[q], found[q]), counts[q],
             )  # fmt: skip
             if counts[q] < 0:
@@ -136,7 +135,7 @@ _local = threading.local()
 
 
 def _search_batch(
-    segments: Sequence[Segment], queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, share: float
+    segments: Sequence[Segment], queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, expected: float
 ) -> list[Hits]:
     """The hits of some queries, in this thread."""
     packed = Queries.pack(queries)
@@ -150,7 +149,7 @@ def _search_batch(
     for segment, mask, first in zip(segments, masks, _firsts(segments), strict=False):
         runs, tops = segment.runs_of(packed.terms)
         if not _search_segment(
-            segment.arrays(mask, first), packed, runs, tops, weightings, share, room, scores, found, counts
+            segment.arrays(mask, first), packed, runs, tops, weightings, expected, room, scores, found, counts
         ):
             raise DamagedSegmentError
     _local.room = room
@@ -184,12 +183,15 @@ def search_many(
     k: int,
     masks: Masks | None = None,
     *,
-    share: float = SHARE,
+    expected: float = 1.0,
 ) -> list[Hits]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
     The weights of documents are positive, those of queries any finite numbers. Works without the GIL, so that
     several threads can each search some of the queries.
+
+    `expected` below 1 makes the search approximate and faster: terms that matter less are reckoned to add no more than
+    this share of what they could, so that documents which live on them may be missed. Scores stay exact.
     """
     if not all(np.isfinite(q.weights).all() for q in queries):
         raise ValueError("query weights must be finite numbers")
@@ -205,7 +207,7 @@ def search_many(
         else:
             hits[i] = _search_alone(segments, query, weightings, k, allowed)
     if usual:
-        found = _search_batch(segments, [queries[i] for i in usual], weightings, k, allowed, share)
+        found = _search_batch(segments, [queries[i] for i in usual], weightings, k, allowed, expected)
         for i, h in zip(usual, found, strict=True):
             hits[i] = h
     return hits

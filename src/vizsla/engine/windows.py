@@ -5,8 +5,8 @@ all windows are done, the candidates left, hardly more than k, are scored exactl
 
 Not all terms take part at first. As in MaxScore, terms that together cannot lift a document to the k-th best score
 alone are left out; then they are looked up for the documents they could matter for. Looking up costs much more than
-adding up, so only terms with a small share in the score needed are left out, and a run is added up as a whole where
-too many documents are to be looked up in it.
+adding up, so only terms with a small share in the score needed are left out, more or fewer from window to window as
+it pays, and a run is added up as a whole where too many documents are to be looked up in it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from vizsla.kernels import still
 BIN_BITS = 3
 BINS = 1 << (15 - BIN_BITS)
 PROBE = 60  # postings added up in the time it takes to look one document up in a run
+SHARE = 0.3  # of the score needed: what the terms left out may add together, at first
 NO_WINDOW = 1 << 40
 
 
@@ -44,7 +45,8 @@ class Candidates(NamedTuple):
     at: np.ndarray
     """[n, 2] the runs, small and large, that each term has come to."""
     state: np.ndarray
-    """[3] the bound to reach; the bin so many of the candidates lie in or above that it is known; how many do."""
+    """[4] the bound to reach; the bin so many candidates lie in or above that it is known; how many do; in the last
+    window, how many documents were to be looked up."""
 
     @classmethod
     def of_size(cls, size: int, terms: int) -> Candidates:
@@ -57,21 +59,8 @@ class Candidates(NamedTuple):
             sums.view(np.uint64),
             np.empty(WINDOW + 1, np.uint16),
             np.empty((terms, 2), np.int64),
-            np.empty(3, np.int64),
+            np.empty(4, np.int64),
         )
-
-
-@still
-def _next_window(small, large, runs, at, order, essential):
-    """The next window that any of the essential terms has postings in."""
-    window = np.int64(NO_WINDOW)
-    for j in range(essential):
-        i = order[j]
-        if at[i, 0] < runs[i, 1]:
-            window = min(window, np.int64(small[at[i, 0]]))
-        if at[i, 1] < runs[i, 3]:
-            window = min(window, np.int64(large[at[i, 1]]))
-    return window
 
 
 @still
@@ -80,6 +69,42 @@ def _come_to(windows, at, end, window):
     while at < end and windows[at] < window:
         at += 1
     return at, at < end and windows[at] == window
+
+
+@still
+def _next_window(small, large, runs, at, order, essential, first):
+    """The next window, `first` or later, that any of the essential terms has postings in."""
+    window = np.int64(NO_WINDOW)
+    for j in range(essential):
+        i = order[j]
+        at[i, 0], _ = _come_to(small, at[i, 0], runs[i, 1], first)
+        at[i, 1], _ = _come_to(large, at[i, 1], runs[i, 3], first)
+        if at[i, 0] < runs[i, 1]:
+            window = min(window, np.int64(small[at[i, 0]]))
+        if at[i, 1] < runs[i, 3]:
+            window = min(window, np.int64(large[at[i, 1]]))
+    return window
+
+
+@still
+def _count_essential(rest, threshold, share):
+    """How many terms, those that can add most first, must take part from the start.
+
+    What the others can add together stays below a share of what is needed.
+    """
+    n = rest.size - 1
+    while n > 1 and rest[n - 1] < threshold * share:
+        n -= 1
+    return n
+
+
+@still
+def _adapt(share, looked_up, terms, postings):
+    """Leave out more terms next time if looking documents up was cheap beside adding up the postings, else fewer."""
+    cost = looked_up * PROBE * terms
+    if cost * 4 < postings:
+        return min(share * 1.2, 1.0)
+    return max(share * 0.7, 0.02) if cost > postings else share
 
 
 @still
@@ -104,14 +129,6 @@ def _add_term(small, large, lengths, runs, at, i, s, window, w, rows, factors, s
         else:
             add_large_run(sums, large, a, z, lengths[s], window << BITS, factors[i], w, s)
     return True
-
-
-@still
-def _leave(small, large, runs, at, window):
-    """Go on behind a window with the terms that have come to it."""
-    for i in range(runs.shape[0]):
-        at[i, 0] += at[i, 0] < runs[i, 1] and small[at[i, 0]] == window
-        at[i, 1] += at[i, 1] < runs[i, 3] and large[at[i, 1]] == window
 
 
 @still
@@ -146,7 +163,8 @@ def _bound_window(small, large, lengths, terms, w, bounds, candidates, window, e
     for j in range(terms.weights.size):
         i = bounds.order[j]
         if j == essential:
-            n = reaching(sums, candidates.words, threshold - bounds.rest[j], found)
+            n = reaching(sums, candidates.words, max(threshold - bounds.rest[j], 1), found)
+            candidates.state[3] = n
         if j >= essential and n == 0:
             return 0
         asked = found[:n] if j >= essential else found  # more than any run has: not worth looking up
@@ -198,38 +216,57 @@ def _keep_allowed(allowed, documents, reached, first, end):
 
 
 @still
-def search_windows(segment, terms, w, share, unit, bounds, candidates, scoring, ranking, best, count):
+def _mean_postings(lists, a, z, windows):
+    return (np.float64(lists.starts[z]) - np.float64(lists.starts[a])) / windows if a < z else 0.0
+
+
+@still
+def _start(small, large, windows, terms, bounds, candidates):
+    """Put everything at its beginning; what the terms from a place on have in a window on average goes to `loads`."""
+    candidates.bins[:] = 0
+    candidates.state[:] = 0
+    n = terms.weights.size
+    bounds.loads[n] = 0
+    for j in range(n - 1, -1, -1):
+        i = bounds.order[j]
+        a, z, c, e = terms.runs[i]
+        candidates.at[i, 0], candidates.at[i, 1] = a, c
+        bounds.loads[j] = (
+            bounds.loads[j + 1] + _mean_postings(small, a, z, windows) + _mean_postings(large, c, e, windows)
+        )
+
+
+@still
+def search_windows(segment, terms, w, unit, bounds, candidates, scoring, ranking, best, count):
     """Bring the best up to date with a segment; gives how many there are, or -1 for damage."""
     k, n, room = best.scores.size, terms.weights.size, candidates.documents.size
-    small, large, at, state = segment.small, segment.large, candidates.at, candidates.state
-    for i in range(n):
-        at[i, 0], at[i, 1] = terms.runs[i, 0], terms.runs[i, 2]
-    candidates.bins[:] = 0
-    state[:] = 0
-    size, essential, window = 0, n, 0
+    small, large, lengths, state = segment.small, segment.large, segment.lengths, candidates.state
+    windows = lengths.shape[1] >> BITS
+    _start(small, large, windows, terms, bounds, candidates)
+    size, window, share = 0, -1, SHARE
     while window != NO_WINDOW:
         if size == 0:
             known = np.int64(best.scores[k - 1] / unit) - 1 if count == k else 1
             state[0] = max(state[0], known, 1)
-        while essential > 1 and bounds.rest[essential - 1] < state[0] * share:
-            essential -= 1
-        window = _next_window(small.windows, large.windows, terms.runs, at, bounds.order, essential)
+        essential = _count_essential(bounds.rest[: n + 1], state[0], share)
+        window = _next_window(
+            small.windows, large.windows, terms.runs, candidates.at, bounds.order, essential, window + 1
+        )
         if window != NO_WINDOW:
-            if (window + 1) << BITS > segment.lengths.shape[1]:
+            if window >= windows:
                 return -1
-            found = _bound_window(
-                small, large, segment.lengths, terms, w, bounds, candidates, window, essential, state[0]
-            )
+            found = _bound_window(small, large, lengths, terms, w, bounds, candidates, window, essential, state[0])
             size = _collect(segment, candidates, window, found, size, state, k, 2 * n)
             if found < 0 or size < 0:
                 return -1
+            if essential < n:
+                share = _adapt(share, state[3], n - essential, bounds.loads[essential])
             clear(candidates.sums)
-            _leave(small.windows, large.windows, terms.runs, at, window)
         if window == NO_WINDOW or size + WINDOW > room:
             size = _drop_below(candidates.documents, candidates.reached, size, state[0])
         if window == NO_WINDOW or size + WINDOW > room:
             documents = candidates.documents[:size]
-            if not score_documents(small, large, segment.lengths, terms, w, documents, scoring):
+            if not score_documents(small, large, lengths, terms, w, documents, scoring):
                 return -1
             count = merge_best(best, count, scoring.scores[:size], documents, segment.first, ranking)
             size = 0
