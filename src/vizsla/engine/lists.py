@@ -81,16 +81,11 @@ class Lists:
 
     def frequencies(self, terms: np.ndarray) -> np.ndarray:
         """How long the lists of these terms are; 0 for a term without one."""
-        at, found = self.places(terms)
-        if not found.any():
-            return np.zeros(len(terms), np.int64)
-        runs = self.runs[np.stack([at, at + 1])].astype(np.int64)
-        if int(runs.max()) >= len(self.starts):
+        runs, lengths = np.empty((len(terms), 2), np.int64), np.empty(len(terms), np.int64)
+        self.find(terms, runs, lengths.view(np.float64))
+        if not _measure(self.starts, runs, lengths, len(self.postings)):
             raise DamagedSegmentError
-        first, last = self.starts[runs].astype(np.int64)
-        if (last < first).any() or int(last.max()) > len(self.postings):
-            raise DamagedSegmentError
-        return np.where(found, last - first, 0)
+        return lengths
 
     def list_of(self, term: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents, below `size`, of one term, and its values there."""
@@ -164,6 +159,16 @@ def _find(terms, runs, windows, tops, asked, out, out_tops):
                 return False
             if tops.size:
                 out_tops[i] = tops[first]
+    return True
+
+
+@still
+def _measure(starts, runs, lengths, most):
+    for i in range(lengths.size):
+        a, z = runs[i]
+        lengths[i] = np.int64(starts[z]) - np.int64(starts[a]) if a < z else 0
+        if not 0 <= lengths[i] <= most:
+            return False
     return True
 
 

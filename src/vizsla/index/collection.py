@@ -223,13 +223,15 @@ class Index:
     def __len__(self) -> int:
         return self._snapshot.document_count
 
-    def search(self, query: str, k: int = 10, filter: str | Filter | None = None) -> list[Hit]:
+    def search(
+        self, query: str, k: int = 10, filter: str | Filter | None = None, *, approximate: float | None = None
+    ) -> list[Hit]:
         """The k best documents, best first; equal scores in order of insertion.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
-        taken, so k come back whenever there are k.
+        taken, so k come back whenever there are k. `approximate`: see `search_many`.
         """
-        return self.search_many([query], k, filter, threads=1)[0]
+        return self.search_many([query], k, filter, threads=1, approximate=approximate)[0]
 
     def search_many(
         self,
@@ -239,21 +241,21 @@ class Index:
         *,
         threads: int | None = None,
         documents: bool = True,
+        approximate: float | None = None,
     ) -> list[list[Hit]]:
         """The hits of many queries, in `threads` threads, as many as there are processors if not told.
 
         Without `documents` a hit's document has an id and nothing else, which is faster.
+
+        `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are reckoned
+        to add no more than this share of what they could. Scores stay exact, and so is the search without it.
         """
         with self._reading() as snapshot:
-            rankings = search_texts(snapshot, queries, k, filter, threads)
-            stored = snapshot.documents({n for found in rankings for n, *_ in found}) if documents else {}
-        return [
-            [
-                Hit(rank, score, Document(doc_id, stored[number].content if documents else {}))
-                for rank, (number, doc_id, score) in enumerate(found, 1)
-            ]
-            for found in rankings
-        ]
+            rankings = search_texts(
+                snapshot, queries, k, filter,
+                threads=threads, documents=documents, expected=1.0 if approximate is None else approximate,
+            )  # fmt: skip
+        return [[Hit(rank, score, d) for rank, (d, score) in enumerate(found, 1)] for found in rankings]
 
     def run(
         self,
@@ -262,13 +264,16 @@ class Index:
         filter: str | Filter | None = None,
         *,
         threads: int | None = None,
+        approximate: float | None = None,
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
-            found = search_texts(snapshot, list(queries.values()), k, filter, threads, empty_allowed=True)
-        return Run(
-            {q: [(doc_id, score) for _, doc_id, score in ranking] for q, ranking in zip(queries, found, strict=True)}
-        )
+            rankings = search_texts(
+                snapshot, list(queries.values()), k, filter,
+                threads=threads, documents=False, empty_allowed=True,
+                expected=1.0 if approximate is None else approximate,
+            )  # fmt: skip
+        return Run({q: [(d.id, score) for d, score in found] for q, found in zip(queries, rankings, strict=True)})
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from vizsla.datasets import document_of
+from vizsla.datasets import Document, document_of
 from vizsla.engine import Hits
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.filters import Filter
@@ -14,8 +15,8 @@ from vizsla.index.snapshot import Snapshot
 
 BATCH = 32  # queries that go to a thread together
 
-Found = tuple[int, str, float]
-"""The insertion number, id and score of a document."""
+Found = tuple[Document, float]
+"""A document and its score."""
 
 
 def search_texts(
@@ -23,10 +24,16 @@ def search_texts(
     queries: Sequence[str],
     k: int,
     filter: str | Filter | None,
+    *,
     threads: int | None,
+    documents: bool,
     empty_allowed: bool = False,
+    expected: float = 1.0,
 ) -> list[list[Found]]:
-    """The best k documents for each query, best first; what is found does not depend on the number of threads."""
+    """The best k documents for each query, best first; what is found does not depend on the number of threads.
+
+    Without `documents` they have their ids and nothing else.
+    """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
     if isinstance(queries, str):
@@ -37,12 +44,15 @@ def search_texts(
     count = _processors() if threads is None else threads
     if count < 1:
         raise VizslaError(f"there must be at least one thread, not {count}")
+    if not 0 <= expected <= 1:
+        raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
+    search = _Search(snapshot, k, condition, documents, expected)
     batches = [queries[a : a + BATCH] for a in range(0, len(queries), BATCH)]
     if count == 1 or len(batches) == 1:
-        found = [_search_batch(snapshot, batch, k, condition) for batch in batches]
+        found = [search.batch(batch) for batch in batches]
     else:
         with ThreadPoolExecutor(count) as pool:
-            found = list(pool.map(lambda batch: _search_batch(snapshot, batch, k, condition), batches))
+            found = list(pool.map(search.batch, batches))
     return [ranking for batch in found for ranking in batch]
 
 
@@ -50,33 +60,46 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _search_batch(snapshot: Snapshot, queries: Sequence[str], k: int, condition: Filter | None) -> list[list[Found]]:
-    if snapshot.splitter is not None:
-        return [_search_passages(snapshot, query, k, condition) for query in queries]
-    return _name(snapshot, snapshot.search(queries, k, condition))
+@dataclass(frozen=True)
+class _Search:
+    """What is asked of all queries."""
 
+    snapshot: Snapshot
+    k: int
+    condition: Filter | None
+    documents: bool
+    expected: float
 
-def _name(snapshot: Snapshot, found: list[Hits]) -> list[list[Found]]:
-    """Hits with the ids of their documents, looked up together."""
-    ids = snapshot.ids({n for hits in found for n in hits.numbers.tolist()})
-    return [
-        [(n, ids[n], score) for n, score in zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)]
-        for hits in found
-    ]
+    def batch(self, queries: Sequence[str]) -> list[list[Found]]:
+        if self.snapshot.splitter is not None:
+            return [self._passages(query) for query in queries]
+        return self._named(self._hits(queries, self.k))
 
+    def _hits(self, queries: Sequence[str], k: int) -> list[Hits]:
+        return self.snapshot.search(queries, k, self.condition, self.expected)
 
-def _search_passages(snapshot: Snapshot, query: str, k: int, condition: Filter | None) -> list[Found]:
-    """The best documents by their best passages: more passages until there are enough documents."""
-    depth = k
-    while True:
-        (passages,) = _name(snapshot, snapshot.search([query], depth, condition))
-        best: dict[str, Found] = {}
-        for number, passage_id, score in passages:
-            doc_id = document_of(passage_id)
-            best.setdefault(doc_id, (number, doc_id, score))
-        if len(best) >= k or len(passages) < depth:
-            return list(best.values())[:k]
-        depth *= 4
+    def _named(self, found: list[Hits]) -> list[list[Found]]:
+        """Hits as documents, looked up together."""
+        numbers = {n for hits in found for n in hits.numbers.tolist()}
+        if self.documents:
+            stored = self.snapshot.documents(numbers)
+        else:
+            stored = {n: Document(doc_id, {}) for n, doc_id in self.snapshot.ids(numbers).items()}
+        pairs = (zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True) for hits in found)
+        return [[(stored[n], score) for n, score in some] for some in pairs]
+
+    def _passages(self, query: str) -> list[Found]:
+        """The best documents by their best passages: more passages until there are enough documents."""
+        depth = self.k
+        while True:
+            (passages,) = self._named(self._hits([query], depth))
+            best: dict[str, Found] = {}
+            for passage, score in passages:
+                doc_id = document_of(passage.id)
+                best.setdefault(doc_id, (Document(doc_id, passage.content), score))
+            if len(best) >= self.k or len(passages) < depth:
+                return list(best.values())[: self.k]
+            depth *= 4
 
 
 def check_query(query: str, empty_allowed: bool = False) -> None:

@@ -221,11 +221,17 @@ class Snapshot:
             rows.append(zip(np.split(numbers, ends), spaces, weights, strict=True))
         return [Query(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*rows, strict=True)]
 
-    def search(self, texts: Sequence[str], k: int, condition: Filter | None = None) -> list[Hits]:
-        """For each query the best k living documents, of those that meet a condition if there is one."""
+    def search(
+        self, texts: Sequence[str], k: int, condition: Filter | None = None, expected: float = 1.0
+    ) -> list[Hits]:
+        """For each query the best k living documents, of those that meet a condition if there is one.
+
+        `expected` below 1: approximately, see `search_many`.
+        """
         allowed = self.alive if condition is None else self._allowed(condition)
         with self.damage_told():
-            return search_many(self.segments, self.encode_queries(texts), self.weightings, k, allowed)
+            queries = self.encode_queries(texts)
+            return search_many(self.segments, queries, self.weightings, k, allowed, expected=expected)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
