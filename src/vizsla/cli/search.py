@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,9 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.index import Index
+    from vizsla.runs import Run
+
+RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
 
 
 def search(
@@ -27,6 +31,13 @@ def search(
         Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="With --queries: the TREC run to write.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
+    ] = None,
+    approximate: Annotated[
+        float | None,
+        typer.Option("--approximate", help="With --queries: faster, not exact; 0 to 1, where it is exact."),
+    ] = None,
 ) -> None:
     """Search an index."""
     from vizsla.cli.show import show_results
@@ -36,9 +47,12 @@ def search(
         raise VizslaError("--queries and --output go together: a file of queries in, a TREC run out")
     if queries is not None and query is not None:
         raise VizslaError("give either a query or --queries FILE, not both")
+    if queries is None and (threads is not None or approximate is not None):
+        raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
     with Index.open(folder) as index:
         if queries is not None and output is not None:
-            _write_run(index, queries, output, 1000 if k is None else k, filter)
+            run_options = {"threads": threads, "approximate": approximate}
+            _write_run(index, queries, output, 1000 if k is None else k, filter, run_options)
         elif query is None:
             from vizsla.cli.prompt import prompt
 
@@ -59,14 +73,25 @@ def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -
     return {"query": query, "model": index.model.name, "milliseconds": round(milliseconds, 3), "results": results}
 
 
-def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | None) -> None:
+def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | None, options: dict[str, Any]) -> None:
     from vizsla.datasets import read_queries
 
     texts = read_queries(queries)
     started = time.perf_counter()
-    run = index.run(texts, k, filter)
+    run = index.run(texts, k, filter, **options)
     seconds = time.perf_counter() - started
     run.write(output, tag=index.model.name.replace(" ", ""))
     empty = sum(not ranking for ranking in run.rankings.values())
     found = f"; {console.count(empty, 'query')} found nothing".replace("querys", "queries") if empty else ""
     console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {output}{found}")
+    if options["approximate"] is not None:
+        sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
+        recall = recall_of(run, index.run(sample, k, filter))
+        console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")
+
+
+def recall_of(run: Run, exact: Run) -> float:
+    """The share of exact rankings' documents that others have, on average over the queries that find any."""
+    found = {q: {doc_id for doc_id, _ in run.rankings[q]} for q in exact.rankings}
+    shares = [sum(d in found[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.rankings.items() if ranking]
+    return sum(shares) / len(shares) if shares else 1.0
