@@ -162,7 +162,7 @@ class Bench:
         if mode == "single":
             facts["p99"] = 1000 * float(np.percentile(answer["per_query"], 99))
         if saved:
-            wrong = check(data, np.load(saved), k, self.options.checked, turn)
+            wrong = check(data, np.load(saved), k, self.options.checked, [turn, k, len(mode)])
             if wrong:
                 raise SystemExit(f"{task.name}, k = {k}: {wrong} rankings are not those of exhaustive scoring")
         self.add(task=task.name, what=mode, engine=name, k=k, round=turn, **facts)
@@ -240,7 +240,7 @@ class Bench:
                     self.add(task="start", what=name, engine=OURS, round=turn, seconds=time.perf_counter() - started)
 
 
-def check(data: Path, found: Any, k: int, count: int, seed: int) -> int:
+def check(data: Path, found: Any, k: int, count: int, seed: list[int]) -> int:
     """How many of some rankings differ from exhaustive scoring by the definition."""
     from exhaustive import Exhaustive
 

@@ -2,8 +2,8 @@
 
     python bench/growth.py DATA [--queries 500] [--synthetic 10000000] [--out results.json]
 
-DATA: a folder made by bench/prepare.py. Synthetic documents have 30 terms each, drawn by Zipf's law from 300,000; their
-queries are made of four to eight terms, each of a document's rarer ones. Rankings are compared with exhaustive scoring.
+DATA: a folder made by bench/prepare.py. Synthetic documents have 20 to 40 terms, by Zipf's law out of 300,000; their
+queries are four to eight of the rarer terms of two documents somewhere. Rankings are compared with exhaustive scoring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from protocol import Rows, counted
 from vizsla_ import distinct_terms
 
 SEGMENT = 1_000_000
-LENGTH, VOCABULARY = 30, 300_000
+SHORTEST, LONGEST, VOCABULARY = 20, 40, 300_000
 
 
 class Collection:
@@ -88,24 +88,25 @@ def real(data: Path, count: int, queries: int) -> Collection:
 
 def synthetic(count: int, queries: int) -> Collection:
     rng = np.random.default_rng(7)
-    segments, asked = [], []
+    segments, asked, lengths = [], [], []
     for first in range(0, count, SEGMENT):
         size = min(SEGMENT, count - first)
-        draws = np.exp(rng.random(size * LENGTH, np.float32) * np.float32(np.log(VOCABULARY))).astype(np.int64) - 1
-        row = np.repeat(np.arange(size), LENGTH)
+        sizes = rng.integers(SHORTEST, LONGEST + 1, size)
+        draws = np.exp(rng.random(int(sizes.sum()), np.float32) * np.float32(np.log(VOCABULARY))).astype(np.int64) - 1
+        row = np.repeat(np.arange(size), sizes)
         keys, counts = np.unique(row * VOCABULARY + np.clip(draws, 0, VOCABULARY - 1), return_counts=True)
         pointers = np.append(0, np.cumsum(np.bincount(keys // VOCABULARY, minlength=size)))
         terms = (keys % VOCABULARY).astype(np.uint32)
-        if first == 0:
-            for d in rng.integers(0, size, queries).tolist():
-                mine = np.sort(terms[pointers[d] : pointers[d + 1]])[5:]
-                asked.append({int(t): 1 for t in rng.choice(mine, min(len(mine), int(rng.integers(4, 9))), False)})
-        sizes = np.full(size, LENGTH)
+        for _ in range(-(-queries * size // count)):
+            pair = [np.sort(terms[pointers[d] : pointers[d + 1]])[5:] for d in rng.integers(0, size, 2)]
+            mine = np.unique(np.concatenate(pair))
+            asked.append({int(t): 1 for t in rng.choice(mine, int(rng.integers(4, 9)), False)})
         codes = BM25().length_codes(sizes)
         segments.append(
             build_segment(np.arange(first, first + size), codes[None], sizes[None], pointers, terms, counts)
         )
-    return Collection(segments, np.full(count, LENGTH), asked)
+        lengths.append(sizes)
+    return Collection(segments, np.concatenate(lengths), asked)
 
 
 def main() -> None:

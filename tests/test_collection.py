@@ -491,3 +491,13 @@ def test_many_queries_in_threads(folder: Path) -> None:
             index.search_many(queries, threads=0)
         with pytest.raises(VizslaError, match="from 0 to 1"):
             index.search("common", approximate=2.0)
+
+
+def test_a_longer_dead_document_is_no_damage(folder: Path) -> None:
+    """With exact lengths the table of lengths ends with the longest living document."""
+    with Index.create(folder, "bm25(variant=robertson, lengths=exact)") as index:
+        index.add([{"id": str(i), "text": "dog " * (500 if i == 9 else 1) + f"word{i}"} for i in range(10)])
+        index.commit()
+        index.delete(["9"])
+        index.commit()
+        assert len(index.search("dog", 20)) == 9

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.engine import Hits, Merge, Query, Segment, Weighting, Weightings, build_segment, by_document, search_many
+from vizsla.engine import (
+    DamagedSegmentError,
+    Hits,
+    Merge,
+    Query,
+    Segment,
+    Weighting,
+    Weightings,
+    build_segment,
+    by_document,
+    search_many,
+)
 from vizsla.engine.lists import WINDOW, Lists, pack
 
 BM25_LIKE = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(64) / 20)
@@ -38,7 +52,8 @@ class Collection:
             sums[at] += weight * weighting.weigh(self.values[at, term], self.codes[at])
             touched[at] = True
         hits = np.flatnonzero(touched if mask is None else touched & mask)
-        rounded = sums[hits].astype(np.float32)
+        with np.errstate(over="ignore"):
+            rounded = sums[hits].astype(np.float32)
         best = np.lexsort((hits, -rounded))[:k]
         return Hits(hits[best], rounded[best])
 
@@ -107,6 +122,45 @@ def test_more_length_codes_than_bounds_tell_apart() -> None:
         assert_equal(hits, collection.exhaustive(query, weighting, 20))
 
 
+def test_long_documents_do_not_hide_better_ones() -> None:
+    """Beyond the lengths bounds tell apart a bound says little about the score."""
+    weighting = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(5001) / 100)
+    codes = np.array([[5000, 400]])
+    rows = np.array([0, 1, 2]), np.array([0, 0]), np.array([4, 1])
+    segment = build_segment(np.arange(2), codes, codes, *rows)
+    query = Query(np.array([0]), np.array([0]), np.array([1.0]))
+    (hits,) = search_many([segment], [query], Weightings.pack([weighting]), 1)
+    assert hits.numbers.tolist() == [1]
+
+
+@pytest.mark.parametrize("weight", [1e-60, 1e-44, 1e60, 1e-199])
+def test_sums_that_are_equal_only_as_scores(weight: float) -> None:
+    codes = np.ones((1, 4), np.int64)
+    rows = np.arange(5), np.zeros(4, np.int64), np.array([1, 1, 1, 4])
+    segment = build_segment(np.arange(4), codes, codes, *rows)
+    query = Query(np.array([0]), np.array([0]), np.array([weight]))
+    (hits,) = search_many([segment], [query], Weightings.pack([Weighting()]), 1)
+    with np.errstate(over="ignore"):
+        scores = (weight * np.array([1.0, 1, 1, 4])).astype(np.float32)
+    assert hits.numbers.tolist() == [int(np.argmax(scores))]
+
+
+def test_damaged_tops_never_lead_outside() -> None:
+    codes = np.ones((1, 2 * WINDOW), np.int64)
+    values = np.full(2 * WINDOW, 200)
+    rows = np.arange(2 * WINDOW + 1), np.zeros(2 * WINDOW, np.int64), values
+    sound = build_segment(np.arange(2 * WINDOW), codes, codes, *rows)
+    query = Query(np.array([0]), np.array([0]), np.array([1.0]))
+    for top in (6.0, 0.0, -1.0, np.nan, np.inf):
+        large = replace(sound.large, tops=np.array([top]))
+        damaged = replace(sound, large=large)
+        if top == 6.0:
+            search_many([damaged], [query], Weightings.pack([LINEAR]), 3)
+        else:
+            with pytest.raises(DamagedSegmentError):
+                search_many([damaged], [query], Weightings.pack([LINEAR]), 3)
+
+
 def test_approximate_search_only_by_name() -> None:
     collection = Collection(7, 4 * WINDOW, 60, 9)
     weightings, queries = Weightings.pack([BM25_LIKE]), random_queries(np.random.default_rng(8), 60, 40)
@@ -118,7 +172,9 @@ def test_approximate_search_only_by_name() -> None:
     for query, hits, truth in zip(
         queries, search_many(collection.segments, queries, weightings, 10, expected=0.2), exact, strict=True
     ):
-        scores = dict(zip(*(x.tolist() for x in vars(collection.exhaustive(query, BM25_LIKE, 10**9)).values()), strict=True))
+        scores = dict(
+            zip(*(x.tolist() for x in vars(collection.exhaustive(query, BM25_LIKE, 10**9)).values()), strict=True)
+        )
         assert [scores[n] for n in hits.numbers.tolist()] == hits.scores.tolist()
         recalls.append(len(np.intersect1d(hits.numbers, truth.numbers)) / len(truth))
     assert 0.5 < np.mean(recalls) <= 1
@@ -145,7 +201,10 @@ def test_packed_lists_hold_what_was_packed(rows: list[dict[int, int]], stride: i
 
 
 @given(
-    rows=st.lists(ROW, min_size=1, max_size=40), cut=st.integers(0, 40), seed=st.integers(0, 5), chunk=st.integers(1, 50)
+    rows=st.lists(ROW, min_size=1, max_size=40),
+    cut=st.integers(0, 40),
+    seed=st.integers(0, 5),
+    chunk=st.integers(1, 50),
 )
 @settings(max_examples=60)
 def test_merged_segments_equal_a_segment_built_at_once(
@@ -172,16 +231,15 @@ def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
     codes = np.ones((1, len(rows)), np.int64)
     pointers = np.append(0, np.cumsum([len(r) for r in rows])).astype(np.int64)
     terms = np.array([t for r in rows for t in r], np.int64)
-    return build_segment(numbers, codes, codes, pointers, terms, np.array([v for r in rows for v in r.values()], np.int64))
+    return build_segment(
+        numbers, codes, codes, pointers, terms, np.array([v for r in rows for v in r.values()], np.int64)
+    )
 
 
 def test_rows_of_documents_come_back() -> None:
     rows: list[dict[int, int]] = [{3: 1, 9: 700}, {}, {9: 2}]
     pointers, terms, values = by_document(build_rows(rows, np.arange(3)))
-    assert [
-        dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True))
-        for a, z in zip(pointers[:-1], pointers[1:], strict=True)
-    ] == rows
+    assert [dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True)) for a, z in pairwise(pointers)] == rows
 
 
 def test_two_bytes_a_posting() -> None:

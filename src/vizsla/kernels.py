@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     except RuntimeError:  # numba found no folder it may write its cache to
         _cached = False
         return numba.njit(**options)(function)
-    compiled._cache._cache_file._source_stamp = _stamp()
+    with suppress(AttributeError):  # where numba keeps it is no promise of theirs
+        compiled._cache._cache_file._source_stamp = _stamp()
     return compiled
 
 
@@ -57,7 +59,8 @@ def _stamp() -> str:
     Numba alone would look at the kernel's own file and go on using what has changed in others.
     """
     here = Path(__file__).parent
-    stats = [file.stat() for room in ("engine", "text") for file in sorted((here / room).glob("*.py"))]
+    files = [Path(__file__), *sorted((here / "engine").glob("*.py")), *sorted((here / "text").glob("*.py"))]
+    stats = [file.stat() for file in files]
     return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 
 

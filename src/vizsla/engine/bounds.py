@@ -2,7 +2,8 @@
 
 A query's scores are measured in units so small that its highest possible one is just below 32,768. The bound of a
 posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
-rank by bounds and score the best exactly wastes next to nothing.
+rank by bounds and score the best exactly wastes next to nothing. (Of documents longer than the lengths told apart, the
+bound can be further above.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Bounds(NamedTuple):
     order: np.ndarray
     """[n] the terms, those that can add most first."""
     rest: np.ndarray
-    """[n + 1] what all terms from a place of that order on can add."""
+    """[n + 1] what all terms from a place of that order on can add, or are reckoned to."""
     rows: np.ndarray
     """[n, 4 * width] the bounds of small postings by value and length code."""
     factors: np.ndarray
@@ -48,7 +49,8 @@ class Bounds(NamedTuple):
 
 @still
 def bound_terms(terms, tops, w, expected, bounds):
-    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs.
+    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs and
+    -1 for damage.
 
     `expected`: the share of what terms can add at most that is reckoned with where they are left out at first: 1 to be
     exact.
@@ -61,6 +63,8 @@ def bound_terms(terms, tops, w, expected, bounds):
             most = terms.weights[i] * w.small[s, (SMALL - 1) * width]
         if terms.runs[i, 2] < terms.runs[i, 3]:
             most = max(most, terms.weights[i] * weight_of(tops[i], 0, w, s))
+        if not 0 < most < np.inf and terms.runs[i, 1] - terms.runs[i, 0] + terms.runs[i, 3] - terms.runs[i, 2] > 0:
+            return -1.0
         factors[i] = most
         total += most
         j = i
@@ -72,7 +76,8 @@ def bound_terms(terms, tops, w, expected, bounds):
     if unit == 0:
         return unit
     bounds.rest[n] = 0
-    for j in range(n - 1, -1, -1):
+    bounds.rest[0] = ROOM
+    for j in range(n - 1, 0, -1):
         bounds.rest[j] = bounds.rest[j + 1] + np.int64(expected * factors[order[j]] / unit) + 1
     for i in range(n):
         factors[i] = terms.weights[i] / unit
@@ -114,10 +119,10 @@ def add_small_run(sums, postings, a, z, codes, base, row, w, s):
 def add_large_run(sums, lists, a, z, codes, base, factor, w, s):
     """Add a run of large postings to the sums of its window."""
     if w.linear[s]:
-        scaled = np.float32(factor * w.constants[s, 0])
+        scaled = factor * w.constants[s, 0]
         for x in range(np.uint64(a), np.uint64(z)):
             offset = lists.postings[x] & np.uint16(OFFSET)
-            sums[offset] += np.uint16(scaled * np.float32(lists.values[x])) + np.uint16(1)
+            sums[offset] += np.uint16(scaled * np.float64(lists.values[x])) + np.uint16(1)
     else:
         last, base = np.uint64(w.norms.shape[1] - 1), np.uint64(base)
         for x in range(np.uint64(a), np.uint64(z)):

@@ -28,6 +28,7 @@ def search_exhaustively(segment, terms, w, ranking, best, count):
             if touched[offset]:
                 sound &= document < segment.documents
                 if sound and (segment.allowed.size == 0 or segment.allowed[document]):
+                    sound &= sums[offset] != -np.inf  # dead documents may have lengths no living one has
                     documents[size], scores[size] = document, sums[offset]
                     size += 1
         if not sound:

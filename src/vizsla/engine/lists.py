@@ -82,7 +82,7 @@ class Lists:
     def frequencies(self, terms: np.ndarray) -> np.ndarray:
         """How long the lists of these terms are; 0 for a term without one."""
         runs, lengths = np.empty((len(terms), 2), np.int64), np.empty(len(terms), np.int64)
-        self.find(terms, runs, lengths.view(np.float64))
+        self.find(terms, runs, np.empty(len(terms)))
         if not _measure(self.starts, runs, lengths, len(self.postings)):
             raise DamagedSegmentError
         return lengths

@@ -58,13 +58,13 @@ def _move(
                     continue
                 at, run = free[p] - base, run_free[p] - run_base
                 if d >> BITS != last[p]:
-                    if run >= new_windows.size:
+                    if not 0 <= run < new_windows.size:
                         return False
                     new_windows[run] = d >> BITS
                     new_starts[run] = free[p]
                     run_free[p] += 1
                     last[p] = d >> BITS
-                if at >= new_postings.size:
+                if not 0 <= at < new_postings.size:
                     return False
                 new_postings[at] = (postings[x] & np.uint16(~OFFSET & 0xFFFF)) | np.uint16(d & OFFSET)
                 if values.size:
@@ -117,7 +117,7 @@ class MergedLists:
             np.append(0, np.cumsum(run_counts[there])),
             np.append(0, np.cumsum(lengths[there])),
             tops[there] if has_values else np.zeros(0),
-            np.result_type(*[lists.values.dtype for lists in old]) if has_values else old[0].values.dtype,
+            _common_type([lists.values.dtype for lists in old if len(lists.values)]),
         )
 
     @property
@@ -154,6 +154,13 @@ class MergedLists:
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece
+
+
+def _common_type(types: Sequence[np.dtype]) -> np.dtype:
+    """One byte where that is enough, else two or four; 32-bit floats where there are any."""
+    if any(t.kind == "f" for t in types):
+        return np.dtype(np.float32)
+    return max(types, key=lambda t: t.itemsize, default=np.dtype(np.uint8))
 
 
 @dataclass(frozen=True, eq=False)

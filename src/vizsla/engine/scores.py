@@ -143,7 +143,7 @@ def score_documents(small, large, lengths, terms, w, documents, scoring):
             sound &= _score_list(large, runs[2], runs[3], window, lengths[s], weight, w, s, some, places, sums)
         for j in range(z - a):
             places[some[j]] = 0
-            sound &= sums[j] != -np.inf
+            sound &= np.isfinite(sums[j])
         if not sound:
             return False
         a = z
@@ -152,7 +152,10 @@ def score_documents(small, large, lengths, terms, w, documents, scoring):
 
 @still
 def add_exactly(lists, first, last, window, codes, weight, w, s, sums, touched):
-    """Add a term's weights in a window to its sums and mark the documents it has; False if the run is damaged."""
+    """Add a term's weights in a window to its sums and mark the documents it has; False if the run is damaged.
+
+    The sum of a document with a length code that is none becomes negative infinity.
+    """
     r = find_run(lists.windows, first, last, window)
     if r == last or lists.windows[r] != window:
         return True
@@ -160,8 +163,6 @@ def add_exactly(lists, first, last, window, codes, weight, w, s, sums, touched):
     sound = z >= a
     for x in range(a, z):
         offset = lists.postings[x] & np.uint16(OFFSET)
-        part = _score_posting(lists, x, codes, np.int64(window) << BITS, weight, w, s)
-        sound &= part != -np.inf
-        sums[offset] += part
+        sums[offset] += _score_posting(lists, x, codes, np.int64(window) << BITS, weight, w, s)
         touched[offset] = True
     return sound

@@ -107,6 +107,8 @@ def _search_segment(segment, queries, runs, tops, w, expected, room, scores, fou
         a, z = queries.pointers[q], queries.pointers[q + 1]
         terms = Terms(queries.weights[a:z], queries.spaces[a:z], runs[a:z])
         unit = bound_terms(terms, tops[a:z], w, expected, room.bounds)
+        if unit < 0:
+            return False
         if unit > 0:
             counts[q] = search_windows(
                 segment, terms, w, unit, room.bounds, room.candidates, room.scoring, room.ranking,

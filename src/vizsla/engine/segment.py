@@ -75,7 +75,8 @@ class Segment:
         )
 
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
-        mask = _ALL if allowed is None else allowed
+        mask = _ALL if allowed is None else np.asarray(allowed).view()
+        mask.flags.writeable = False  # one kind of array, so that kernels are compiled once
         return SegmentArrays(self.small.all_runs, self.large.all_runs, self.lengths, mask, len(self), first)
 
     def runs_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -88,14 +89,18 @@ class Segment:
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
         """In how many documents each of these terms occurs; in how many living ones, given `living_frequencies`."""
         if living is None:
-            total: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
-            return total
+            found: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
+            if (found > len(self)).any():
+                raise DamagedSegmentError
+            return found
         if len(living) != len(self.small.terms) + len(self.large.terms):
             raise DamagedSegmentError
         total = np.zeros(len(terms), np.int64)
         for lists, first in ((self.small, 0), (self.large, len(self.small.terms))):
             at, found = lists.places(terms)
             total[found] += living[first + at[found]]
+        if (total > len(self)).any():
+            raise DamagedSegmentError
         return total
 
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
@@ -152,12 +157,12 @@ def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         terms.append(lists.terms)
         documents.append(some_documents)
         values.append(some_values)
-    order = np.argsort(np.concatenate(terms), kind="stable")
     pointers = np.append(0, np.cumsum(np.concatenate(counts)))
+    all_terms = np.concatenate(terms)
     starts, places, out = _invert(
-        pointers, np.concatenate(documents), np.concatenate(values), len(segment), max(len(order), 1)
+        pointers, np.concatenate(documents), np.concatenate(values), len(segment), max(len(all_terms), 1)
     )
-    return starts, np.concatenate(terms)[places], out
+    return starts, all_terms[places], out
 
 
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:

@@ -15,17 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.bounds import add_few, add_large_run, add_small_run, clear, reaching
-from vizsla.engine.lists import BITS, WINDOW
+from vizsla.engine.bounds import ROOM, add_few, add_large_run, add_small_run, clear, reaching
+from vizsla.engine.lists import BITS, SMALL, WINDOW
 from vizsla.engine.ranking import merge_best
 from vizsla.engine.scores import run_bounds, score_documents
 from vizsla.kernels import still
 
 BIN_BITS = 3
-BINS = 1 << (15 - BIN_BITS)
+BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
 PROBE = 60  # postings added up in the time it takes to look one document up in a run
 SHARE = 0.3  # of the score needed: what the terms left out may add together, at first
 NO_WINDOW = 1 << 40
+LEAST, MOST = 1.2e-38, 3.4e38  # between them a 32-bit float rounds a sum by one part in ten million
 
 
 class Candidates(NamedTuple):
@@ -90,12 +91,12 @@ def _next_window(small, large, runs, at, order, essential, first):
 def _count_essential(rest, threshold, share):
     """How many terms, those that can add most first, must take part from the start.
 
-    What the others can add together stays below a share of what is needed.
+    What the others can add together stays below a share of what is needed. None, if all together cannot add enough.
     """
     n = rest.size - 1
     while n > 1 and rest[n - 1] < threshold * share:
         n -= 1
-    return n
+    return n if rest[0] >= threshold else 0
 
 
 @still
@@ -179,7 +180,7 @@ def _bound_window(small, large, lengths, terms, w, bounds, candidates, window, e
 
 
 @still
-def _collect(segment, candidates, window, n, size, state, k, slack):
+def _collect(segment, w, candidates, window, n, size, state, k, slack):
     """Make the places found candidates and raise the threshold; gives how many candidates there are, -1 for damage.
 
     Loops without branches that could not be foreseen: most of what is found early is dropped later.
@@ -195,15 +196,26 @@ def _collect(segment, candidates, window, n, size, state, k, slack):
         return -1
     if segment.allowed.size:
         end = _keep_allowed(segment.allowed, documents, reached, size, end)
+    clamped = w.norms.shape[1] > w.small.shape[1] // SMALL
     for x in range(size, end):
         bin = np.int64(reached[x]) >> BIN_BITS
-        bins[bin] += 1
-        above += bin >= level
+        counts = not clamped or _is_told_apart(segment.lengths, w, documents[x])
+        bins[bin] += counts
+        above += counts and bin >= level
     while above - bins[level] >= k:
         above -= bins[level]
         level += 1
     state[0], state[1], state[2] = max(threshold, (level << BIN_BITS) - slack), level, above
     return end
+
+
+@still
+def _is_told_apart(lengths, w, document):
+    """Whether a document's length codes are among those bounds tell apart, so that its bound is close to its score."""
+    apart = True
+    for s in range(w.last_codes.size):
+        apart &= w.linear[s] or lengths[s, document] <= w.last_codes[s]
+    return apart
 
 
 @still
@@ -244,9 +256,11 @@ def search_windows(segment, terms, w, unit, bounds, candidates, scoring, ranking
     windows = lengths.shape[1] >> BITS
     _start(small, large, windows, terms, bounds, candidates)
     size, window, share = 0, -1, SHARE
+    steady = unit >= LEAST and unit * ROOM <= MOST  # else different sums could be equal scores: all are scored
+    slack = 2 * n if steady else NO_WINDOW
     while window != NO_WINDOW:
         if size == 0:
-            known = np.int64(best.scores[k - 1] / unit) - 1 if count == k else 1
+            known = np.int64(best.scores[k - 1] / unit) - 1 if count == k and steady else 1
             state[0] = max(state[0], known, 1)
         essential = _count_essential(bounds.rest[: n + 1], state[0], share)
         window = _next_window(
@@ -256,7 +270,7 @@ def search_windows(segment, terms, w, unit, bounds, candidates, scoring, ranking
             if window >= windows:
                 return -1
             found = _bound_window(small, large, lengths, terms, w, bounds, candidates, window, essential, state[0])
-            size = _collect(segment, candidates, window, found, size, state, k, 2 * n)
+            size = _collect(segment, w, candidates, window, found, size, state, k, slack)
             if found < 0 or size < 0:
                 return -1
             if essential < n:

@@ -19,6 +19,9 @@ from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
+MOST_WEIGHT = (1 << 32) - 1
+LEAST_WEIGHT = 1e-30  # less counts as 0: a 32-bit float could not tell it from that
+
 
 @dataclass(frozen=True)
 class GivenVectors(Component):
@@ -55,6 +58,8 @@ class GivenVectors(Component):
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
                 return f"has a weight for {term!r} that is not a number of 0 or more, but {kind_of(weight)}"
+            if weight > MOST_WEIGHT:
+                return f"has a weight for {term!r} above {MOST_WEIGHT:,}, the highest there can be"
         return None
 
     def reader(self) -> Reader:
@@ -74,9 +79,12 @@ class GivenVectors(Component):
             return {term: float(n) for term, n in Counter(text.split()).items()}
         try:
             weights = json.loads(text)
-            return {str(term): float(weight) for term, weight in weights.items()}
-        except (ValueError, TypeError, AttributeError):
+            terms = {str(term): float(weight) for term, weight in weights.items()}
+        except (ValueError, TypeError, AttributeError, OverflowError):
             raise VizslaError('a query is {"term": weight, ...} or terms separated by blanks') from None
+        if not all(map(math.isfinite, terms.values())):
+            raise VizslaError("the weights of a query must be finite numbers")
+        return terms
 
     def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
         df = statistics.document_frequencies(list(terms))
@@ -110,7 +118,7 @@ class _VectorReader(Reader):
         for document in documents:
             vector = {} if isinstance(document, str) else document.get(self._model.fields[0]) or {}
             for term, weight in vector.items():
-                if weight > 0:
+                if weight >= LEAST_WEIGHT:
                     indices.append(self._number(term))
                     weights.append(weight)
             pointers.append(len(indices))
