@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -54,6 +55,12 @@ class FieldNames:
 USUAL = FieldNames()
 
 
+@functools.lru_cache(1024)
+def _found(names: FieldNames, keys: tuple[str, ...]) -> FieldNames:
+    """The same, remembered: the records of a source have few sets of keys."""
+    return names.found(keys)
+
+
 @dataclass(frozen=True)
 class Document:
     """An id and the content: texts under their field names, and anything else a search should give back.
@@ -74,7 +81,7 @@ class Document:
             return record
         if not isinstance(record, Mapping):
             raise refusal(f"expected a JSON object with an id and a text, not {kind_of(record)}", origin)
-        found = names.found(record)
+        found = _found(names, tuple(record))
         if found.id is None:
             expected = f"{names.id!r}" if names.id else "'_id' or 'id'"
             raise refusal(f"the document has no id; expected a field {expected}", origin)

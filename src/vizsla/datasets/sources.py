@@ -88,8 +88,9 @@ class Source:
     def documents(self, progress: Progress = None) -> Iterator[Document]:
         """The documents, one by one; `progress` is told the bytes read so far."""
         if self.format == "jsonl":
+            file = str(self.path)
             for line, record in read_json_lines(self.path, progress):
-                yield Document.from_record(record, Origin(str(self.path), line), self.names)
+                yield Document.from_record(record, Origin(file, line), self.names)
         elif self.format in ("csv", "tsv"):
             yield from read_separated(self.path, self.names, "," if self.format == "csv" else "\t", progress)
         elif self.format == "parquet":
