@@ -18,6 +18,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ class Bench:
         self.notes.append(f"{engine}: {what} failed: {answer.get('reason')}")
         self.say("  " + self.notes[-1])
 
+    def _asked(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if not self.options.engines or name in self.options.engines.split(",")]
+
     # Searching analysed documents
 
     def run_task(self, task: Task) -> None:
@@ -115,7 +119,7 @@ class Bench:
         data = self.folder / task.name
         if not (data / "questions.json").exists():
             self._prepare(task, data)
-        engines = {name: e for name in task.engines if (e := self._open(task, name, data)) is not None}
+        engines = {name: e for name in self._asked(task.engines) if (e := self._open(task, name, data)) is not None}
         for turn in range(self.options.rounds):
             for name in list(engines) if turn % 2 == 0 else reversed(list(engines)):
                 for k in task.depths:
@@ -173,8 +177,9 @@ class Bench:
         self.say("From text")
         questions = self.folder / "words" / "questions.json"
         corpus = [self._corpus()]
+        names = self._asked(BM25_ENGINES)
         for turn in range(self.options.builds):
-            for name in BM25_ENGINES if turn % 2 == 0 else reversed(BM25_ENGINES):
+            for name in names if turn % 2 == 0 else reversed(names):
                 engine = self.start(name)
                 folder = str(self.folder / "indexes" / "text" / name)
                 built = engine.tell(do="build_text", files=corpus, folder=folder, threads=1)
@@ -184,7 +189,7 @@ class Bench:
                     continue
                 facts = {key: built[key] for key in ("seconds", "bytes", "peak_mb", "child_peak_mb") if key in built}
                 self.add(task="text", what="build", engine=name, round=turn, **facts)
-        for name in BM25_ENGINES:
+        for name in names:
             engine = self.start(name)
             if engine.tell(do="open", folder=str(self.folder / "indexes" / "text" / name))["ok"]:
                 for k in (10, 100, 1000):
@@ -260,6 +265,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--builds", type=int, default=2)
     parser.add_argument("--checked", type=int, default=20, help="rankings compared with exhaustive scoring each time")
+    parser.add_argument("--engines", help="only these, as in vizsla,tantivy")
     parser.add_argument("--only", default="words,pieces,vectors,text,threads,start")
     options = parser.parse_args()
     Path(options.folder).mkdir(parents=True, exist_ok=True)
