@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from vizsla.index.collection import Hit, Index, TermStatistics
+from vizsla.index.collection import Index, TermStatistics
 from vizsla.index.explain import Explanation
 from vizsla.index.filters import Filter
 from vizsla.index.folder import replace_index
 from vizsla.index.highlight import Snippet
+from vizsla.index.searching import Hit
 from vizsla.index.verify import verify
 from vizsla.index.writer import Added
 

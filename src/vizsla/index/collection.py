@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +17,7 @@ from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
-from vizsla.index.searching import check_query, search_texts
+from vizsla.index.searching import Hit, check_query, search_texts
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -36,22 +35,6 @@ class TermStatistics(NamedTuple):
     term: str
     documents: int
     occurrences: float
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document found, its score, and its place in the ranking from 1."""
-
-    rank: int
-    score: float
-    document: Document
-
-    @property
-    def id(self) -> str:
-        return self.document.id
-
-    def __getitem__(self, key: str) -> Any:
-        return self.document[key]
 
 
 class Index:
@@ -251,11 +234,10 @@ class Index:
         to add no more than this share of what they could. Scores stay exact, and so is the search without it.
         """
         with self._reading() as snapshot:
-            rankings = search_texts(
+            return search_texts(
                 snapshot, queries, k, filter,
                 threads=threads, documents=documents, expected=1.0 if approximate is None else approximate,
             )  # fmt: skip
-        return [[Hit(rank, score, d) for rank, (d, score) in enumerate(found, 1)] for found in rankings]
 
     def run(
         self,
@@ -273,7 +255,7 @@ class Index:
                 threads=threads, documents=False, empty_allowed=True,
                 expected=1.0 if approximate is None else approximate,
             )  # fmt: skip
-        return Run({q: [(d.id, score) for d, score in found] for q, found in zip(queries, rankings, strict=True)})
+        return Run({q: [(hit.id, hit.score) for hit in found] for q, found in zip(queries, rankings, strict=True)})
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""

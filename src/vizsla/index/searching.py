@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from vizsla.datasets import Document, document_of
 from vizsla.engine import Hits
@@ -15,8 +16,21 @@ from vizsla.index.snapshot import Snapshot
 
 BATCH = 32  # queries that go to a thread together
 
-Found = tuple[Document, float]
-"""A document and its score."""
+
+@dataclass(frozen=True)
+class Hit:
+    """A document found, its score, and its place in the ranking from 1."""
+
+    rank: int
+    score: float
+    document: Document
+
+    @property
+    def id(self) -> str:
+        return self.document.id
+
+    def __getitem__(self, key: str) -> Any:
+        return self.document[key]
 
 
 def search_texts(
@@ -29,7 +43,7 @@ def search_texts(
     documents: bool,
     empty_allowed: bool = False,
     expected: float = 1.0,
-) -> list[list[Found]]:
+) -> list[list[Hit]]:
     """The best k documents for each query, best first; what is found does not depend on the number of threads.
 
     Without `documents` they have their ids and nothing else.
@@ -70,7 +84,7 @@ class _Search:
     documents: bool
     expected: float
 
-    def batch(self, queries: Sequence[str]) -> list[list[Found]]:
+    def batch(self, queries: Sequence[str]) -> list[list[Hit]]:
         if self.snapshot.splitter is not None:
             return [self._passages(query) for query in queries]
         return self._named(self._hits(queries, self.k))
@@ -78,7 +92,7 @@ class _Search:
     def _hits(self, queries: Sequence[str], k: int) -> list[Hits]:
         return self.snapshot.search(queries, k, self.condition, self.expected)
 
-    def _named(self, found: list[Hits]) -> list[list[Found]]:
+    def _named(self, found: list[Hits]) -> list[list[Hit]]:
         """Hits as documents, looked up together."""
         numbers = {n for hits in found for n in hits.numbers.tolist()}
         if self.documents:
@@ -86,17 +100,17 @@ class _Search:
         else:
             stored = {n: Document(doc_id, {}) for n, doc_id in self.snapshot.ids(numbers).items()}
         pairs = (zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True) for hits in found)
-        return [[(stored[n], score) for n, score in some] for some in pairs]
+        return [[Hit(rank, score, stored[n]) for rank, (n, score) in enumerate(some, 1)] for some in pairs]
 
-    def _passages(self, query: str) -> list[Found]:
+    def _passages(self, query: str) -> list[Hit]:
         """The best documents by their best passages: more passages until there are enough documents."""
         depth = self.k
         while True:
             (passages,) = self._named(self._hits([query], depth))
-            best: dict[str, Found] = {}
-            for passage, score in passages:
-                doc_id = document_of(passage.id)
-                best.setdefault(doc_id, (Document(doc_id, passage.content), score))
+            best: dict[str, Hit] = {}
+            for hit in passages:
+                doc_id = document_of(hit.id)
+                best.setdefault(doc_id, Hit(len(best) + 1, hit.score, Document(doc_id, hit.document.content)))
             if len(best) >= self.k or len(passages) < depth:
                 return list(best.values())[: self.k]
             depth *= 4
