@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ class Rows:
         return " ".join(f"t{t}" for t in self.row(number).tolist())
 
 
-class Peer:
+class Peer(ABC):
     """One engine. `build*` write an index, `open` loads it, the rest searches it with one thread."""
 
     name = ""
@@ -93,20 +94,21 @@ class Peer:
         """Index raw JSON lines with the peer's own English analysis, storing ids and no text."""
         raise Refused(f"{self.name} does not index text")
 
+    @abstractmethod
     def open(self, folder: Path) -> None:
-        raise NotImplementedError
+        """Load an index."""
 
+    @abstractmethod
     def prepare(self, queries: Rows) -> list[Any]:
         """Query objects made from term numbers beforehand, not timed."""
-        raise NotImplementedError
 
     def batch(self, queries: list[Any], k: int) -> Any:
         """All queries in one go, in the fastest way the peer has with one thread. Timed."""
         return [self.one(query, k) for query in queries]
 
     def one(self, query: Any, k: int) -> Any:
-        """One query. Timed."""
-        raise NotImplementedError
+        """One query. Timed. A peer without it has a `batch` and a `single` of its own."""
+        raise Refused(f"{self.name} does not search query by query")
 
     def single(self, queries: list[Any], k: int) -> tuple[list[float], Any]:
         """Query after query, with the seconds of each."""
