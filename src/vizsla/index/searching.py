@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from vizsla.datasets import Document, document_of
-from vizsla.engine import Hits
+from vizsla.engine import Hits, Query
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 
-BATCH = 32  # queries that go to a thread together
+ENCODED = 256  # queries that are analysed and weighed together
+BATCH = 32  # of these, how many go to a thread together
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,11 @@ def search_texts(
     if not 0 <= expected <= 1:
         raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
     search = _Search(snapshot, k, condition, documents, expected)
-    batches = [queries[a : a + BATCH] for a in range(0, len(queries), BATCH)]
-    if count == 1 or len(batches) == 1:
-        found = [search.batch(batch) for batch in batches]
+    if count == 1 or len(queries) <= BATCH:
+        found = [search.batch(batch) for batch in search.batches(queries)]
     else:
         with ThreadPoolExecutor(count) as pool:
-            found = list(pool.map(search.batch, batches))
+            found = list(pool.map(search.batch, search.batches(queries)))
     return [ranking for batch in found for ranking in batch]
 
 
@@ -84,12 +84,18 @@ class _Search:
     documents: bool
     expected: float
 
-    def batch(self, queries: Sequence[str]) -> list[list[Hit]]:
+    def batches(self, texts: Sequence[str]) -> Iterator[list[Query]]:
+        """The queries for the engine, batch by batch; threads search the first while the next are encoded."""
+        for first in range(0, len(texts), ENCODED):
+            queries = self.snapshot.encode_queries(texts[first : first + ENCODED])
+            yield from (queries[a : a + BATCH] for a in range(0, len(queries), BATCH))
+
+    def batch(self, queries: Sequence[Query]) -> list[list[Hit]]:
         if self.snapshot.splitter is not None:
             return [self._passages(query) for query in queries]
         return self._named(self._hits(queries, self.k))
 
-    def _hits(self, queries: Sequence[str], k: int) -> list[Hits]:
+    def _hits(self, queries: Sequence[Query], k: int) -> list[Hits]:
         return self.snapshot.search(queries, k, self.condition, self.expected)
 
     def _named(self, found: list[Hits]) -> list[list[Hit]]:
@@ -102,7 +108,7 @@ class _Search:
         pairs = (zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True) for hits in found)
         return [[Hit(rank, score, stored[n]) for rank, (n, score) in enumerate(some, 1)] for some in pairs]
 
-    def _passages(self, query: str) -> list[Hit]:
+    def _passages(self, query: Query) -> list[Hit]:
         """The best documents by their best passages: more passages until there are enough documents."""
         depth = self.k
         while True:

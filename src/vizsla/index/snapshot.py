@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -203,26 +204,32 @@ class Snapshot:
 
     def _weigh(self, part: Part, asked: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         statistics = self.statistics[part.component.namespace]
-        weighed = (part.component.query_weights(terms, statistics) for terms in asked)
+        weighed = part.component.query_weights_of(asked, statistics)
+        if part.weight == 1:
+            return weighed
         return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
 
     def encode_queries(self, texts: Sequence[str]) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out."""
-        rows = []
-        for i, part in enumerate(self.model.parts):
-            component = part.component
-            one = len(texts) == 1
-            asked = [component.query_terms(texts[0])] if one else component.query_terms_of(texts)
-            weighed = self._weigh(part, asked)
-            numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
-            ends = np.cumsum([len(w) for w in weighed])[:-1]
-            weights = [np.fromiter(w.values(), np.float64, len(w)) for w in weighed]
-            spaces = [np.full(len(w), i, np.int64) for w in weighed]
-            rows.append(zip(np.split(numbers, ends), spaces, weights, strict=True))
+        with self.damage_told():
+            rows = [self._encode_part(i, part, texts) for i, part in enumerate(self.model.parts)]
+        if len(rows) == 1:
+            return [Query(*only) for only in rows[0]]
         return [Query(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*rows, strict=True)]
 
+    def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[tuple[np.ndarray, ...]]:
+        """For each query the numbers, spaces and weights of its terms in one namespace."""
+        component = part.component
+        asked = [component.query_terms(texts[0])] if len(texts) == 1 else component.query_terms_of(texts)
+        weighed = self._weigh(part, asked)
+        numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
+        weights = np.array([w for terms in weighed for w in terms.values()], np.float64)
+        spaces = np.full(len(numbers), space, np.int64)
+        ends = [0, *accumulate(map(len, weighed))]
+        return [(numbers[a:z], spaces[a:z], weights[a:z]) for a, z in pairwise(ends)]
+
     def search(
-        self, texts: Sequence[str], k: int, condition: Filter | None = None, expected: float = 1.0
+        self, queries: Sequence[Query], k: int, condition: Filter | None = None, expected: float = 1.0
     ) -> list[Hits]:
         """For each query the best k living documents, of those that meet a condition if there is one.
 
@@ -230,7 +237,6 @@ class Snapshot:
         """
         allowed = self.alive if condition is None else self._allowed(condition)
         with self.damage_told():
-            queries = self.encode_queries(texts)
             return search_many(self.segments, queries, self.weightings, k, allowed, expected=expected)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
@@ -261,7 +267,7 @@ class Snapshot:
 
         All in one row: for each row the GIL would be given up and waited for again, which threads would feel.
         """
-        wanted = list(numbers)
+        wanted = sorted(numbers)  # as they lie on the disk
         find = "SELECT json_group_object(number, id) FROM documents WHERE number IN (SELECT value FROM json_each(?))"
         with self._lock, database.told_plainly(self.path):
             ((found,),) = self._db.execute(find, (json.dumps(wanted),)).fetchall()

@@ -126,11 +126,8 @@ class BM25(Component):
         words = [lexicon.terms[n] for n in numbers.tolist()]
         return [{term: float(n) for term, n in Counter(words[a:z]).items()} for a, z in pairwise(starts)]
 
-    def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
-        df = statistics.document_frequencies(list(terms))
-        known = [term for term, n in zip(terms, df, strict=True) if n > 0]
-        idf = VARIANTS[self.variant].idf(statistics.documents, df[df > 0]).tolist()
-        return {term: terms[term] * i for term, i in zip(known, idf, strict=True)}
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        return VARIANTS[self.variant].idf(documents, frequencies)
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
         vectors, lengths = self.reader().read(documents)

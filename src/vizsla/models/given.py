@@ -86,9 +86,8 @@ class GivenVectors(Component):
             raise VizslaError("the weights of a query must be finite numbers")
         return terms
 
-    def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
-        df = statistics.document_frequencies(list(terms))
-        return {term: weight for (term, weight), n in zip(terms.items(), df, strict=True) if n > 0}
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
+        return np.ones(len(frequencies))
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
         vectors, sizes = self.reader().read(documents)

@@ -180,8 +180,23 @@ class Component(Model):
         return [self.query_terms(text) for text in texts]
 
     @abstractmethod
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        """What a query's terms are multiplied by, given in how many of so many documents each occurs: rarity."""
+
+    def query_weights_of(self, asked: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
+        """The final weights of the terms of many queries; those no document has are left out."""
+        df = statistics.document_frequencies([term for terms in asked for term in terms])
+        factors = np.full(len(df), np.nan)
+        factors[df > 0] = self.term_factors(df[df > 0], statistics.documents)
+        pairs = zip((df > 0).tolist(), factors.tolist(), strict=True)
+        return [
+            {term: weight * f for (term, weight), (known, f) in zip(terms.items(), pairs, strict=False) if known}
+            for terms in asked
+        ]
+
     def query_weights(self, terms: Mapping[str, float], statistics: Statistics) -> dict[str, float]:
-        """The final weights of a query's terms; those no document has are left out."""
+        """The same for one query."""
+        return self.query_weights_of([terms], statistics)[0]
 
     @abstractmethod
     def count(self, documents: Sequence[Fields]) -> Statistics:
@@ -203,8 +218,7 @@ class Component(Model):
         return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
-        rows = [self.query_weights(self.query_terms(text), statistics) for text in texts]
-        return SparseVectors.from_rows(rows, self.namespace)
+        return SparseVectors.from_rows(self.query_weights_of(self.query_terms_of(texts), statistics), self.namespace)
 
 
 class Part(NamedTuple):
