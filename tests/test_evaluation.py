@@ -10,10 +10,9 @@ import pytest
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
-from vizsla.evaluation import evaluate
+from vizsla.evaluation import evaluate, evaluate_model
 from vizsla.models import parse_model
 from vizsla.recipes import check, load_recipe, recipe_names
-from vizsla.recipes.run import evaluate_model
 from vizsla.runs import Measure, Qrels, Run, parse_measures
 
 QRELS = Qrels({"q1": {"a": 1, "b": 0}, "q2": {"c": 2, "q2": 1}})
@@ -27,9 +26,10 @@ def test_missing_queries_count_zero_and_own_ids_do_not_count() -> None:
     assert evaluate(Run({}), QRELS, parse_measures("RR@10")).measures == {"RR@10": 0.0}
 
 
-def test_equal_scores_go_by_ascending_id() -> None:
+def test_equal_scores_go_by_descending_id_unless_they_are_told_apart() -> None:
     run = Run({"q1": [("b", 1.0), ("a", 1.0)]})
-    assert evaluate(run, QRELS, parse_measures("RR")).by_query["RR"]["q1"] == 1.0
+    assert evaluate(run, QRELS, "RR").by_query["RR"]["q1"] == 0.5
+    assert evaluate(run.untied(), QRELS, "RR").by_query["RR"]["q1"] == 1.0
 
 
 def test_no_judgements_are_told() -> None:
@@ -97,7 +97,7 @@ def test_the_top_thousand_equal_lucenes(name: str, data: Path, reference: Path) 
         for line in lines:
             query, _, document, _, score, _ = line.split()
             lucene[query].append((document, float(score)))
-    ours = evaluate_model(parse_model("bm25"), BeirDataset.open(data / name), "test", ["R@100"]).run.rankings
+    ours = evaluate_model(parse_model("bm25"), BeirDataset.open(data / name), "test", ["R@100"]).run
     assert {q for q, ranking in ours.items() if ranking} == set(lucene)
     for query, theirs in lucene.items():
         mine = ours[query]

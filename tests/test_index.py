@@ -73,7 +73,7 @@ def test_scores_equal_the_models_vectors(
         for part in (records[:cut], records[cut:]):
             index.add(part)
             index.commit()
-        found = index.run({"q": query}, k=20).rankings["q"]
+        found = index.run({"q": query}, k=20)["q"]
         assert {d for d, s in found if abs(s) > 1e-9} == {str(i) for i, s in enumerate(scores) if abs(s) > 1e-9}
         for doc_id, score in found:
             assert score == pytest.approx(scores[int(doc_id)], rel=1e-6, abs=1e-9)

@@ -194,7 +194,7 @@ class Life(RuleBasedStateMachine):
                 with pytest.raises(VizslaError, match="no document has a field"):
                     self.index.run({"q": query}, k, condition[0])
             return
-        found = self.index.run({"q": query}, k, condition[0] if condition else None).rankings["q"]
+        found = self.index.run({"q": query}, k, condition[0] if condition else None)["q"]
         assert [d for d, _ in found] == [d for _, _, d in expected]
         assert [s for _, s in found] == pytest.approx([-s for s, _, _ in expected], rel=1e-6)
 

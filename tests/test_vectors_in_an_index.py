@@ -29,11 +29,11 @@ def bm25_index(folder: Path, model: str = "bm25") -> Index:
 def test_bm25_exported_and_taken_back_scores_the_same(tmp_path: Path, to: str) -> None:
     with bm25_index(tmp_path / "a") as index:
         assert export_vectors(index, to, tmp_path / f"v.{to}") == 3
-        expected = index.run({"q": "dog fish dogs"}).rankings["q"]
+        expected = index.run({"q": "dog fish dogs"})["q"]
     with Index.create(tmp_path / "b", "vectors") as copy:
         copy.add(Source.find(tmp_path / f"v.{to}").documents())
         copy.commit()
-        found = copy.run({"q": "dog fish dog"}).rankings["q"]  # the terms, as the analyzer makes them
+        found = copy.run({"q": "dog fish dog"})["q"]  # the terms, as the analyzer makes them
     assert [d for d, _ in found] == [d for d, _ in expected]
     assert [s for _, s in found] == pytest.approx([s for _, s in expected], rel=1e-5)
     assert verify(tmp_path / "b") == []

@@ -54,7 +54,7 @@ def _evaluate_run(dataset: BeirDataset, file: Path, split: str, names: list[str]
 
     qrels, run = dataset.qrels(split), Run.read(file)
     found = evaluate(run, qrels, parse_measures(names))
-    missing = sum(q not in run.rankings for q in qrels.judgements)
+    missing = sum(q not in run for q in qrels.judgements)
     facts = {"queries": len(qrels.judgements), "missing": missing}
     return _result(str(file), dataset, split, found.measures, **facts), run
 
@@ -64,9 +64,9 @@ def _evaluate_search(
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import Source
+    from vizsla.evaluation import evaluate_index, evaluate_model
     from vizsla.index import Index
     from vizsla.models import parse_model
-    from vizsla.recipes import evaluate_index, evaluate_model
 
     qrels = dataset.qrels(split)
     if index is not None:
@@ -77,7 +77,7 @@ def _evaluate_search(
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents)
-    missing = sum(not outcome.run.rankings.get(q) for q in qrels.judgements)
+    missing = sum(not outcome.run.get(q) for q in qrels.judgements)
     facts = {
         "documents": outcome.documents,
         "queries": len(qrels.judgements),

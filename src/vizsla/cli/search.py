@@ -78,10 +78,10 @@ def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | 
 
     texts = read_queries(queries)
     started = time.perf_counter()
-    run = index.run(texts, k, filter, **options)
+    run = index.run(texts, k, filter, **options).untied()
     seconds = time.perf_counter() - started
     run.write(output, tag=index.model.name.replace(" ", ""))
-    empty = sum(not ranking for ranking in run.rankings.values())
+    empty = sum(not ranking for ranking in run.values())
     found = f"; {console.count(empty, 'query')} found nothing".replace("querys", "queries") if empty else ""
     console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {output}{found}")
     if options["approximate"] is not None:
@@ -92,6 +92,6 @@ def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | 
 
 def recall_of(run: Run, exact: Run) -> float:
     """The share of exact rankings' documents that others have, on average over the queries that find any."""
-    found = {q: {doc_id for doc_id, _ in run.rankings[q]} for q in exact.rankings}
-    shares = [sum(d in found[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.rankings.items() if ranking]
+    found = {q: set(run[q].documents) for q in exact}
+    shares = [sum(d in found[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.items() if ranking]
     return sum(shares) / len(shares) if shares else 1.0

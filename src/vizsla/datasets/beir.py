@@ -52,12 +52,33 @@ class BeirDataset:
         """All queries by id."""
         return read_queries(find_file(self.folder, "queries.jsonl"))
 
+    def queries_of(self, qrels: Qrels) -> dict[str, str]:
+        """The queries that have judgements, in the order of the judgements."""
+        texts = self.queries()
+        missing = [q for q in qrels.judgements if q not in texts]
+        if len(missing) == len(qrels.judgements):
+            raise InputError("none of the judged queries is in queries.jsonl", file=str(self.folder))
+        return {q: texts[q] for q in qrels.judgements if q in texts}
+
+    @property
+    def splits(self) -> list[str]:
+        return sorted(p.stem for p in (self.folder / "qrels").glob("*.tsv"))
+
+    def answers(self) -> dict[str, list[str]]:
+        """The answers of the questions that have any, by query id (`metadata.answers`)."""
+        return read_answers(find_file(self.folder, "queries.jsonl"))
+
+    def document_ids(self) -> Iterator[str]:
+        """The ids of all documents."""
+        corpus = find_file(self.folder, "corpus.jsonl")
+        for line, record in read_json_lines(corpus):
+            yield Document.from_record(record, Origin(str(corpus), line)).id
+
     def qrels(self, split: str = "test") -> Qrels:
         """The judgements of a split."""
         path = self.folder / "qrels" / f"{split}.tsv"
         if not path.is_file():
-            splits = sorted(p.stem for p in (self.folder / "qrels").glob("*.tsv"))
-            there = f"there are {', '.join(splits)}" if splits else "there are no judgements at all"
+            there = f"there are {', '.join(self.splits)}" if self.splits else "there are no judgements at all"
             raise InputError(f"there is no split called {split!r}; {there}", file=str(self.folder))
         return Qrels.read(path)
 
@@ -70,6 +91,21 @@ def read_queries(path: Path) -> dict[str, str]:
             raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
         queries[query_id] = text
     return queries
+
+
+def read_answers(path: Path) -> dict[str, list[str]]:
+    """Answers by question id, from JSON lines with `metadata.answers` or `answers`."""
+    answers: dict[str, list[str]] = {}
+    for line, record in read_json_lines(path):
+        query = Document.from_record(record, Origin(str(path), line))
+        metadata = query.get("metadata")
+        given = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
+        if given is None:
+            continue
+        if not isinstance(given, list) or not all(isinstance(answer, str) for answer in given):
+            raise InputError(f"the answers of {query.id!r} are no list of texts", file=str(path), line=line)
+        answers[query.id] = given
+    return answers
 
 
 def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:

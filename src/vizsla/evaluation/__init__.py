@@ -1,7 +1,34 @@
-"""Runs to findings: figures by named conventions."""
+"""Runs to findings: figures by named conventions, significance, agreement, answers."""
 
 from __future__ import annotations
 
-from vizsla.evaluation.evaluate import Evaluation, evaluate
+from vizsla.evaluation.agreement import consistency_factor, overlap, rank_biased_overlap, rbo
+from vizsla.evaluation.answers import accuracy, answer_ranks, has_answer
+from vizsla.evaluation.conventions import CONVENTIONS, Convention
+from vizsla.evaluation.figures import Evaluation, evaluate
+from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
+from vizsla.evaluation.systems import DEPTH, Outcome, answer, evaluate_index, evaluate_model
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = [
+    "CONVENTIONS",
+    "CORRECTIONS",
+    "DEPTH",
+    "TESTS",
+    "Convention",
+    "Difference",
+    "Evaluation",
+    "Outcome",
+    "accuracy",
+    "answer",
+    "answer_ranks",
+    "compare_values",
+    "consistency_factor",
+    "corrected",
+    "evaluate",
+    "evaluate_index",
+    "evaluate_model",
+    "has_answer",
+    "overlap",
+    "rank_biased_overlap",
+    "rbo",
+]

@@ -22,10 +22,14 @@ from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
 from vizsla.models import Model, parse_model
-from vizsla.runs import Run
+from vizsla.runs import Ranking, Run
 
 T = TypeVar("T")
 _BATCH = 1000
+
+
+def _model(model: str | Model | None) -> Model | None:
+    return parse_model(model) if isinstance(model, str) else model
 
 
 class TermStatistics(NamedTuple):
@@ -207,14 +211,20 @@ class Index:
         return self._snapshot.document_count
 
     def search(
-        self, query: str, k: int = 10, filter: str | Filter | None = None, *, approximate: float | None = None
+        self,
+        query: str,
+        k: int = 10,
+        filter: str | Filter | None = None,
+        *,
+        model: str | Model | None = None,
+        approximate: float | None = None,
     ) -> list[Hit]:
         """The k best documents, best first; equal scores in order of insertion.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
-        taken, so k come back whenever there are k. `approximate`: see `search_many`.
+        taken, so k come back whenever there are k. `model` and `approximate`: see `search_many`.
         """
-        return self.search_many([query], k, filter, threads=1, approximate=approximate)[0]
+        return self.search_many([query], k, filter, model=model, threads=1, approximate=approximate)[0]
 
     def search_many(
         self,
@@ -222,6 +232,7 @@ class Index:
         k: int = 10,
         filter: str | Filter | None = None,
         *,
+        model: str | Model | None = None,
         threads: int | None = None,
         documents: bool = True,
         approximate: float | None = None,
@@ -230,12 +241,15 @@ class Index:
 
         Without `documents` a hit's document has an id and nothing else, which is faster.
 
+        `model`: ask with another model than the index's own, one that reads the same postings: other k1, b, variant
+        or weights, or only some parts of a sum. Nothing is indexed anew.
+
         `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are reckoned
         to add no more than this share of what they could. Scores stay exact, and so is the search without it.
         """
         with self._reading() as snapshot:
             return search_texts(
-                snapshot, queries, k, filter,
+                snapshot, queries, k, filter, model=_model(model),
                 threads=threads, documents=documents, expected=1.0 if approximate is None else approximate,
             )  # fmt: skip
 
@@ -245,17 +259,19 @@ class Index:
         k: int = 1000,
         filter: str | Filter | None = None,
         *,
+        model: str | Model | None = None,
         threads: int | None = None,
         approximate: float | None = None,
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
             rankings = search_texts(
-                snapshot, list(queries.values()), k, filter,
+                snapshot, list(queries.values()), k, filter, model=_model(model),
                 threads=threads, documents=False, empty_allowed=True,
                 expected=1.0 if approximate is None else approximate,
             )  # fmt: skip
-        return Run({q: [(hit.id, hit.score) for hit in found] for q, found in zip(queries, rankings, strict=True)})
+        pairs = zip(queries, rankings, strict=True)
+        return Run({q: Ranking([h.id for h in hits], [h.score for h in hits]) for q, hits in pairs})
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""

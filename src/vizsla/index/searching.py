@@ -11,8 +11,10 @@ from typing import Any
 from vizsla.datasets import Document, document_of
 from vizsla.engine import Hits, Query
 from vizsla.errors import VizslaError, kind_of
+from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
+from vizsla.models import Model
 
 ENCODED = 256  # queries that are analysed and weighed together
 BATCH = 32  # of these, how many go to a thread together
@@ -40,6 +42,7 @@ def search_texts(
     k: int,
     filter: str | Filter | None,
     *,
+    model: Model | None = None,
     threads: int | None,
     documents: bool,
     empty_allowed: bool = False,
@@ -61,7 +64,8 @@ def search_texts(
         raise VizslaError(f"there must be at least one thread, not {count}")
     if not 0 <= expected <= 1:
         raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
-    search = _Search(snapshot, k, condition, documents, expected)
+    asking = snapshot.asking if model is None else snapshot.asked_with(model)
+    search = _Search(snapshot, asking, k, condition, documents, expected)
     if count == 1 or len(queries) <= BATCH:
         found = [search.batch(batch) for batch in search.batches(queries)]
     else:
@@ -79,6 +83,7 @@ class _Search:
     """What is asked of all queries."""
 
     snapshot: Snapshot
+    asking: Asking
     k: int
     condition: Filter | None
     documents: bool
@@ -87,7 +92,7 @@ class _Search:
     def batches(self, texts: Sequence[str]) -> Iterator[list[Query]]:
         """The queries for the engine, batch by batch; threads search the first while the next are encoded."""
         for first in range(0, len(texts), ENCODED):
-            queries = self.snapshot.encode_queries(texts[first : first + ENCODED])
+            queries = self.snapshot.encode_queries(texts[first : first + ENCODED], self.asking)
             yield from (queries[a : a + BATCH] for a in range(0, len(queries), BATCH))
 
     def batch(self, queries: Sequence[Query]) -> list[list[Hit]]:
@@ -96,7 +101,7 @@ class _Search:
         return self._named(self._hits(queries, self.k))
 
     def _hits(self, queries: Sequence[Query], k: int) -> list[Hits]:
-        return self.snapshot.search(queries, k, self.condition, self.expected)
+        return self.snapshot.search(queries, self.asking, k, self.condition, self.expected)
 
     def _named(self, found: list[Hits]) -> list[list[Hit]]:
         """Hits as documents, looked up together."""

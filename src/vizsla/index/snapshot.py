@@ -15,9 +15,10 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, Hits, Query, Weightings, by_document, search_many
+from vizsla.engine import DamagedSegmentError, Hits, Query, by_document, search_many
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
+from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
 from vizsla.models import Model, Part
 
@@ -96,9 +97,7 @@ class Snapshot:
         self.document_count: int = sum(s["living"] for s in by_segment)
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
-        self.weightings = Weightings.pack(
-            [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]
-        )
+        self.asking = self.asked_with(self.model)
 
     def _sum_up(self, namespace: str, by_segment: list[dict[str, Any]]) -> _NamespaceStatistics:
         entries = [s["namespaces"][namespace] for s in by_segment]
@@ -198,6 +197,10 @@ class Snapshot:
 
     # Searching
 
+    def asked_with(self, model: Model) -> Asking:
+        """How this collection is asked with its own model or another."""
+        return Asking.make(model, self.model, self.statistics)
+
     def query_weights(self, text: str) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""
         return {p.component.namespace: self._weigh(p, [p.component.query_terms(text)])[0] for p in self.model.parts}
@@ -209,10 +212,10 @@ class Snapshot:
             return weighed
         return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
 
-    def encode_queries(self, texts: Sequence[str]) -> list[Query]:
+    def encode_queries(self, texts: Sequence[str], asking: Asking) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out."""
         with self.damage_told():
-            rows = [self._encode_part(i, part, texts) for i, part in enumerate(self.model.parts)]
+            rows = [self._encode_part(i, part, texts) for i, part in asking.parts]
         if len(rows) == 1:
             return [Query(*only) for only in rows[0]]
         return [Query(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*rows, strict=True)]
@@ -229,7 +232,7 @@ class Snapshot:
         return [(numbers[a:z], spaces[a:z], weights[a:z]) for a, z in pairwise(ends)]
 
     def search(
-        self, queries: Sequence[Query], k: int, condition: Filter | None = None, expected: float = 1.0
+        self, queries: Sequence[Query], asking: Asking, k: int, condition: Filter | None, expected: float = 1.0
     ) -> list[Hits]:
         """For each query the best k living documents, of those that meet a condition if there is one.
 
@@ -237,7 +240,7 @@ class Snapshot:
         """
         allowed = self.alive if condition is None else self._allowed(condition)
         with self.damage_told():
-            return search_many(self.segments, queries, self.weightings, k, allowed, expected=expected)
+            return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""

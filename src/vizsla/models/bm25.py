@@ -93,6 +93,10 @@ class BM25(Component):
         if not self.fields:
             raise VizslaError("BM25 needs at least one field to read")
 
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, self.analyzer, self.fields, self.lengths
+
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         for name in self.fields:
             value = content.get(name)

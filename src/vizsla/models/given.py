@@ -48,6 +48,10 @@ class GivenVectors(Component):
         if self.quantiser and not Quantiser.parse(self.quantiser).fitted:
             raise VizslaError(f"{self.quantiser!r} has to be fitted first; give its range, as in minmax:8:0:5.5")
 
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, self.quantiser, self.fields
+
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         vector = content.get(self.fields[0])
         if vector is None:

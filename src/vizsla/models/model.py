@@ -151,6 +151,11 @@ class Component(Model):
     def parts(self) -> tuple[Part, ...]:
         return (Part(1.0, self),)
 
+    @property
+    @abstractmethod
+    def storage(self) -> tuple[Any, ...]:
+        """What decides what an index stores; components that agree in it can be asked of the same index."""
+
     @abstractmethod
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         """Why the fields this component reads cannot be read; None if they can, or are absent."""

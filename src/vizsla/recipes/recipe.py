@@ -13,8 +13,8 @@ import yaml
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, UnknownNameError
+from vizsla.evaluation import evaluate_model
 from vizsla.models import Model, parse_model
-from vizsla.recipes.run import evaluate_model
 
 DATA_VARIABLE = "VIZSLA_DATA"
 

@@ -1,7 +1,8 @@
-"""Measures as values, in the notation of ir_measures: nDCG@10, R@100, RR@10, AP."""
+"""Measures as values, in the notation of ir_measures: nDCG@10, R@100, RR@10, AP, P(rel=2)@5."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,44 +11,86 @@ from vizsla.errors import UnknownNameError, VizslaError
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
 
+ALIASES = {"NDCG": "nDCG", "MAP": "AP", "MRR": "RR", "Recall": "R", "Precision": "P", "RPrec": "Rprec"}
+CUT = ("P", "R", "R_cap", "Success", "Hole", "Judged")
+"""Measures that need a cutoff."""
+OWN = ("nDCG", "AP", "RR", "Rprec", *CUT)
+"""Measures computed here; all others of ir_measures' are left to it."""
+
+_NOTATION = re.compile(r"(?P<name>[^\W\d]\w*)(?:\((?P<options>[^()]*)\))?(?:@(?P<cutoff>\d+))?")
+_EXAMPLE = "expected something like nDCG@10 or R@100"
+
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure by its name; equal names are equal measures.
+    """A measure by its name, cutoff and the grade from which a document counts as relevant.
 
-    >>> str(Measure.parse("nDCG@10")), Measure.parse("R@100") == Measure.parse("R@100")
+    `R_cap@k` is BEIR's capped recall; `Hole@k` the share of the first k that is judged for no query at all, as the
+    beir package computes it, `Hole(judged='query')@k` the share not judged for the query itself.
+
+    >>> str(Measure.parse("nDCG@10")), Measure.parse("MRR@10") == Measure.parse("RR@10")
     ('nDCG@10', True)
     """
 
     name: str
+    cutoff: int | None = None
+    rel: int = 1
+    rest: str = ""
+    """Options that only ir_measures knows, as it writes them."""
 
     @classmethod
     def parse(cls, text: str) -> Measure:
+        match = _NOTATION.fullmatch(text.strip())
+        name = ALIASES.get(match["name"], match["name"]) if match else ""
+        if match and name in OWN:
+            options = dict(part.partition("=")[::2] for part in re.split(r"\s*,\s*", match["options"] or "") if part)
+            cutoff = int(match["cutoff"]) if match["cutoff"] else None
+            if (cutoff is None and name in CUT) or cutoff == 0:
+                raise VizslaError(f"{text!r} is no measure: {name} needs a cutoff, as in {name}@10")
+            if name == "Hole" and options.get("judged", "").strip("'\"") in ("query", "corpus") and len(options) == 1:
+                return cls(name, cutoff, rest="judged='query'" if "query" in options["judged"] else "")
+            if not options or (set(options) == {"rel"} and options["rel"].isdigit() and name not in ("Hole", "Judged")):
+                return cls(name, cutoff, int(options.get("rel", 1)))
+            if name in ("Hole", "R_cap"):
+                raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
+        return cls._elsewhere(text)
+
+    @classmethod
+    def _elsewhere(cls, text: str) -> Measure:
+        """A measure that only ir_measures computes."""
         import ir_measures
 
         try:
-            return cls(str(ir_measures.parse_measure(text)))
+            known = ir_measures.parse_measure(text)
         except (ValueError, SyntaxError, NameError, TypeError, AssertionError, KeyError):
-            names = sorted(ir_measures.measures.registry)
+            names = sorted({*ir_measures.measures.registry, *OWN})
             name = text.partition("@")[0].partition("(")[0]
             if name in names:
-                raise VizslaError(f"{text!r} is no measure; expected something like nDCG@10 or R@100") from None
+                raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}") from None
             raise UnknownNameError("measure", name, names) from None
+        return cls(str(known.NAME), rest=str(known))
+
+    @property
+    def is_own(self) -> bool:
+        return self.name in OWN and (not self.rest or self.name == "Hole")
 
     def __str__(self) -> str:
-        return self.name
+        if not self.is_own:
+            return self.rest
+        option = f"rel={self.rel}" if self.rel != 1 else self.rest
+        return self.name + (f"({option})" if option else "") + (f"@{self.cutoff}" if self.cutoff else "")
 
     @property
     def implementation(self) -> Any:
         """The measure as ir_measures has it."""
         import ir_measures
 
-        return ir_measures.parse_measure(self.name)
+        return ir_measures.parse_measure(str(self))
 
 
 def parse_measures(text: str | Sequence[str]) -> list[Measure]:
     """Measures from a text that separates them by blanks or commas."""
-    names = text.replace(",", " ").split() if isinstance(text, str) else list(text)
+    names = re.findall(r"[^\s,(]+(?:\([^)]*\)[^\s,]*)?", text) if isinstance(text, str) else list(text)
     if not names:
-        raise VizslaError(f"no measure was named; expected something like {DEFAULT_MEASURES!r}")
-    return [Measure.parse(name) for name in names]
+        raise VizslaError(f"no measure was named; {_EXAMPLE}")
+    return list(dict.fromkeys(Measure.parse(name) for name in names))

@@ -1,93 +1,197 @@
-"""Runs and judgements: rankings as data, in and out of TREC's formats."""
+"""Runs: the rankings of many queries as data, in and out of TREC's format."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
-from vizsla.errors import InputError
+import numpy as np
 
+from vizsla.errors import InputError, VizslaError
+from vizsla.runs.files import no_blanks, numbered_lines
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            yield from ((n, line) for n, line in enumerate(file, 1) if line.strip())
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path)) from None
-    except IsADirectoryError:
-        raise InputError("this is a folder, not a file", file=str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("this is not a UTF-8 text file", file=str(path)) from None
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
-@dataclass(frozen=True)
-class Run:
+class Ranking(Sequence[tuple[str, float]]):
+    """Documents and their scores, best first; equal scores as they were given. Two columns that read as pairs.
+
+    >>> ranking = Ranking(["a", "b", "c"], [1.0, 3.0, 1.0])
+    >>> list(ranking), ranking.documents
+    ([('b', 3.0), ('a', 1.0), ('c', 1.0)], ['b', 'a', 'c'])
+    """
+
+    __slots__ = ("documents", "scores")
+
+    def __init__(self, documents: list[str], scores: Sequence[float] | np.ndarray) -> None:
+        values = np.asarray(scores, np.float64)
+        if len(values) != len(documents):
+            raise ValueError("a ranking needs a score for every document")
+        if not np.isfinite(values).all():
+            raise VizslaError("a ranking has a score that is no finite number")
+        if len(values) > 1 and (values[1:] > values[:-1]).any():
+            order = np.argsort(-values, kind="stable")
+            documents, values = [documents[i] for i in order.tolist()], values[order]
+        self.documents, self.scores = documents, values
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[str, float]]) -> Ranking:
+        if isinstance(pairs, Ranking):
+            return pairs
+        listed = list(pairs)
+        return cls([d for d, _ in listed], [s for _, s in listed])
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return zip(self.documents, self.scores.tolist(), strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[str, float]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Ranking: ...
+    def __getitem__(self, at: int | slice) -> tuple[str, float] | Ranking:
+        if isinstance(at, slice):
+            return Ranking(self.documents[at], self.scores[at])
+        return self.documents[at], float(self.scores[at])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Ranking):
+            return self.documents == other.documents and np.array_equal(self.scores, other.scores)
+        return list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Ranking({list(self)!r})"
+
+    def without(self, document: str) -> Ranking:
+        """The ranking without a document."""
+        if document not in self.documents:
+            return self
+        keep = [i for i, d in enumerate(self.documents) if d != document]
+        return Ranking([self.documents[i] for i in keep], self.scores[keep])
+
+    def untied(self) -> Ranking:
+        """Equal scores ordered by document id, then told apart by the least a 32-bit float can be lowered.
+
+        So written, a run has one order, whatever rule its reader has for ties.
+        """
+        scores = self.scores.astype(np.float32)
+        if len(scores) < 2 or (scores[1:] < scores[:-1]).all():
+            return self
+        pairs = sorted(zip((-scores).tolist(), self.documents, strict=True))
+        for i in range(1, len(pairs)):
+            scores[i] = -pairs[i][0]
+            if scores[i] >= scores[i - 1]:
+                scores[i] = np.nextafter(scores[i - 1], np.float32(-np.inf))
+        return Ranking([d for _, d in pairs], scores)
+
+
+class Run(Mapping[str, Ranking]):
     """For each query its documents with their scores, best first.
 
     >>> run = Run({"q1": [("d2", 3.0), ("q1", 2.0)]})
-    >>> run.without_own_ids().rankings
-    {'q1': [('d2', 3.0)]}
+    >>> run["q1"].documents, run.without_own_ids()["q1"]
+    (['d2', 'q1'], Ranking([('d2', 3.0)]))
     """
 
-    rankings: Mapping[str, list[tuple[str, float]]]
+    def __init__(self, rankings: Mapping[str, Iterable[tuple[str, float]]], name: str = "") -> None:
+        self._rankings = {query: Ranking.of_pairs(pairs) for query, pairs in rankings.items()}
+        self.name = name
+
+    def __getitem__(self, query: str) -> Ranking:
+        return self._rankings[query]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rankings)
+
+    def __len__(self) -> int:
+        return len(self._rankings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self._rankings == other._rankings
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Run{name}: {len(self):,} queries, {sum(map(len, self.values())):,} documents>"
+
+    def only(self, queries: Collection[str]) -> Run:
+        """The rankings of some queries."""
+        return Run({q: ranking for q, ranking in self.items() if q in queries}, self.name)
+
+    def top(self, k: int) -> Run:
+        """The best k of each query."""
+        return Run({q: ranking[:k] for q, ranking in self.items()}, self.name)
 
     def without_own_ids(self) -> Run:
         """The run without documents whose id is the query's own, as Anserini's -removeQuery leaves it."""
-        return Run({q: [(d, s) for d, s in ranking if d != q] for q, ranking in self.rankings.items()})
+        return Run({q: ranking.without(q) for q, ranking in self.items()}, self.name)
 
-    def write(self, path: str | Path, tag: str = "vizsla") -> None:
+    def untied(self) -> Run:
+        """The run with equal scores told apart in the order of document ids, as Anserini writes its runs."""
+        return Run({q: ranking.untied() for q, ranking in self.items()}, self.name)
+
+    def write(self, path: str | Path, tag: str = "") -> None:
         """Write TREC's six columns: query, Q0, document, rank, score, tag."""
+        label = "_".join((tag or self.name or "vizsla").split())
+        for query, ranking in self.items():  # before anything is written
+            no_blanks(query)
+            no_blanks(*(d for d in ranking.documents if not d or " " in d or not d.isprintable()))
         with Path(path).open("w", encoding="utf-8") as file:
-            for query, ranking in self.rankings.items():
+            for query, ranking in self.items():
                 for rank, (document, score) in enumerate(ranking, 1):
-                    if len(query.split()) != 1 or len(document.split()) != 1:
-                        raise InputError(f"TREC's format has no room for blanks in ids ({query!r}, {document!r})")
-                    file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
+                    file.write(f"{query} Q0 {document} {rank} {score:.9g} {label}\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        """Read TREC's six columns; each query's documents are ranked by score, ties as they stand."""
-        rankings: dict[str, list[tuple[str, float]]] = {}
-        for number, line in _lines(Path(path)):
+        """Read TREC's six columns; each query's documents are ranked by score, ties as they stand.
+
+        A document twice under one query, or a score that is no finite number, is an error with its line.
+        """
+        documents: dict[str, list[str]] = {}
+        scores: dict[str, list[float]] = {}
+        seen: dict[str, set[str]] = {}
+        tag = ""
+        for number, line in numbered_lines(Path(path)):
             columns = line.split()
             if len(columns) != 6:
                 message = f"expected six columns (query Q0 document rank score tag), not {len(columns)}"
                 raise InputError(message, file=str(path), line=number)
-            try:
-                score = float(columns[4])
-            except ValueError:
-                score = math.nan
-            if not math.isfinite(score):
-                raise InputError(f"{columns[4]!r} is no score", file=str(path), line=number)
-            rankings.setdefault(columns[0], []).append((columns[2], score))
-        for ranking in rankings.values():
-            ranking.sort(key=lambda hit: -hit[1])
-        return cls(rankings)
-
-
-@dataclass(frozen=True)
-class Qrels:
-    """For each query the judged documents and their relevance, 0 meaning judged and not relevant."""
-
-    judgements: Mapping[str, Mapping[str, int]]
-
-    @classmethod
-    def read(cls, path: str | Path) -> Qrels:
-        """Read BEIR's three columns (query, document, score, with a header) or TREC's four."""
-        judgements: dict[str, dict[str, int]] = {}
-        for number, line in _lines(Path(path)):
-            columns = line.split("\t") if "\t" in line else line.split()
-            if number == 1 and columns[0].strip().lower() in ("query-id", "query_id", "qid"):
-                continue
-            if len(columns) not in (3, 4):
-                message = f"expected three columns (query document score) or TREC's four, not {len(columns)}"
+            query, _, document, _, value, tag = columns
+            score = _score(value)
+            if score is None:
+                raise InputError(f"{value!r} is no score", file=str(path), line=number)
+            if query not in documents:
+                documents[query], scores[query], seen[query] = [], [], set()
+            if document in seen[query]:
+                message = f"the document {document!r} appears a second time under the query {query!r}"
                 raise InputError(message, file=str(path), line=number)
-            query, document, score = columns[0], columns[-2], columns[-1].strip()
-            try:
-                judgements.setdefault(query, {})[document] = int(score)
-            except ValueError:
-                message = f"{score!r} is no judgement; expected a whole number"
-                raise InputError(message, file=str(path), line=number) from None
-        return cls(judgements)
+            seen[query].add(document)
+            documents[query].append(document)
+            scores[query].append(score)
+        return cls({q: Ranking(documents[q], scores[q]) for q in documents}, tag)
+
+
+def _score(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def read_run(source: str | Path | Mapping[str, Any]) -> Run:
+    """A run from a file in TREC's format, or from what other tools keep: {query: {document: score}}."""
+    if isinstance(source, Run):
+        return source
+    if isinstance(source, Mapping):
+        rows = {str(q): found.items() if isinstance(found, Mapping) else found for q, found in source.items()}
+        return Run(rows)
+    return Run.read(source)

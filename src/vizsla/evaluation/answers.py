@@ -1,0 +1,109 @@
+"""Answer accuracy: whether a passage holds an answer to the question, matched as DPR does.
+
+A string answers if its words, in their order, occur in the passage, both lowered in case and decomposed (NFD); words
+are runs of letters, digits and marks, and every other visible character is a word of its own. A regular expression
+answers if it matches anywhere, whatever the case. (An answer without any word matches nothing here; in DPR's own code
+it matches every passage.)
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+
+import numpy as np
+
+from vizsla.errors import VizslaError
+from vizsla.runs import Run
+
+Texts = Callable[[Iterable[str]], Mapping[str, str]]
+"""Gives the texts of documents by their ids."""
+
+
+@cache
+def _word_pattern() -> re.Pattern[str]:
+    """Letters, digits and marks in runs; anything else that is neither separator nor control character, alone.
+
+    Python's regular expressions know no Unicode categories, so the classes are written out as ranges.
+    """
+    inside: list[str] = []
+    outside: list[str] = []
+    for first, last, group in _category_ranges():
+        text = f"{re.escape(chr(first))}-{re.escape(chr(last))}"
+        (inside if group == "word" else outside).append(text)
+    return re.compile(f"[{''.join(inside)}]+|[^{''.join(inside)}{''.join(outside)}]")
+
+
+def _category_ranges() -> Iterable[tuple[int, int, str]]:
+    """Runs of code points that are part of words (L, N, M) or never words (Z, C)."""
+    start, current = 0, ""
+    for code in range(sys.maxunicode + 2):
+        category = unicodedata.category(chr(code))[0] if code <= sys.maxunicode else "end"
+        group = "word" if category in "LNM" else "none" if category in "ZC" else "sign"
+        if group != current or code > sys.maxunicode:
+            if current in ("word", "none"):
+                yield start, code - 1, current
+            start, current = code, group
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as DPR's tokenizer finds them, lowered in case.
+
+    >>> words_of("Zoe's 2nd dog (1999)")
+    ['zoe', "'", 's', '2nd', 'dog', '(', '1999', ')']
+    """
+    return [word.lower() for word in _word_pattern().findall(unicodedata.normalize("NFD", text))]
+
+
+@lru_cache(maxsize=50_000)
+def _joined(text: str) -> str:
+    """A text's words between separators that no word has, so that runs of words are substrings."""
+    return "\x00" + "\x00".join(words_of(text)) + "\x00"
+
+
+def has_answer(text: str, answers: Sequence[str], *, regex: bool = False) -> bool:
+    """Whether a text holds one of the answers.
+
+    >>> has_answer("It was built in 1889 by Gustave Eiffel.", ["gustave eiffel", "Eiffel"])
+    True
+    >>> has_answer("The towers of Paris", ["tower"]), has_answer("The towers", ["tow.r"], regex=True)
+    (False, True)
+    """
+    if regex:
+        return any(_pattern(answer).search(unicodedata.normalize("NFD", text)) for answer in answers)
+    joined = _joined(text)
+    return any(wanted != "\x00\x00" and wanted in joined for wanted in map(_joined, answers))
+
+
+@lru_cache(maxsize=50_000)
+def _pattern(answer: str) -> re.Pattern[str]:
+    try:
+        return re.compile(unicodedata.normalize("NFD", answer), re.IGNORECASE | re.UNICODE | re.MULTILINE)
+    except re.error as e:
+        raise VizslaError(f"{answer!r} is no regular expression ({e})") from None
+
+
+def answer_ranks(
+    run: Run, answers: Mapping[str, Sequence[str]], texts: Texts, depth: int = 100, *, regex: bool = False
+) -> dict[str, int | None]:
+    """For each question the rank, from 1, of the first document that holds an answer; None if none does."""
+    ranks: dict[str, int | None] = {}
+    for question, wanted in answers.items():
+        documents = run[question].documents[:depth] if question in run else []
+        found = texts(documents)
+        hits = (rank for rank, d in enumerate(documents, 1) if has_answer(found.get(d, ""), wanted, regex=regex))
+        ranks[question] = next(hits, None)
+    return ranks
+
+
+def accuracy(ranks: Mapping[str, int | None], depths: Sequence[int]) -> dict[int, float]:
+    """The share of questions answered within each depth.
+
+    >>> accuracy({"a": 1, "b": 7, "c": None, "d": 30}, [5, 20, 100])
+    {5: 0.25, 20: 0.5, 100: 0.75}
+    """
+    reached = np.array([rank or np.inf for rank in ranks.values()])
+    return {k: float((reached <= k).mean()) if len(reached) else 0.0 for k in depths}

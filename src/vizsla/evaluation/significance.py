@@ -1,0 +1,159 @@
+"""Whether one system is better than another, or the queries happened to suit it.
+
+Paired over queries: a t-test, or a randomisation test that flips the signs of the differences; corrections for many
+comparisons; how large the difference is, and which queries it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from vizsla.errors import UnknownNameError, VizslaError
+
+PERMUTATIONS = 10_000
+EXACT_UP_TO = 14  # queries with a difference: 2^14 sign patterns are counted, not sampled
+TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a system differs from a baseline on the same queries."""
+
+    mean: float
+    """The system's mean less the baseline's."""
+    p: float
+    """How likely so large a difference is by chance."""
+    effect: float
+    """Cohen's d for pairs: the mean difference in standard deviations of the differences."""
+    interval: tuple[float, float]
+    """The 95% confidence interval of the mean difference."""
+    wins: int
+    ties: int
+    losses: int
+    moved: tuple[tuple[str, float], ...]
+    """The queries with the largest differences, up or down."""
+
+
+def compare_values(
+    baseline: Mapping[str, float], system: Mapping[str, float], test: str = "t-test", moved: int = 10
+) -> Difference:
+    """Compare two systems by a measure's value for each query; the queries must be the same.
+
+    >>> a = {"q1": 0.1, "q2": 0.5, "q3": 0.3, "q4": 0.2}
+    >>> b = {"q1": 0.4, "q2": 0.6, "q3": 0.3, "q4": 0.5}
+    >>> found = compare_values(a, b)
+    >>> round(found.mean, 3), found.wins, found.ties, found.losses, round(found.p, 4)
+    (0.175, 3, 1, 0, 0.0967)
+    """
+    if baseline.keys() != system.keys():
+        raise VizslaError("two systems can be compared only on the same queries")
+    if not baseline:
+        raise VizslaError("there are no queries to compare on")
+    if test not in TESTS:
+        raise UnknownNameError("significance test", test, tuple(TESTS))
+    queries = list(baseline)
+    values = np.array([system[q] - baseline[q] for q in queries])
+    values[np.abs(values) < TIE] = 0.0
+    order = np.argsort(-np.abs(values), kind="stable")[:moved].tolist()
+    return Difference(
+        float(values.mean()), TESTS[test](values), _effect(values), _interval(values),
+        int((values > 0).sum()), int((values == 0).sum()), int((values < 0).sum()),
+        tuple((queries[i], float(values[i])) for i in order if values[i]),
+    )  # fmt: skip
+
+
+def paired_t_test(differences: np.ndarray) -> float:
+    """The two-sided p-value of Student's t-test for pairs."""
+    from scipy.special import stdtr
+
+    n, deviation = len(differences), _deviation(differences)
+    if n < 2 or not differences.any():
+        return 1.0
+    if deviation == 0:
+        return 0.0  # the same difference everywhere
+    t = differences.mean() / (deviation / np.sqrt(n))
+    return float(2 * stdtr(n - 1, -abs(t)))
+
+
+def randomisation_test(differences: np.ndarray, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
+    """The two-sided p-value of Fisher's randomisation test: how often random signs give as large a sum.
+
+    With few queries all patterns of signs are tried; else a sample, and the pattern seen counts, so p is never 0.
+    """
+    moved = differences[differences != 0]
+    observed = abs(moved.sum()) * (1 - 1e-12)
+    if len(moved) <= EXACT_UP_TO:
+        signs = np.array(list(product((-1.0, 1.0), repeat=len(moved)))).reshape(-1, len(moved))
+        return float((np.abs(signs @ moved) >= observed).mean()) if len(moved) else 1.0
+    rng = np.random.default_rng(seed)
+    reached = 0
+    for first in range(0, permutations, 1000):
+        size = min(1000, permutations - first)
+        signs = rng.integers(0, 2, (size, len(moved)), np.int8) * 2.0 - 1.0
+        reached += int((np.abs(signs @ moved) >= observed).sum())
+    return (reached + 1) / (permutations + 1)
+
+
+TESTS: dict[str, Callable[[np.ndarray], float]] = {"t-test": paired_t_test, "randomisation": randomisation_test}
+
+
+def _deviation(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 and np.ptp(values) > TIE else 0.0
+
+
+def _effect(values: np.ndarray) -> float:
+    deviation = _deviation(values)
+    return float(values.mean() / deviation) if deviation else 0.0
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    from scipy.special import stdtrit
+
+    mean, n = float(values.mean()), len(values)
+    half = float(stdtrit(n - 1, 0.975)) * _deviation(values) / np.sqrt(n) if n > 1 else 0.0
+    return mean - half, mean + half
+
+
+def _bonferroni(p: np.ndarray) -> np.ndarray:
+    return np.array(np.minimum(p * len(p), 1.0))
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    """Step down: the smallest times n, the next times n - 1, never falling."""
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    out = np.empty(len(p))
+    out[order] = np.minimum(stepped, 1.0)
+    return out
+
+
+def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
+    """Step up: holds the share of false findings, not their number."""
+    order = np.argsort(p, kind="stable")[::-1]
+    stepped = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
+    out = np.empty(len(p))
+    out[order] = np.minimum(stepped, 1.0)
+    return out
+
+
+CORRECTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda p: p,
+    "bonferroni": _bonferroni,
+    "holm": _holm,
+    "bh": _benjamini_hochberg,
+}
+
+
+def corrected(p: Sequence[float], correction: str = "holm") -> list[float]:
+    """p-values corrected for being many.
+
+    >>> corrected([0.01, 0.04, 0.03]), corrected([0.01, 0.04, 0.03], "bonferroni")
+    ([0.03, 0.06, 0.06], [0.03, 0.12, 0.09])
+    """
+    if correction not in CORRECTIONS:
+        raise UnknownNameError("correction", correction, tuple(CORRECTIONS))
+    return [round(float(x), 15) for x in CORRECTIONS[correction](np.asarray(p, np.float64))]

@@ -1,0 +1,50 @@
+"""A model as it is asked of a collection: its own, or another that reads the same postings in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vizsla.engine import Weightings
+from vizsla.errors import VizslaError
+from vizsla.models import Component, Model, Part, Statistics
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """The parts of a model, the place of each in the collection's namespaces, and how stored values are weighed."""
+
+    parts: tuple[tuple[int, Part], ...]
+    weightings: Weightings
+
+    @classmethod
+    def make(cls, asked: Model, own: Model, statistics: Mapping[str, Statistics]) -> Asking:
+        """How a collection with a model of its own can be asked with another.
+
+        What is stored are counts and lengths, so k1, b, the variant and the weights of a sum are free, and parts can
+        be left out; the analyzer and the fields are not.
+        """
+        components = [p.component for p in own.parts]
+        parts: list[tuple[int, Part]] = []
+        for part in asked.parts:
+            place = _find(part.component, components)
+            namespace = components[place].namespace
+            if any(place == other for other, _ in parts):
+                raise VizslaError(f"{asked.name!r} asks twice for what the index has as {namespace!r}")
+            named = replace(part.component, namespace=namespace)  # type: ignore[type-var]
+            parts.append((place, Part(part.weight, named)))
+        for place, part in parts:
+            components[place] = part.component
+        weightings = Weightings.pack([c.weighting(statistics[c.namespace]) for c in components])
+        return cls(tuple(parts), weightings)
+
+
+def _find(component: Component, held: list[Component]) -> int:
+    """Where the index has what a component needs; of several places the one with its namespace."""
+    places = [i for i, other in enumerate(held) if other.storage == component.storage]
+    if not places:
+        raise VizslaError(
+            f"this index does not have what {component.name!r} reads; it can be asked with other k1, b, variants and "
+            "weights, but not with another analyzer or other fields"
+        )
+    return next((i for i in places if held[i].namespace == component.namespace), places[0])
