@@ -47,7 +47,7 @@ def compare_values(
     >>> b = {"q1": 0.4, "q2": 0.6, "q3": 0.3, "q4": 0.5}
     >>> found = compare_values(a, b)
     >>> round(found.mean, 3), found.wins, found.ties, found.losses, round(found.p, 4)
-    (0.175, 3, 1, 0, 0.0967)
+    (0.175, 3, 1, 0, 0.1018)
     """
     if baseline.keys() != system.keys():
         raise VizslaError("two systems can be compared only on the same queries")
