@@ -10,7 +10,7 @@ import pytest
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
-from vizsla.evaluation import evaluate, evaluate_model
+from vizsla.evaluation import evaluate
 from vizsla.index import Index
 from vizsla.models import parse_model
 from vizsla.recipes import check, load_recipe, recipe_names
