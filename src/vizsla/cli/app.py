@@ -16,6 +16,7 @@ from vizsla.cli import (
     add,
     analyze,
     compact,
+    datasets,
     delete,
     demo,
     evaluate,
@@ -88,6 +89,7 @@ _VERBS: dict[str, Callable[..., None]] = {
 }
 for _name, _verb in _VERBS.items():
     app.command(_name)(_interruptible(_verb))
+app.add_typer(datasets.app, name="datasets")
 app.add_typer(recipes.app, name="recipes")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ class _Console(Console):
 
 out = _Console(highlight=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+_WIDE = 1000  # columns, where there is no terminal to be too narrow
 
 
 def remark(text: str) -> None:
@@ -61,6 +64,19 @@ def print_json(value: Any) -> None:
     sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text) + "\n")
 
 
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], right: Collection[str] = ()) -> None:
+    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+    (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
+
+
 def count(number: int, noun: str) -> str:
     """A number and its noun: '1 document', '5,183 documents'."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
@@ -85,8 +101,11 @@ def parse_size(text: str) -> int:
 
 
 @contextmanager
-def progress(title: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error with rate and remaining time; call it with (how far of the total, units done)."""
+def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
+    """A bar on standard error with rate and remaining time; call it with (how far of the total, units done).
+
+    A third number is the total, where it becomes known only now.
+    """
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
@@ -100,7 +119,7 @@ def progress(title: str, total: int, unit: str) -> Iterator[Callable[[int, int],
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(title, total=total, units=0)
 
-        def advance(position: int, units: int) -> None:
-            bar.update(task, completed=position, units=units)
+        def advance(position: int, units: int, all_of_it: int | None = None) -> None:
+            bar.update(task, completed=position, units=units, total=all_of_it or total or None)
 
         yield advance

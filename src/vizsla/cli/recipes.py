@@ -21,17 +21,11 @@ app = typer.Typer(help="List the named systems; check that they reach their figu
 @app.callback(invoke_without_command=True)
 def recipes(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        from rich.table import Table
-
         from vizsla.recipes import load_recipe, recipe_names
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("recipe", "what it is", "checked on"):
-            table.add_column(column)
-        for name in recipe_names():
-            recipe = load_recipe(name)
-            table.add_row(name, recipe.title, ", ".join(t.dataset for t in recipe.targets))
-        console.out.print(table)
+        listed = [load_recipe(name) for name in recipe_names()]
+        rows = [(r.name, r.title, ", ".join(t.dataset for t in r.targets)) for r in listed]
+        console.show_table(("recipe", "what it is", "checked on"), rows)
 
 
 def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding | None]:
@@ -56,29 +50,26 @@ def check_recipes(
     ] = None,
 ) -> None:
     """Run recipes on their data sets; exit with 1 if a figure is not reached."""
-    from rich.table import Table
-
     from vizsla.recipes import load_recipe, recipe_names
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("recipe", "data set", "measure", "expected", "measured", ""):
-        table.add_column(column)
+    rows: list[tuple[str, ...]] = []
     failed = 0
     for name in names or recipe_names():
         recipe = load_recipe(name)
         console.remark(f"{name} ...")
         for f in _checked(recipe, data):
             if f is None:
-                table.add_row(name, "", "", "", "", "cannot be checked")
+                rows.append((name, "", "", "", "", "cannot be checked"))
                 failed += 1
                 continue
             if f.measured is None:
-                table.add_row(f.recipe, f.dataset, "", "", "", "not here")
+                rows.append((f.recipe, f.dataset, "", "", "", "not here"))
                 continue
             failed += not f.reached
             verdict = "ok" if f.reached else f"off by {f.measured - f.expected:+.4f}, allowed {f.tolerance:g}"
-            table.add_row(f.recipe, f.dataset, f.measure, f"{f.expected:.4f}", f"{f.measured:.4f}", verdict)
-    console.out.print(table)
+            rows.append((f.recipe, f.dataset, f.measure, f"{f.expected:.4f}", f"{f.measured:.4f}", verdict))
+    columns = ("recipe", "data set", "measure", "expected", "measured", "")
+    console.show_table(columns, rows, right=("expected", "measured"))
     if failed:
         console.remark(f"{console.count(failed, 'figure')} not reached or not checked")
         raise typer.Exit(FINDING)

@@ -1,0 +1,117 @@
+"""vizsla datasets: those the field knows, what is on this machine, how to get the others, and what is in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vizsla.cli import console
+
+if TYPE_CHECKING:
+    from vizsla.datasets import DatasetStatistics, Entry
+
+Data = Annotated[Path | None, typer.Option("--data", help="The folder that holds data sets; else $VIZSLA_DATA.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+app = typer.Typer(help="List data sets and what is here of them; fetch one; count one.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    from vizsla.datasets import data_folder, known
+
+    root = data_folder(data)
+    if as_json:
+        console.print_json([_as_data(e, root) for e in known().values()])
+        return
+    rows = []
+    for entry in known().values():
+        here = "yes" if (root / entry.name).is_dir() else "fetch" if entry.downloads else "ask for it"
+        queries = _number(entry.splits.get(entry.evaluated))
+        rows.append((entry.name, entry.task, _number(entry.documents), queries, entry.evaluated, here))
+    columns = ("data set", "task", "documents", "queries", "split", "here")
+    console.show_table(columns, rows, right=("documents", "queries"))
+    others = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name not in known()) if root.is_dir() else []
+    others = [name for name in others if not name.startswith(".")]
+    console.remark(f"Looked under {root}" + (f"; there are also {', '.join(others)}" if others else ""))
+
+
+def _as_data(entry: Entry, root: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    folder = root / entry.name
+    return {**asdict(entry), "here": str(folder) if folder.is_dir() else None}
+
+
+@app.command("show")
+def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
+    """What is known of a data set: traps, licence, where it comes from."""
+    from vizsla.datasets import find_entry
+
+    entry = find_entry(name)
+    splits = ", ".join(f"{s} {n:,}" if n else s for s, n in entry.splits.items())
+    sources = ", ".join(d.url for d in entry.downloads) or entry.how
+    facts = {
+        "task": f"{entry.task} ({entry.domain})", "splits": splits, "figures on": entry.evaluated,
+        "documents": f"{entry.documents:,}" if entry.documents else "", "parts": ", ".join(entry.parts),
+        "answers": entry.answers, "licence": entry.licence, "from": sources, "note": entry.note,
+    }  # fmt: skip
+    console.out.print(entry.title, style="bold")
+    for what, value in facts.items():
+        if value:
+            console.out.print(f"{what:>11}  {value}", markup=False)
+
+
+@app.command("fetch")
+def fetch_datasets(
+    names: Annotated[list[str], typer.Argument(help="Data sets by name.")],
+    data: Data = None,
+) -> None:
+    """Download data sets; a broken download goes on where it stopped, and checksums are verified."""
+    from vizsla.datasets import data_folder, find_entry
+    from vizsla.datasets.fetch import fetch
+
+    root = data_folder(data)
+    for name in names:
+        entry = find_entry(name)
+        with console.progress(f"Fetching {name}", 0, "bytes") as advance:
+            folder = fetch(entry, root, lambda done, total: advance(done, done, total))
+        console.remark(f"{name} lies in {folder}; licence: {entry.licence}")
+
+
+@app.command("stats")
+def dataset_statistics(
+    names: Annotated[list[str], typer.Argument(help="Folders in BEIR's layout, or names.")],
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Count data sets: the columns of the BEIR paper's table 1."""
+    from vizsla.datasets import count_dataset, open_datasets
+
+    counted = [count_dataset(d) for name in names for d in open_datasets(name, data).members]
+    if as_json:
+        from dataclasses import asdict
+
+        console.print_json([{**asdict(c), "relevance": c.relevance} for c in counted])
+    else:
+        _show_statistics(counted)
+
+
+def _show_statistics(counted: list[DatasetStatistics]) -> None:
+    numbers = ("train pairs", "dev", "test", "documents", "D/Q", "query words", "doc. words")
+    rows = []
+    for c in counted:
+        split = "test" if "test" in c.splits else next(iter(c.splits), "")
+        title = "yes" if c.with_titles > 0.99 else "no" if c.with_titles < 0.01 else f"{c.with_titles:.0%}"
+        cells = [_number(c.pairs.get("train")), _number(c.splits.get("dev")), _number(c.splits.get("test"))]
+        means = [f"{c.per_query.get(split, 0):.1f}", f"{c.query_words:.2f}", f"{c.document_words:.2f}"]
+        rows.append((c.name, title, c.relevance, *cells, f"{c.documents:,}", *means))
+    console.show_table(("data set", "title", "relevance", *numbers), rows, right=numbers)
+
+
+def _number(value: int | None) -> str:
+    return f"{value:,}" if value else "-"

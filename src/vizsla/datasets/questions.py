@@ -1,0 +1,64 @@
+"""Questions with answers, in the formats they come in: JSON lines, DPR's tab-separated files, EntityQuestions' JSON."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vizsla.datasets.beir import read_answers, read_queries
+from vizsla.datasets.files import read_lines
+from vizsla.errors import InputError
+
+
+class Questions(NamedTuple):
+    """Questions and their answers by id."""
+
+    texts: dict[str, str]
+    answers: dict[str, list[str]]
+
+
+def read_questions(path: str | Path) -> Questions:
+    """Questions that have answers; those of DPR's files are numbered in their order."""
+    file = Path(path)
+    if ".jsonl" in file.name:
+        answers = read_answers(file)
+        texts = {q: text for q, text in read_queries(file).items() if q in answers}
+    else:
+        rows = list(_entity_questions(file) if file.suffix == ".json" else _dpr(file))
+        texts = {f"{file.name}-{i}": text for i, (text, _) in enumerate(rows)}
+        answers = {f"{file.name}-{i}": given for i, (_, given) in enumerate(rows)}
+    if not texts:
+        raise InputError("there are no questions with answers here", file=str(path))
+    return Questions(texts, answers)
+
+
+def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
+    for line, row in read_lines(file):
+        question, tab, answers = row.rstrip("\r\n").partition("\t")
+        try:
+            given = ast.literal_eval(answers.strip().strip('"').replace('""', '"') if tab else "")
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            given = None
+        yield question, _checked(given, file, line)
+
+
+def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:
+    try:
+        rows = json.loads(file.read_text("utf-8"))
+        pairs = [(str(row["question"]), row["answers"]) for row in rows]
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=str(file)) from None
+    except (ValueError, KeyError, TypeError):
+        message = 'expected a list of {"question": ..., "answers": [...]}'
+        raise InputError(message, file=str(file)) from None
+    for question, answers in pairs:
+        yield question, _checked(answers, file, None)
+
+
+def _checked(answers: Any, file: Path, line: int | None) -> list[str]:
+    if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
+        raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
+    return answers
