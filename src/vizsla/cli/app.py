@@ -16,6 +16,7 @@ from vizsla.cli import (
     add,
     analyze,
     compact,
+    compare,
     datasets,
     delete,
     demo,
@@ -86,6 +87,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "export": export.export,
     "analyze": analyze.analyze,
     "eval": evaluate.evaluate,
+    "compare": compare.compare,
 }
 for _name, _verb in _VERBS.items():
     app.command(_name)(_interruptible(_verb))

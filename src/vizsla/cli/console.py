@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vizsla.errors import VizslaError
+from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -64,17 +64,24 @@ def print_json(value: Any) -> None:
     sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text) + "\n")
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], right: Collection[str] = ()) -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> None:
     """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere."""
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
+
+
+def one_of(what: str, name: str, names: Iterable[str]) -> None:
+    """Refuse a name that is none of these, before anything long is begun."""
+    if name not in (known := tuple(names)):
+        raise UnknownNameError(what, name, known)
 
 
 def count(number: int, noun: str) -> str:

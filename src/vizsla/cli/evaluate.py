@@ -1,4 +1,4 @@
-"""vizsla eval: how good a model, an index or a run is on a data set."""
+"""vizsla eval: how well a model, an index or a run does on a data set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console
+from vizsla.cli.compare import Convention, remark_facts
+from vizsla.cli.datasets import Data
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -16,51 +18,73 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    dataset: Annotated[str, typer.Argument(help="A folder in BEIR's layout.")],
+    dataset: Annotated[str, typer.Argument(help="A folder in BEIR's layout, or the name of a data set.")],
     model: Annotated[str | None, typer.Option("--model", "-m", help="A model; bm25 unless told otherwise.")] = None,
     index: Annotated[Path | None, typer.Option("--index", help="An index there is already.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="A TREC run of any system.")] = None,
-    split: Annotated[str, typer.Option("--split", help="Which judgements.")] = "test",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Which judgements; test unless a set has another.")
+    ] = None,
     measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 R@100",
+    convention: Convention = "anserini",
     k: Annotated[int, typer.Option("-k", help="How deep to search.")] = 1000,
     output: Annotated[Path | None, typer.Option("--output", help="Write the TREC run here, too.")] = None,
+    data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
-    """Evaluate as Anserini does: missing queries count 0, documents with the query's own id are left out."""
-    from vizsla.datasets import BeirDataset
+    """Evaluate a model, an index or a run. The convention is Anserini's: missing queries count 0, own ids do not."""
+    from vizsla.datasets import open_datasets
+    from vizsla.evaluation import CONVENTIONS
     from vizsla.runs import parse_measures
 
     if sum(option is not None for option in (model, index, run)) > 1:
         raise VizslaError("give one of --model, --index and --run, not several")
     if k < 1:
         raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
+    console.one_of("convention", convention, CONVENTIONS)
     names = [str(m) for m in parse_measures(measures)]
-    opened = BeirDataset.open(dataset)
-    if run is not None:
-        result, found = _evaluate_run(opened, run, split, names)
-    else:
-        result, found = _evaluate_search(opened, model or "bm25", index, split, names, k)
+    group = open_datasets(dataset, data)
+    if len(group.members) > 1 and (index is not None or run is not None or output is not None):
+        message = f"{group.name} is {len(group.members)} collections; an index or a run belongs to one of them"
+        raise VizslaError(message)
+    which = group.split(split)
+    results = []
+    for member in group.members:
+        if run is not None:
+            result, found = _evaluate_run(member, run, which, names, convention)
+        else:
+            result, found = _evaluate_search(member, model or "bm25", index, which, names, k, convention)
+        results.append(result)
+        if output is not None:
+            found.write(output)
+    if len(results) > 1:
+        results.append(_mean(group.name, results))
     if as_json:
-        console.print_json(result)
+        console.print_json(results[-1] if len(results) == 1 else {**results[-1], "parts": results[:-1]})
     else:
-        _show(result)
-    if output is not None:
-        found.write(output)
+        _show(results)
+    if group.entry and group.entry.evaluated != which:
+        console.remark(f"{group.name}: published figures are on {group.entry.evaluated}. {group.entry.note}")
 
 
-def _evaluate_run(dataset: BeirDataset, file: Path, split: str, names: list[str]) -> tuple[dict[str, Any], Run]:
+def _evaluate_run(
+    dataset: BeirDataset, file: Path, split: str, names: list[str], convention: str
+) -> tuple[dict[str, Any], Run]:
     from vizsla.evaluation import evaluate
     from vizsla.runs import Run, parse_measures
 
     qrels, run = dataset.qrels(split), Run.read(file)
-    found = evaluate(run, qrels, parse_measures(names))
-    missing = sum(q not in run for q in qrels.judgements)
-    facts = {"queries": len(qrels.judgements), "missing": missing}
+    if not run:
+        raise VizslaError(f"{file}: the run is empty")
+    found = evaluate(run, qrels, parse_measures(names), convention)
+    ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
+    unknown = len(ids.difference(dataset.document_ids())) if dataset.has_corpus else 0
+    facts = {**found.facts, "unknown": unknown, "convention": convention}
     return _result(str(file), dataset, split, found.measures, **facts), run
 
 
 def _evaluate_search(
-    dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int
+    dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int, convention: str
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import Source
@@ -72,16 +96,17 @@ def _evaluate_search(
     if index is not None:
         with Index.open(index) as opened:
             name = f"{opened.model.name} in {index}"
-            outcome = evaluate_index(opened, dataset, qrels, names, k)
+            outcome = evaluate_index(opened, dataset, qrels, names, k, convention=convention)
     else:
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
-        outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents)
+        outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents, convention)
     missing = sum(not outcome.run.get(q) for q in qrels.judgements)
     facts = {
         "documents": outcome.documents,
         "queries": len(qrels.judgements),
         "missing": missing,
+        "convention": convention,
         "seconds": {step: round(seconds, 3) for step, seconds in outcome.seconds.items()},
     }
     return _result(name, dataset, split, outcome.evaluation.measures, **facts), outcome.run
@@ -91,18 +116,24 @@ def _result(model: str, dataset: BeirDataset, split: str, measures: dict[str, fl
     return {"model": model, "dataset": dataset.name, "split": split, "measures": measures, **facts}
 
 
-def _show(result: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+def _mean(name: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The unweighted mean over the parts of a data set."""
+    first = results[0]
+    measures = {m: sum(r["measures"][m] for r in results) / len(results) for m in first["measures"]}
+    sums = {key: sum(r[key] for r in results) for key in ("queries", "missing")}
+    return {**first, "dataset": f"{name} (mean of {len(results)})", "measures": measures, **sums, "seconds": {}}
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("model", "data set", *result["measures"]):
-        table.add_column(column, overflow="fold")
-    figures = [f"{value:.4f}" for value in result["measures"].values()]
-    table.add_row(escape(result["model"]), escape(f"{result['dataset']} {result['split']}"), *figures)
-    console.out.print(table)
-    seconds = result.get("seconds", {})
-    took = ", ".join(f"{step} {time:.1f} s" for step, time in seconds.items())
-    missing = f", {result['missing']} of them with nothing found (counted 0)" if result["missing"] else ""
-    noun = "query" if result["queries"] == 1 else "queries"
-    console.remark(f"{result['queries']:,} {noun}{missing}" + (f"; {took}" if took else ""))
+
+def _show(results: list[dict[str, Any]]) -> None:
+    last = results[-1]
+    rows = [
+        (r["model"], f"{r['dataset']} {r['split']}", *(f"{value:.4f}" for value in r["measures"].values()))
+        for r in results
+    ]
+    console.show_table(("model", "data set", *last["measures"]), rows, right=tuple(last["measures"]))
+    took = ", ".join(f"{step} {time:.1f} s" for step, time in last.get("seconds", {}).items())
+    missing = f", {last['missing']} of them with nothing found (counted 0)" if last["missing"] else ""
+    noun = "query" if last["queries"] == 1 else "queries"
+    told = f"{last['queries']:,} {noun}{missing}" + (f"; {took}" if took else "")
+    console.remark(f"{told}; convention {last['convention']}")
+    remark_facts("The run", {k: last.get(k, 0) for k in ("queries", "unjudged", "unknown")})

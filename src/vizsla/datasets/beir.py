@@ -68,6 +68,10 @@ class BeirDataset:
         """The answers of the questions that have any, by query id (`metadata.answers`)."""
         return read_answers(find_file(self.folder, "queries.jsonl"))
 
+    @property
+    def has_corpus(self) -> bool:
+        return is_beir(self.folder)
+
     def document_ids(self) -> Iterator[str]:
         """The ids of all documents."""
         corpus = find_file(self.folder, "corpus.jsonl")

@@ -87,6 +87,17 @@ class Lists:
             raise DamagedSegmentError
         return lengths
 
+    def bytes_of(self, terms: np.ndarray) -> int:
+        """What the lists of these terms take."""
+        at, found = self.places(terms)
+        here = at[found]
+        first, last = self.runs[here].astype(np.int64), self.runs[here + 1].astype(np.int64)
+        postings = int((self.starts[last].astype(np.int64) - self.starts[first]).sum())
+        per_term = self.terms.itemsize + self.runs.itemsize + (self.tops.itemsize if len(self.tops) else 0)
+        per_run = self.windows.itemsize + self.starts.itemsize
+        per_posting = self.postings.itemsize + (self.values.itemsize if len(self.values) else 0)
+        return len(here) * per_term + int((last - first).sum()) * per_run + postings * per_posting
+
     def list_of(self, term: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents, below `size`, of one term, and its values there."""
         (at,), (found,) = self.places(np.array([term]))

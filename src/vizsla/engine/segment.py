@@ -103,6 +103,11 @@ class Segment:
             raise DamagedSegmentError
         return total
 
+    def bytes_of(self, terms: np.ndarray) -> int:
+        """What one namespace takes, its terms given: its lists, lengths and the documents' numbers."""
+        rows = (self.lengths.nbytes + self.sizes.nbytes) // len(self.sizes)
+        return self.small.bytes_of(terms) + self.large.bytes_of(terms) + rows + self.numbers.nbytes
+
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents a term occurs in, ascending, and its values there."""
         found = [lists.list_of(term, len(self)) for lists in (self.small, self.large)]

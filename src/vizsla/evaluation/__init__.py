@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_factor, overlap, rank_biased_overlap, rbo
 from vizsla.evaluation.answers import accuracy, answer_ranks, has_answer
+from vizsla.evaluation.cache import Cache, default_folder
+from vizsla.evaluation.compare import Comparison, compare
 from vizsla.evaluation.conventions import CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
@@ -14,6 +16,8 @@ __all__ = [
     "CORRECTIONS",
     "DEPTH",
     "TESTS",
+    "Cache",
+    "Comparison",
     "Convention",
     "Difference",
     "Evaluation",
@@ -21,9 +25,11 @@ __all__ = [
     "accuracy",
     "answer",
     "answer_ranks",
+    "compare",
     "compare_values",
     "consistency_factor",
     "corrected",
+    "default_folder",
     "evaluate",
     "evaluate_index",
     "evaluate_model",

@@ -27,11 +27,8 @@ class Asking:
         components = [p.component for p in own.parts]
         parts: list[tuple[int, Part]] = []
         for part in asked.parts:
-            place = _find(part.component, components)
-            namespace = components[place].namespace
-            if any(place == other for other, _ in parts):
-                raise VizslaError(f"{asked.name!r} asks twice for what the index has as {namespace!r}")
-            named = replace(part.component, namespace=namespace)  # type: ignore[type-var]
+            place = _find(part.component, components, [place for place, _ in parts])
+            named = replace(part.component, namespace=components[place].namespace)  # type: ignore[type-var]
             parts.append((place, Part(part.weight, named)))
         for place, part in parts:
             components[place] = part.component
@@ -39,9 +36,12 @@ class Asking:
         return cls(tuple(parts), weightings)
 
 
-def _find(component: Component, held: list[Component]) -> int:
-    """Where the index has what a component needs; of several places the one with its namespace."""
-    places = [i for i, other in enumerate(held) if other.storage == component.storage]
+def _find(component: Component, held: list[Component], taken: list[int]) -> int:
+    """Where the index has what a component needs and no other part of the model has taken.
+
+    Of several places the one with its namespace.
+    """
+    places = [i for i, other in enumerate(held) if other.storage == component.storage and i not in taken]
     if not places:
         raise VizslaError(
             f"this index does not have what {component.name!r} reads; it can be asked with other k1, b, variants and "

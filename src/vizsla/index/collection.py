@@ -327,6 +327,11 @@ class Index:
         """Check every file and how they fit together; gives a sentence for each thing that is wrong."""
         return verify(self.path)
 
+    def bytes_of(self, model: Model) -> int:
+        """What an index of this model alone would take, one of those that this index can be asked with."""
+        with self._reading() as snapshot:
+            return snapshot.bytes_of(model)
+
     def info(self) -> dict[str, Any]:
         """What there is to know about the collection."""
         s = self._snapshot

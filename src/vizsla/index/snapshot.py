@@ -63,6 +63,7 @@ class Snapshot:
         self._lock = threading.Lock()  # one connection, many threads
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
+        self._asked: tuple[Model, Asking] | None = None
         self._users = 0
         self._retired = False
         for attempt in range(ATTEMPTS):
@@ -198,8 +199,22 @@ class Snapshot:
     # Searching
 
     def asked_with(self, model: Model) -> Asking:
-        """How this collection is asked with its own model or another."""
-        return Asking.make(model, self.model, self.statistics)
+        """How this collection is asked with its own model or another; the last answer is kept."""
+        last = self._asked
+        if last is None or last[0] is not model:
+            last = self._asked = model, Asking.make(model, self.model, self.statistics)
+        return last[1]
+
+    def bytes_of(self, model: Model) -> int:
+        """What a model that is asked of this collection would take alone, without the documents."""
+        total = 0
+        for space, _ in self.asked_with(model).parts:
+            with self._lock, database.told_plainly(self.path):
+                rows = self._db.execute("SELECT number FROM terms WHERE namespace = ?", (space,)).fetchall()
+            terms = np.array([number for (number,) in rows], np.int64)
+            with self.damage_told():
+                total += sum(segment.bytes_of(terms) for segment in self.segments)
+        return total
 
     def query_weights(self, text: str) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""

@@ -1,0 +1,156 @@
+"""vizsla compare: systems side by side, with significance, as a table or a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vizsla.cli import console
+from vizsla.cli.datasets import Data
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vizsla.datasets import BeirDataset, Document, RawLines
+    from vizsla.evaluation import Comparison
+    from vizsla.runs import Run
+
+Convention = Annotated[str, typer.Option("--convention", help="How figures are made: anserini, beir or trec.")]
+Test = Annotated[str, typer.Option("--test", help="The significance test: t-test or randomisation.")]
+
+
+def compare(
+    datasets: Annotated[list[str], typer.Argument(help="Folders in BEIR's layout, or names of data sets.")],
+    models: Annotated[
+        list[str] | None, typer.Option("--models", "-m", help="Models, separated by commas; the first is the baseline.")
+    ] = None,
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", help="A TREC run of any system, as NAME=FILE; may be repeated.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Which judgements; test unless a set has another.")
+    ] = None,
+    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 R@100",
+    report: Annotated[
+        list[Path] | None, typer.Option("--report", help="Write a page or table: .html, .md, .csv, .tex, .json.")
+    ] = None,
+    convention: Convention = "anserini",
+    test: Test = "t-test",
+    correction: Annotated[
+        str, typer.Option("--correction", help="For many systems: holm, bonferroni, bh, none.")
+    ] = "holm",
+    data: Data = None,
+    k: Annotated[int, typer.Option("-k", help="How deep to search.")] = 1000,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep runs, and use those kept.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Compare systems on data sets: figures, significance, reports. Work that was done before is not done again."""
+    from vizsla.datasets import open_datasets
+    from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
+    from vizsla.evaluation.report import as_data, check_ending, write_report
+    from vizsla.models import parse_model
+    from vizsla.runs import parse_measures
+
+    for path in report or []:
+        check_ending(path)
+    console.one_of("significance test", test, TESTS)
+    console.one_of("correction", correction, CORRECTIONS)
+    if k < 1:
+        raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
+    parsed = parse_measures(measures)
+    given = _read_runs(runs or [])
+    names = split_models(",".join(models)) if models else [] if given else ["bm25"]
+    groups = [open_datasets(name, data) for name in datasets]
+    chosen = [(member, group.split(split)) for group in groups for member in group.members]
+    for member, which in chosen:
+        member.qrels(which)  # says now what is missing, not after an hour
+    comparison = compare(
+        chosen, {name: parse_model(name) for name in names}, parsed,
+        runs=given, depth=k, convention=convention, test=test, correction=correction,
+        cache=Cache(default_folder()) if cache else None, documents=_watched,
+        groups={g.name: [m.name for m in g.members] for g in groups if len(g.members) > 1},
+    )  # fmt: skip
+    if as_json:
+        console.print_json(as_data(comparison))
+    else:
+        _show(comparison)
+    built = {name: parse_model(name) for name in names}
+    for path in report or []:
+        write_report(comparison, path, [d for d, _ in chosen], built, f"{', '.join(comparison.systems)} compared")
+        console.remark(f"Written: {path}")
+
+
+def split_models(text: str) -> list[str]:
+    """Models separated by commas; commas inside brackets belong to a model."""
+    names, depth, start = [], 0, 0
+    for i, char in enumerate(text + ","):
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth <= 0:
+            names.append(text[start:i].strip())
+            start = i + 1
+    found = [name for name in names if name]
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice:
+        raise VizslaError(f"the model {twice!r} is named twice")
+    return found
+
+
+def _read_runs(given: list[str]) -> dict[str, Run]:
+    from vizsla.runs import Run
+
+    runs = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        path = Path(file if equals else text)
+        runs[name if equals else path.stem] = Run.read(path)
+    return runs
+
+
+def _watched(dataset: BeirDataset) -> Iterable[Document | RawLines]:
+    from vizsla.cli.index import watched
+    from vizsla.datasets import Source
+
+    return watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
+
+
+def _show(c: Comparison) -> None:
+    from vizsla.evaluation.report import legend, rows
+    from vizsla.evaluation.report.tables import best_of
+
+    lines = []
+    for name, measure, *cells in rows(c):
+        shown = [_cell(cell, best) for cell, best in zip(cells, best_of(cells), strict=True)]
+        lines.append((name, measure, *shown))
+    console.show_table(("data set", "measure", *c.systems), lines, right=c.systems)
+    for dataset in c.datasets:
+        for system in c.systems:
+            remark_facts(f"{system} on {dataset}", c.results[dataset, system].evaluation.facts)
+    reused = sum(r.cached for r in c.results.values())
+    kept = f" {reused} of {len(c.results)} runs were kept from before." if reused else ""
+    console.remark(legend(c) + kept)
+
+
+def _cell(cell: str, best: bool) -> object:
+    from rich.text import Text
+
+    style = "bold" if best else ""
+    mark = cell[-1] if cell[-1] in "+-" else " "
+    return Text(cell.rstrip("+-"), style=style).append(mark, style="green" if mark == "+" else "red")
+
+
+def remark_facts(name: str, facts: dict[str, int]) -> None:
+    """Say what a run lacks or has too much of."""
+    parts = []
+    if facts.get("missing"):
+        parts.append(f"{facts['missing']:,} of {facts['queries']:,} judged queries are not in the run")
+    if facts.get("unjudged"):
+        parts.append(
+            f"{console.count(facts['unjudged'], 'query')} without judgements left out".replace("querys", "queries")
+        )
+    if facts.get("unknown"):
+        parts.append(f"{console.count(facts['unknown'], 'document')} found that the data set does not have")
+    if parts:
+        console.remark(f"{name}: {'; '.join(parts)}")

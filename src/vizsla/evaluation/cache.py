@@ -1,0 +1,81 @@
+"""Results kept by content: the same documents, queries and model are not searched twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import vizsla
+from vizsla.datasets import BeirDataset
+from vizsla.datasets.beir import find_file
+from vizsla.errors import InputError
+from vizsla.models import Model
+from vizsla.runs import Run
+from vizsla.runs.packed import read_packed, write_packed
+
+VERSION = 1  # of what is kept; a search that finds other things needs another number
+_CHUNK = 1 << 20
+
+
+def default_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / "runs"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run and what was measured while it was made."""
+
+    run: Run
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Runs in a folder, each under the hash of all that it was made from."""
+
+    folder: Path
+
+    def find(self, key: str) -> Kept | None:
+        run, facts = self._files(key)
+        try:
+            return Kept(read_packed(run), json.loads(facts.read_text("utf-8")))
+        except (FileNotFoundError, InputError, ValueError):
+            return None  # not there, or broken: made anew
+
+    def keep(self, key: str, kept: Kept) -> None:
+        run, facts = self._files(key)
+        write_packed(kept.run, run)
+        facts.write_text(json.dumps(kept.facts), "utf-8")
+
+    def _files(self, key: str) -> tuple[Path, Path]:
+        return self.folder / f"{key}.npz", self.folder / f"{key}.json"
+
+
+def key_of(content: str, model: Model, depth: int) -> str:
+    """The key of a model's run on a data set with this content."""
+    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
+        description = model.describe(Path(folder))
+        files = {f.name: _digest([f]) for f in sorted(Path(folder).iterdir())}
+    whole = json.dumps([VERSION, vizsla.__version__, content, description, files, depth], sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def content_of(dataset: BeirDataset, split: str) -> str:
+    """A hash of the documents, the queries and the judgements."""
+    names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
+    return _digest([find_file(dataset.folder, name) for name in names])
+
+
+def _digest(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.stat().st_size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,35 @@
+"""Comparisons as pages and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.evaluation.compare import Comparison
+from vizsla.evaluation.report.page import html_report
+from vizsla.evaluation.report.tables import FORMATS, as_data, as_markdown, legend, rows
+from vizsla.models import Model
+
+__all__ = ["REPORTS", "as_data", "as_markdown", "check_ending", "html_report", "legend", "rows", "write_report"]
+
+REPORTS = (".html", *FORMATS)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a report whose ending says nothing, before the work is done."""
+    if path.suffix not in REPORTS:
+        raise VizslaError(f"a report ends in {', '.join(REPORTS)}, not {path.suffix or path.name!r}")
+
+
+def write_report(
+    comparison: Comparison, path: Path, datasets: Sequence[BeirDataset], models: Mapping[str, Model], title: str = ""
+) -> None:
+    """Write a comparison in the format of the file's ending."""
+    check_ending(path)
+    if path.suffix == ".html":
+        text = html_report(comparison, datasets, models, title or "Retrieval compared")
+    else:
+        text = FORMATS[path.suffix](comparison)
+    path.write_text(text, "utf-8")

@@ -1,0 +1,237 @@
+"""A comparison as one HTML page that needs nothing else: figures, charts, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+
+import vizsla
+from vizsla.datasets import BeirDataset
+from vizsla.evaluation.compare import Comparison
+from vizsla.evaluation.domains import domain_map, similarity_matrix
+from vizsla.evaluation.report import charts
+from vizsla.evaluation.report.material import SHOWN, TOP, Material, gather, marked_text, sampled
+from vizsla.evaluation.report.tables import best_of, legend, rows
+from vizsla.models import Model
+
+COLOURS = 8
+
+
+def html_report(
+    c: Comparison, datasets: Sequence[BeirDataset], models: Mapping[str, Model], title: str = "Retrieval compared"
+) -> str:
+    """The page. Everything a person wants to know first stands first; the rest unfolds."""
+    several = len(datasets) > 1
+    material = [gather(c, d, vocabulary=several) for d in datasets]
+    sections = [
+        ("figures", "Figures", _figures(c)),
+        ("differences", f"Better or worse than {c.baseline}", _differences(c)),
+        ("cost", "Quality, speed and size", _cost(c)),
+        ("queries", "Query by query", _queries(c, material)),
+        ("lengths", "How long the documents found are", _lengths(c, material)),
+        ("domains", "How alike the collections are", _domains(material) if several else ""),
+        ("examples", "Examples", _examples(c, material, models)),
+    ]
+    shown = [(key, name, body) for key, name, body in sections if body]
+    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in shown)
+    body = "".join(f'<section id="{key}"><h2>{escape(name)}</h2>{text}</section>' for key, name, text in shown)
+    style = resources.files("vizsla.evaluation.report").joinpath("style.css").read_text("utf-8")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
+        f"<header><h1>{escape(title)}</h1><p>{_headline(c)}</p><nav>{links}</nav></header>{body}"
+        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape(legend(c))}</p></footer>'
+        "</main></body></html>\n"
+    )
+
+
+def _headline(c: Comparison) -> str:
+    """What came out, in a sentence."""
+    measure = c.measures[0]
+    best = max(c.systems, key=lambda s: c.mean(s, measure))
+    where = c.rows[0] if len(c.rows) == 1 else f"{len(c.rows)} data sets"
+    if len(c.systems) == 1:
+        return f"<b>{escape(best)}</b> reaches {measure} {c.mean(best, measure):.4f} on {escape(where)}."
+    others = ", ".join(f"{escape(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
+    mean = " on average" if len(c.rows) > 1 else ""
+    return (
+        f"Best on {escape(where)}: <b>{escape(best)}</b> with {measure} {c.mean(best, measure):.4f}{mean} ({others})."
+    )
+
+
+def _colour(c: Comparison, system: str) -> int:
+    return c.systems.index(system) % COLOURS
+
+
+def _figures(c: Comparison) -> str:
+    head = "".join(f'<th class="n">{escape(s)}</th>' for s in c.systems)
+    lines = []
+    for name, measure, *cells in rows(c):
+        shown = []
+        for cell, best in zip(cells, best_of(cells), strict=True):
+            plain = cell.rstrip("+-")
+            mark = {"+": '<sup class="up">▲</sup>', "-": '<sup class="down">▼</sup>'}.get(cell[-1], "")
+            shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
+        kind = ' class="mean"' if name == "mean" else ""
+        lines.append(f"<tr{kind}><td>{escape(name)}</td><td>{escape(measure)}</td>{''.join(shown)}</tr>")
+    told = legend(c).replace("; + better, - worse than", "; ▲ better, ▼ worse than")
+    return (
+        f'<div class="wide"><table><thead><tr><th>data set</th><th>measure</th>{head}</tr></thead>'
+        f'<tbody>{"".join(lines)}</tbody></table></div><p class="small">{escape(told)} The best of a row is bold.</p>'
+    )
+
+
+def _differences(c: Comparison) -> str:
+    if len(c.systems) < 2:
+        return ""
+    measure, groups = c.measures[0], []
+    for dataset in c.datasets:
+        bars = []
+        for system, (d, p) in c.differences(dataset, measure).items():
+            mark = {"+": " ▲", "-": " ▼"}.get(c.mark(dataset, system, measure), "")
+            told = f"{d.wins} queries better, {d.ties} equal, {d.losses} worse; p = {p:.3g}; effect size {d.effect:.2f}"
+            bars.append(charts.Bar(system, d.mean, mark, told, _colour(c, system)))
+        groups.append((dataset, bars))
+    return charts.difference_bars(groups, f"{measure} less that of {c.baseline}; ▲▼: beyond chance") + _tests(c)
+
+
+def _tests(c: Comparison) -> str:
+    """Wins and losses, intervals, p-values."""
+    lines = []
+    for dataset in c.datasets:
+        for measure in c.measures:
+            for system, (d, p) in c.differences(dataset, measure).items():
+                low, high = d.interval
+                cells = (f"{d.mean:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{d.wins} / {d.ties} / {d.losses}",
+                         f"{d.effect:+.2f}", f"{p:.3g}")  # fmt: skip
+                shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+                names = "".join(f"<td>{escape(n)}</td>" for n in (dataset, measure, system))
+                lines.append(f"<tr>{names}{shown}</tr>")
+    head = "".join(f"<th>{h}</th>" for h in ("data set", "measure", "system"))
+    head += "".join(
+        f'<th class="n">{h}</th>' for h in ("difference", "95% interval", "won / even / lost", "effect", "p")
+    )
+    return (
+        f"<details><summary>Every test</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div></details>"
+    )
+
+
+def _cost(c: Comparison) -> str:
+    measure, cards = c.measures[0], []
+    for dataset in c.datasets:
+        known = [s for s in c.systems if c.results[dataset, s].facts]
+        if not known:
+            continue
+        facts = {s: c.results[dataset, s].facts for s in known}
+        most = max(f["bytes"] for f in facts.values()) or 1
+        dots = []
+        for s in known:
+            f, value = facts[s], c.value(dataset, s, measure)
+            told = f"{s}: {measure} {value:.4f}, {f['milliseconds']:.2f} ms, {f['bytes'] / 1e6:.1f} MB"
+            radius = 4 + 10 * (f["bytes"] / most) ** 0.5
+            dots.append(charts.Dot(f["milliseconds"], value, told, _colour(c, s), radius, s))
+        drawn = charts.scatter(dots, "milliseconds a query (log)", measure, f"{measure} by latency", log_x=True)
+        lines = "".join(
+            f'<tr><td>{escape(s)}</td><td class="n">{facts[s]["milliseconds"]:.2f} ms</td>'
+            f'<td class="n">{facts[s]["bytes"] / 1e6:.1f} MB</td></tr>'
+            for s in known
+        )
+        cards.append(
+            f'<figure><h3>{escape(dataset)}</h3>{drawn}<div class="wide"><table>{lines}</table></div></figure>'
+        )
+    if not cards:
+        return ""
+    note = (
+        "Latency: median of single queries for ten results, one thread, from text to ids. "
+        "A dot's area grows with the index, without stored documents."
+    )
+    return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
+
+
+def _queries(c: Comparison, material: Sequence[Material]) -> str:
+    if len(c.systems) < 2:
+        return ""
+    measure, cards = c.measures[0], []
+    for m in material:
+        name = m.dataset.name
+        base = c.results[name, c.baseline].evaluation.by_query[measure]
+        for system in c.systems[1:]:
+            other = c.results[name, system].evaluation.by_query[measure]
+            colour, both = _colour(c, system), [q for q in base if q in other]
+            told = {q: f"{m.queries.get(q, q)}: {base[q]:.3f} to {other[q]:.3f}" for q in both}
+            dots = [charts.Dot(base[q], other[q], told[q], colour, 3) for q in both]
+            axes = (f"{measure}, {c.baseline}", f"{measure}, {system}", f"{system} by query")
+            drawn = charts.scatter(dots, *axes, diagonal=True)
+            d, _ = c.differences(name, measure)[system]
+            words = f"{d.wins} queries better, {d.ties} equal, {d.losses} worse"
+            head = f"<h3>{escape(name)}: {escape(system)}</h3>"
+            cards.append(f"<figure>{head}{drawn}<figcaption>{words}</figcaption></figure>")
+    note = f"A dot is a query; above the line it does better than with {c.baseline}."
+    return f'<div class="cards">{"".join(cards)}</div><p class="small">{escape(note)}</p>'
+
+
+def _lengths(c: Comparison, material: Sequence[Material]) -> str:
+    cards = []
+    for m in material:
+        boxes = [charts.Box.of("all documents", sampled(m.corpus_lengths), COLOURS - 1)]
+        boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in c.systems]
+        drawn = charts.boxes(boxes, "words", f"Lengths of documents found on {m.dataset.name}")
+        cards.append(f"<figure><h3>{escape(m.dataset.name)}</h3>{drawn}</figure>")
+    note = f"The first {TOP} documents of every query. The box holds half of them, the line nine tenths."
+    return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
+
+
+def _domains(material: Sequence[Material]) -> str:
+    names = [m.dataset.name for m in material]
+    matrix = similarity_matrix([m.shares for m in material])
+    heat = charts.heat_map(names, matrix)
+    note = "Weighted Jaccard similarity of the words, analysed as Lucene does, above 0.01% of a collection."
+    drawn = ""
+    if len(names) > 2:
+        picture = charts.plane(names, domain_map(matrix), "A map of the collections")
+        drawn = f"<figure>{picture}<figcaption>Like beside like.</figcaption></figure>"
+    return f'<div class="cards"><figure>{heat}</figure>{drawn}</div><p class="small">{note}</p>'
+
+
+def _examples(c: Comparison, material: Sequence[Material], models: Mapping[str, Model]) -> str:
+    out = []
+    for m in material:
+        for system, queries in m.examples.items():
+            if queries:
+                out.append(f"<h3>{escape(m.dataset.name)}: {escape(system)}</h3>")
+                out += [_example(c, m, system, q, models) for q in queries]
+    note = f"The queries whose {c.measures[0]} moved most against {c.baseline}, up and down."
+    return f'<p class="small">{escape(note)}</p>{"".join(out)}' if out else ""
+
+
+def _example(c: Comparison, m: Material, system: str, query: str, models: Mapping[str, Model]) -> str:
+    measure, name = c.measures[0], m.dataset.name
+    before, after = (c.results[name, s].evaluation.by_query[measure][query] for s in (c.baseline, system))
+    way = "up" if after > before else "down"
+    columns = "".join(_ranking(c, m, s, query, models.get(s)) for s in (c.baseline, system))
+    return (
+        f'<details><summary>{escape(m.queries.get(query, query))} <span class="delta {way}">{before:.2f} → {after:.2f}'
+        f'</span></summary><div class="pair">{columns}</div></details>'
+    )
+
+
+def _ranking(c: Comparison, m: Material, system: str, query: str, model: Model | None) -> str:
+    run = c.results[m.dataset.name, system].run
+    items = []
+    for doc_id in run[query].documents[:SHOWN] if query in run else []:
+        document = m.documents.get(doc_id)
+        grade = m.qrels.judgements[query].get(doc_id)
+        word = "not judged" if grade is None else "relevant" if grade > 0 else "not relevant"
+        word += f" ({grade})" if grade is not None and grade > 1 else ""
+        badge = f'<span class="grade{" yes" if grade and grade > 0 else ""}">{word}</span>'
+        if document is None:
+            items.append(f"<li><b>{escape(doc_id)}</b> {badge}</li>")
+            continue
+        heading = document.get("title") or doc_id
+        text = marked_text(m.queries.get(query, ""), document, model)
+        items.append(f"<li><b>{escape(str(heading))}</b> {badge}<p>{text}</p></li>")
+    found = "".join(items) or "<li>nothing found</li>"
+    return f"<div><h4>{escape(system)}</h4><ol>{found}</ol></div>"

@@ -1,0 +1,131 @@
+"""A comparison as a table: Markdown, CSV, LaTeX, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from vizsla.evaluation.compare import Comparison
+
+
+def legend(c: Comparison) -> str:
+    """How the figures were made, in one sentence."""
+    test = {"t-test": "paired t-test", "randomisation": "randomisation test"}[c.test]
+    many = f", {c.correction}-corrected" if c.correction != "none" and len(c.systems) > 2 else ""
+    marks = f"; + better, - worse than {c.baseline} ({test}, p < 0.05{many})" if len(c.systems) > 1 else ""
+    return f"Convention: {c.convention}{marks}."
+
+
+def rows(c: Comparison) -> list[list[str]]:
+    """A row for each data set and measure, a column for each system; the best figure of a row ends in *."""
+    shown = [(d, m) for d in (*c.datasets, *c.groups) for m in c.measures]
+    out = [[_title(c, d), m, *_cells(c, d, m)] for d, m in shown]
+    if len(c.rows) > 1:
+        out += [["mean", m, *(f"{c.mean(s, m):.4f}" for s in c.systems)] for m in c.measures]
+    return out
+
+
+def _title(c: Comparison, dataset: str) -> str:
+    if dataset in c.groups:
+        return f"{dataset} (mean of {len(c.groups[dataset])})"
+    return dataset if c.splits[dataset] == "test" else f"{dataset} {c.splits[dataset]}"
+
+
+def _cells(c: Comparison, dataset: str, measure: str) -> list[str]:
+    return [f"{c.value(dataset, s, measure):.4f}{c.mark(dataset, s, measure)}" for s in c.systems]
+
+
+def best_of(row: list[str]) -> list[bool]:
+    """Which of a row's figures are the best."""
+    values = [float(cell.rstrip("+-")) for cell in row]
+    return [v == max(values) for v in values]
+
+
+def as_markdown(c: Comparison) -> str:
+    head = ["data set", "measure", *c.systems]
+    lines = ["| " + " | ".join(_cell(h) for h in head) + " |", "|---|---" + "|---:" * len(c.systems) + "|"]
+    for name, measure, *cells in rows(c):
+        shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(cells), strict=True)]
+        lines.append("| " + " | ".join([_cell(name), measure, *shown]) + " |")
+    return "\n".join([*lines, "", legend(c), ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def as_csv(c: Comparison) -> str:
+    """One line for each figure, with the difference from the baseline and its p-value."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["dataset", "split", "system", "measure", "value", "difference", "p", "p_corrected", "effect"])
+    for entry in _entries(c):
+        writer.writerow([entry.get(k, "") for k in ("dataset", "split", "system", "measure", "value")] + [
+            entry.get(k, "") for k in ("difference", "p", "p_corrected", "effect")])  # fmt: skip
+    return file.getvalue()
+
+
+def as_latex(c: Comparison) -> str:
+    """A booktabs table; the best figure of a row in bold, significance as a dagger."""
+    lines = [f"\\begin{{tabular}}{{ll{'r' * len(c.systems)}}}", "\\toprule"]
+    lines.append(" & ".join(_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
+    lines.append("\\midrule")
+    for name, measure, *cells in rows(c):
+        shown = []
+        for cell, best in zip(cells, best_of(cells), strict=True):
+            plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
+            sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
+            shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
+        lines.append(" & ".join([_tex(name), _tex(measure), *shown]) + r" \\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {legend(c)}", ""])
+
+
+def _tex(text: str) -> str:
+    return "".join("\\" + char if char in "&%$#_{}" else char for char in text)
+
+
+def as_data(c: Comparison) -> dict[str, Any]:
+    return {
+        "systems": list(c.systems), "baseline": c.baseline, "datasets": list(c.datasets), "splits": c.splits,
+        "measures": list(c.measures), "convention": str(c.convention), "test": c.test, "correction": c.correction,
+        "groups": {name: list(members) for name, members in c.groups.items()},
+        "figures": _entries(c),
+        "facts": [
+            {"dataset": d, "system": s, "cached": r.cached, **r.facts, **r.evaluation.facts}
+            for (d, s), r in c.results.items()
+        ],
+    }  # fmt: skip
+
+
+def as_json(c: Comparison) -> str:
+    return json.dumps(as_data(c), indent=1) + "\n"
+
+
+def _entries(c: Comparison) -> list[dict[str, Any]]:
+    entries = []
+    for dataset in c.datasets:
+        for measure in c.measures:
+            differences = c.differences(dataset, measure)
+            for system in c.systems:
+                value = c.value(dataset, system, measure)
+                entry: dict[str, Any] = {"dataset": dataset, "split": c.splits[dataset], "system": system}
+                entry |= {"measure": measure, "value": value}
+                if system in differences:
+                    d, p = differences[system]
+                    entry |= {"difference": d.mean, "p": d.p, "p_corrected": p, "effect": d.effect,
+                              "interval": list(d.interval), "wins": d.wins, "ties": d.ties,
+                              "losses": d.losses}  # fmt: skip
+                entries.append(entry)
+    return entries
+
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    ".md": as_markdown,
+    ".csv": as_csv,
+    ".tex": as_latex,
+    ".json": as_json,
+}
+"""What a comparison is written as, by the ending of the file."""
