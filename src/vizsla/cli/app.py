@@ -15,6 +15,7 @@ from vizsla import __version__
 from vizsla.cli import (
     add,
     analyze,
+    answers,
     compact,
     compare,
     datasets,
@@ -23,10 +24,13 @@ from vizsla.cli import (
     evaluate,
     explain,
     export,
+    fuse,
     index,
     info,
+    judge,
     recipes,
     search,
+    tune,
     verify,
 )
 from vizsla.errors import VizslaError
@@ -88,9 +92,13 @@ _VERBS: dict[str, Callable[..., None]] = {
     "analyze": analyze.analyze,
     "eval": evaluate.evaluate,
     "compare": compare.compare,
+    "tune": tune.tune,
+    "fuse": fuse.fuse,
+    "answers": answers.answers,
 }
 for _name, _verb in _VERBS.items():
     app.command(_name)(_interruptible(_verb))
+app.add_typer(judge.app, name="judge")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(recipes.app, name="recipes")
 

@@ -10,6 +10,7 @@ from vizsla.evaluation.conventions import CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
 from vizsla.evaluation.systems import DEPTH, Outcome, answer, evaluate_index, evaluate_model
+from vizsla.evaluation.tune import Setting, Tuned, settings_of, tune, tune_fusion
 
 __all__ = [
     "CONVENTIONS",
@@ -22,6 +23,8 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Outcome",
+    "Setting",
+    "Tuned",
     "accuracy",
     "answer",
     "answer_ranks",
@@ -37,4 +40,7 @@ __all__ = [
     "overlap",
     "rank_biased_overlap",
     "rbo",
+    "settings_of",
+    "tune",
+    "tune_fusion",
 ]

@@ -279,6 +279,13 @@ class Index:
             numbers = snapshot.numbers_of(doc_id)[:1]
             return Document(doc_id, snapshot.documents(numbers)[numbers[0]].content) if numbers else None
 
+    def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
+        """The documents with these ids, those there are; of a document in passages, the first."""
+        with self._reading() as snapshot:
+            numbers = {doc_id: found[0] for doc_id in ids if (found := snapshot.numbers_of(doc_id))}
+            stored = snapshot.documents(numbers.values())
+            return {doc_id: Document(doc_id, stored[n].content) for doc_id, n in numbers.items()}
+
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
         with self._reading() as snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vizsla.models.bm25 import BM25
 from vizsla.models.given import GivenVectors
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
-from vizsla.models.names import MODELS, parse_model
+from vizsla.models.names import MODELS, expression, parse_model
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "Stored",
     "Sum",
     "average_length",
+    "expression",
     "parse_model",
 ]

@@ -123,3 +123,26 @@ def _parse_options(options: str, text: str) -> dict[str, Any]:
         except ValueError:
             raise VizslaError(f"{value!r} is no number for {key} in {text!r}") from None
     return out
+
+
+def expression(model: Model) -> str:
+    """A model as an expression that `parse_model` reads back, what differs from the defaults spelt out.
+
+    >>> expression(parse_model("bm25-wp(k1=1.2)") * 0.5 + parse_model("bm25"))
+    '0.5 * bm25(k1=1.2, analyzer=wordpiece, namespace=pieces) + bm25'
+    """
+    terms = []
+    for weight, component in model.parts:
+        plain = {"bm25": BM25(), "vectors": GivenVectors()}.get(component.kind)
+        if plain is None:
+            return model.name
+        names = [o for o in _OPTIONS if getattr(component, o, None) != getattr(plain, o, None)]
+        options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in names)
+        terms.append((f"{weight:g} * " if weight != 1 else "") + component.kind + (f"({options})" if options else ""))
+    return " + ".join(terms)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "/".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,69 @@
+"""vizsla answers: how many questions find a passage that holds an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vizsla.cli import console
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.index import Index
+
+
+def answers(
+    index: Annotated[Path, typer.Argument(help="An index whose documents are stored.")],
+    questions: Annotated[list[Path], typer.Argument(help="Files of questions with answers: .jsonl, or DPR's .csv.")],
+    depths: Annotated[str, typer.Option("--depths", help="At which depths.")] = "5,20,100",
+    regex: Annotated[bool, typer.Option("--regex", help="Answers are regular expressions, as in CuratedTREC.")] = False,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Ask with other weights than the index's.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="A TREC run instead of a search.")] = None,
+    most: Annotated[int | None, typer.Option("--most", help="Only the first so many questions of each file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Answer accuracy: the share of questions with an answer in the first k documents, matched as DPR does."""
+    from vizsla.datasets import read_questions
+    from vizsla.evaluation import accuracy, answer_ranks
+    from vizsla.index import Index
+    from vizsla.runs import Run
+
+    try:
+        cuts = sorted({int(part) for part in depths.split(",")})
+    except ValueError:
+        cuts = [0]
+    if cuts[0] < 1:
+        raise VizslaError(f"{depths!r} are no depths; expected something like 5,20,100")
+    given = Run.read(run) if run else None
+    results: list[dict[str, Any]] = []
+    with Index.open(index) as opened:
+        for file in questions:
+            texts, wanted = read_questions(file)
+            chosen = dict(list(texts.items())[:most])
+            found = given or opened.run(chosen, cuts[-1], model=model)
+            with console.progress(f"Matching {file.name}", len(chosen), "questions") as advance:
+                ranks: dict[str, int | None] = {}
+                for n, question in enumerate(chosen, 1):
+                    ranks |= answer_ranks(found, {question: wanted[question]}, _texts(opened), cuts[-1], regex=regex)
+                    advance(n, n)
+            figures = {f"Acc@{k}": value for k, value in accuracy(ranks, cuts).items()}
+            results.append({"file": file.name, "questions": len(chosen), "accuracy": figures})
+    if as_json:
+        console.print_json({"index": str(index), "results": results})
+        return
+    names = [f"Acc@{k}" for k in cuts]
+    rows = [(r["file"], f"{r['questions']:,}", *(f"{r['accuracy'][n]:.4f}" for n in names)) for r in results]
+    console.show_table(("questions", "count", *names), rows, right=("count", *names))
+
+
+def _texts(index: Index) -> Any:
+    """Titles and texts of documents by their ids."""
+
+    def look_up(ids: Iterable[str]) -> dict[str, str]:
+        found = index.get_many(ids)
+        return {d: f"{document.get('title') or ''} {document.get('text') or ''}" for d, document in found.items()}
+
+    return look_up

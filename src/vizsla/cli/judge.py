@@ -1,0 +1,88 @@
+"""vizsla judge: what nobody has judged, as a sheet for people; and what their judgements change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vizsla.cli import console
+from vizsla.cli.compare import Convention
+from vizsla.cli.datasets import Data
+from vizsla.errors import VizslaError
+
+Runs = Annotated[list[Path], typer.Argument(help="TREC runs.")]
+Dataset = Annotated[str, typer.Argument(help="A folder in BEIR's layout, or the name of a data set.")]
+Split = Annotated[str | None, typer.Option("--split", help="Which judgements.")]
+
+app = typer.Typer(help="Find documents nobody has judged; evaluate with new judgements.", rich_markup_mode=None)
+
+
+@app.command("list")
+def list_unjudged(
+    dataset: Dataset,
+    runs: Runs,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The sheet to fill in, a .csv file.")],
+    k: Annotated[int, typer.Option("-k", help="How deep to look.")] = 10,
+    split: Split = None,
+    data: Data = None,
+) -> None:
+    """Write the unjudged documents among the first k of all runs to a sheet, to be judged by people."""
+    from vizsla.datasets import open_datasets
+    from vizsla.evaluation.judging import unjudged, write_sheet
+    from vizsla.runs import Run
+
+    group = open_datasets(dataset, data)
+    if k < 1:
+        raise VizslaError(f"-k, how deep to look, must be 1 or more, not {k}")
+    member = group.members[0]
+    qrels = member.qrels(group.split(split))
+    rows = unjudged([Run(Run.read(path), path.stem) for path in runs], qrels, k)
+    wanted = {row.document for row in rows}
+    documents = {d.id: d for d in member.documents() if d.id in wanted}
+    count = write_sheet(output, rows, member.queries(), documents)
+    queries = len({row.query for row in rows})
+    console.remark(
+        f"{console.count(count, 'document')} to judge for {queries:,} queries: fill in the column 'score' of {output}"
+    )
+
+
+@app.command("evaluate")
+def evaluate_with(
+    dataset: Dataset,
+    sheet: Annotated[Path, typer.Argument(help="A sheet filled in, or judgements in TREC's or BEIR's format.")],
+    runs: Runs,
+    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 Hole@10",
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write all judgements here, as .tsv or TREC's.")
+    ] = None,
+    split: Split = None,
+    convention: Convention = "anserini",
+    data: Data = None,
+) -> None:
+    """Evaluate runs without and with new judgements: what not having been judged has cost each."""
+    from vizsla.datasets import open_datasets
+    from vizsla.evaluation import evaluate
+    from vizsla.evaluation.judging import read_sheet
+    from vizsla.runs import Qrels, Run, parse_measures
+
+    group = open_datasets(dataset, data)
+    qrels = group.members[0].qrels(group.split(split))
+    new, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
+    more = qrels.with_more(new)
+    parsed = parse_measures(measures)
+    columns = [column for m in map(str, parsed) for column in (m, f"{m}, judged")]
+    rows = []
+    for path in runs:
+        run = Run.read(path)
+        before, after = (evaluate(run, q, parsed, convention).measures for q in (qrels, more))
+        figures = [cell for m in map(str, parsed) for cell in (f"{before[m]:.4f}", f"{after[m]:.4f}")]
+        rows.append((path.stem, *figures))
+    console.show_table(("run", *columns), rows, right=columns)
+    added = sum(map(len, new.judgements.values()))
+    empty = f"; {console.count(left, 'row')} of the sheet left empty" if left else ""
+    console.remark(f"{console.count(added, 'judgement')} added{empty}")
+    if output is not None:
+        more.write(output)
+        console.remark(f"All judgements: {output}")
