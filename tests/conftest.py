@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from vizsla.cli import main
 
 # Kernels are compiled on first use, which no deadline foresees.
 settings.register_profile("vizsla", deadline=None, max_examples=60)
@@ -51,3 +57,37 @@ DOCUMENTS = [
 @pytest.fixture
 def documents() -> list[dict[str, object]]:
     return [dict(d) for d in DOCUMENTS]
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    def run(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["vizsla", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return int(end.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """A small data set in BEIR's layout, with dev and test judgements and answers."""
+    folder = tmp_path / "pets"
+    (folder / "qrels").mkdir(parents=True)
+    queries = [
+        {"_id": "q1", "text": "barking dogs", "metadata": {"answers": ["other dogs", "cat"]}},
+        {"_id": "q2", "text": "purr", "metadata": {"answers": ["hiss"]}},
+        {"_id": "q3", "text": "a vizsla"},
+    ]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
+    head = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "test.tsv").write_text(head + "q1\td1\t2\nq1\td3\t1\nq2\td2\t1\n")
+    (folder / "qrels" / "dev.tsv").write_text(head + "q3\td3\t1\n")
+    return folder

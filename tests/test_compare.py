@@ -1,0 +1,321 @@
+"""Systems side by side: the shared index, the cache, tuning, tables, the page, the verbs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from conftest import Cli
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.evaluation import Cache, Setting, compare, evaluate_model, settings_of, tune
+from vizsla.evaluation.compare import shared_model
+from vizsla.evaluation.report import write_report
+from vizsla.evaluation.report.charts import Axis, number
+from vizsla.evaluation.tune import with_setting
+from vizsla.index import Index
+from vizsla.models import expression, parse_model
+from vizsla.runs import Measure, Qrels, Run, parse_measures
+
+MODELS = ("bm25", "bm25(k1=2, b=0.9)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)")
+MEASURES = parse_measures("nDCG@10 R@100")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_one_index_answers_as_each_models_own(data: Path) -> None:
+    """What is found through the shared index is what each model finds in an index of its own."""
+    dataset = BeirDataset.open(data / "nfcorpus")
+    models = {name: parse_model(name) for name in MODELS}
+    assert len(shared_model(models.values()).parts) == 3  # title and text together, title, text
+    found = compare([(dataset, "test")], models, MEASURES)
+    for name, model in models.items():
+        alone = evaluate_model(model, dataset, "test", ["nDCG@10", "R@100"])
+        result = found.results["nfcorpus", name]
+        assert result.run == alone.run
+        assert result.evaluation.measures == alone.evaluation.measures
+        assert result.facts["milliseconds"] > 0
+    sizes = {name: found.results["nfcorpus", name].facts["bytes"] for name in MODELS}
+    assert sizes["bm25"] == sizes["bm25(k1=2, b=0.9)"] < sizes["bm25-multifield"] < sizes[MODELS[3]] * 2
+
+
+def test_the_bm26_papers_rows_from_one_comparison(cli: Cli, data: Path, tmp_path: Path) -> None:
+    """BM25, BM25-wordpiece and BM25' on SciFact and NFCorpus: table 2 of the BM26 paper prints these digits."""
+    try:
+        parse_model("bm25-wp")
+    except VizslaError as e:
+        pytest.skip(str(e))
+    file = tmp_path / "table.json"
+    code, out, err = cli(
+        "compare", "scifact", "nfcorpus", "-m", "bm25,bm25-wp,bm25-prime", "--data", data, "--report", file
+    )
+    assert code == 0
+    figures = {
+        (f["dataset"], f["system"]): f["value"]
+        for f in json.loads(file.read_text())["figures"]
+        if f["measure"] == "nDCG@10"
+    }
+    assert figures == pytest.approx(
+        {
+            ("scifact", "bm25"): 0.679, ("scifact", "bm25-wp"): 0.672, ("scifact", "bm25-prime"): 0.694,
+            ("nfcorpus", "bm25"): 0.322, ("nfcorpus", "bm25-wp"): 0.314, ("nfcorpus", "bm25-prime"): 0.328,
+        },
+        abs=0.002,
+    )  # fmt: skip
+    assert "paired t-test" in err
+    assert "0.6940" in out
+
+
+def test_runs_are_kept_by_content(dataset: Path, tmp_path: Path) -> None:
+    cache, opened = Cache(tmp_path / "kept"), BeirDataset.open(dataset)
+
+    def cached(**models: str) -> list[bool]:
+        found = compare([(opened, "test")], {n: parse_model(m) for n, m in models.items()}, MEASURES, cache=cache)
+        return [found.results["pets", name].cached for name in models]
+
+    assert cached(a="bm25") == [False]
+    assert cached(a="bm25", b="bm25(k1=2)") == [True, False]
+    for file in (tmp_path / "kept").glob("*.npz"):
+        file.write_bytes(b"broken")
+    assert cached(a="bm25") == [False]
+    assert cached(a="bm25") == [True]
+    (dataset / "corpus.jsonl").write_text((dataset / "corpus.jsonl").read_text() + '{"_id": "d5", "text": "dog"}\n')
+    assert cached(a="bm25") == [False]
+
+
+def test_an_index_is_asked_with_other_weights(documents: list[dict[str, object]], tmp_path: Path) -> None:
+    with Index.create(tmp_path / "a", "bm25-multifield") as index, Index.create(tmp_path / "b", "bm25(k1=2)") as other:
+        for each in (index, other):
+            each.add(documents)
+            each.commit()
+        title = "bm25(fields=title, namespace=title)"
+        assert [h.id for h in index.search("dogs", model=title)] == ["d1"]
+        assert [h.id for h in index.search("vizsla", model=title)] == []
+        both = f"2 * {title} + bm25(fields=text, namespace=text, k1=1.2)"
+        with Index.create(tmp_path / "c", both) as alone:
+            alone.add(documents)
+            alone.commit()
+            assert index.search("dogs bark", model=both) == alone.search("dogs bark")
+        with pytest.raises(VizslaError, match="does not have what 'bm25' reads"):
+            index.search("dogs", model="bm25")
+        with pytest.raises(VizslaError, match="does not have what"):
+            other.search("dogs", model="bm25 + bm25(namespace=again)")
+
+
+def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path) -> None:
+    opened, model = BeirDataset.open(dataset), parse_model("bm25-multifield")
+    qrels = opened.qrels("test")
+    with Index.create(tmp_path / "i", model) as index:
+        index.add(opened.documents())
+        index.commit()
+        settings = [Setting("k1", (0.5, 1.0)), Setting("title.weight", (0.0, 1.0, 4.0))]
+        found = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings)
+        assert len(found.tried) == 6
+        assert found.value == max(value for _, value in found.tried)
+        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings_of(model))
+        assert many.value >= many.before
+    assert expression(found.model).startswith("bm25(") or " * " in expression(found.model)
+
+
+def test_expressions_are_read_back() -> None:
+    for text in ("bm25", "bm25(k1=1.2, b=0.75)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)"):
+        model = parse_model(text)
+        again = parse_model(expression(model))
+        assert [(w, c.storage, c.k1, c.b, c.namespace) for w, c in again.parts] == [
+            (w, c.storage, c.k1, c.b, c.namespace) for w, c in model.parts
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("k2", "no setting called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
+)
+def test_settings_that_are_none(name: str, message: str) -> None:
+    with pytest.raises(VizslaError, match=message):
+        with_setting(parse_model("bm25-multifield"), name, 1.0)
+    for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):
+        with pytest.raises(VizslaError, match="is no setting"):
+            Setting.parse(text)
+
+
+class Page(HTMLParser):
+    """Counts tags, and that they close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: dict[str, int] = {}
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        self.links += [v or "" for k, v in attrs if k in ("href", "src")]
+        if tag not in ("meta", "line", "circle", "rect", "br") or (tag == "circle"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(dataset: Path, tmp_path: Path) -> None:
+    hostile = '<script>alert("&")</script>'
+    (dataset / "queries.jsonl").write_text(
+        (dataset / "queries.jsonl").read_text().replace("barking dogs", "barking dogs <script>alert(1)</script>")
+    )
+    opened = BeirDataset.open(dataset)
+    models = {"bm25": parse_model("bm25"), hostile: parse_model("bm25(k1=0, b=1)")}
+    runs = {"other": Run({"q1": [("d3", 2.0), ("unknown", 1.0)], "q9": [("d1", 1.0)]})}
+    found = compare([(opened, "test"), (opened, "test")][:1], models, MEASURES, runs=runs)
+    write_report(found, tmp_path / "r.html", [opened], models)
+    text = (tmp_path / "r.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert "<script" not in text
+    assert all(link.startswith("#") for link in page.links)
+    assert page.seen["svg"] >= 3
+    assert "<mark>" in text
+    assert "not judged" in text
+
+
+def test_tables_in_every_format(dataset: Path, tmp_path: Path) -> None:
+    opened = BeirDataset.open(dataset)
+    models = {"bm25": parse_model("bm25"), "a|b_c": parse_model("bm25(k1=0)")}
+    found = compare([(opened, "test")], models, MEASURES)
+    for ending in (".md", ".csv", ".tex", ".json"):
+        write_report(found, tmp_path / f"r{ending}", [opened], models)
+    assert "| data set | measure | bm25 | a\\|b_c |" in (tmp_path / "r.md").read_text()
+    assert "a|b\\_c" in (tmp_path / "r.tex").read_text()
+    rows = list(csv.DictReader((tmp_path / "r.csv").open()))
+    assert len(rows) == 4
+    assert json.loads((tmp_path / "r.json").read_text())["figures"][0]["value"] == float(rows[0]["value"])
+    with pytest.raises(VizslaError, match=r"a report ends in \.html"):
+        write_report(found, tmp_path / "r.pdf", [opened], models)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.31, 0.33), (5.0, 5.0), (-2.0, 30_000.0)])
+def test_axes_hold_their_ticks(low: float, high: float) -> None:
+    for log in (False, True) if low > 0 else (False,):
+        axis = Axis.fitted([low, high], 0, 100, log=log)
+        assert all(-1e-9 <= axis.at(t) <= 100 + 1e-9 for t in axis.ticks())
+        assert axis.ticks()
+    assert [number(v) for v in (0.5, 1234, 2.5e6)] == ["0.5", "1,234", "2.5 M"]
+
+
+def test_comparing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    run = tmp_path / "mine.trec"
+    run.write_text("q1 Q0 d1 1 2 t\nq7 Q0 d1 1 2 t\n")
+    code, out, err = cli(
+        "compare", dataset, "-m", "bm25,bm25(k1=0, b=1)", "--run", f"mine={run}", "--report", tmp_path / "r.html"
+    )
+    assert code == 0
+    assert re.search(r"data set +measure +bm25 +bm25\(k1=0, b=1\) +mine", out)
+    assert "mine on pets: 1 of 2 judged queries are not in the run; 1 query without judgements left out" in err
+    assert (tmp_path / "r.html").is_file()
+    assert "kept from before" in cli("compare", dataset, "-m", "bm25")[2]
+    data = json.loads(cli("compare", dataset, "--json", "--no-cache")[1])
+    assert data["systems"] == ["bm25"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-m", "bm25,bm25"], "the model 'bm25' is named twice"),
+        (["--report", "x.pdf"], "a report ends in"),
+        (["--test", "t"], "no significance test called 't'"),
+        (["--split", "train"], "there is no split called 'train'; there are dev, test"),
+        (["--run", "nowhere.trec"], "nowhere.trec: there is no such file"),
+        (["--measures", "nDGC@10"], "no measure called 'nDGC'; did you mean 'nDCG'"),
+    ],
+)
+def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str], message: str) -> None:
+    code, _, err = cli("compare", dataset, *arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert message in err
+
+
+def test_evaluating_a_run_tells_what_is_odd(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run.trec"
+    run.write_text("q1 Q0 d1 1 2 t\nq1 Q0 lost 2 1 t\nq7 Q0 d1 1 2 t\n")
+    code, out, err = cli("eval", dataset, "--run", run, "--convention", "beir", "--measures", "R@10 RR@10")
+    assert code == 0
+    assert out.splitlines()[1].split()[-2:] == ["0.5000", "0.5000"]
+    assert "1 query without judgements left out; 1 document found that the data set does not have" in err
+    run.write_text("")
+    assert "the run is empty" in cli("eval", dataset, "--run", run)[2]
+
+
+def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    code, out, err = cli("tune", dataset, "--set", "k1=0.5,2", "--set", "b=0:1:0.5", "--then", "test")
+    assert code == 0
+    assert "6 settings tried on dev" in err
+    assert out.splitlines()[-1].startswith("bm25")
+    result = json.loads(cli("tune", dataset, "--split", "test", "--set", "b=0,1", "--json")[1])
+    assert result["after"] >= result["before"]
+    for name, model in (("a", "bm25"), ("b", "bm25(fields=title)")):
+        assert cli("eval", dataset, "-m", model, "--output", tmp_path / name)[0] == 0
+    code, _, err = cli(
+        "fuse",
+        tmp_path / "a",
+        tmp_path / "b",
+        "-o",
+        tmp_path / "c",
+        "--how",
+        "linear",
+        "--tune",
+        dataset,
+        "--split",
+        "test",
+    )
+    assert code == 0
+    assert "nDCG@10" in err
+    assert len(Run.read(tmp_path / "c")) == 2
+    assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
+    assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
+
+
+def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    cli("index", dataset, "-o", tmp_path / "i")
+    code, out, _ = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "1,4", "--json")
+    (result,) = json.loads(out)["results"]
+    assert (code, result["questions"], result["accuracy"]) == (0, 2, {"Acc@1": 0.5, "Acc@4": 0.5})
+    assert "Acc@20" in cli("answers", tmp_path / "i", dataset / "queries.jsonl")[1]
+    assert cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "x")[0] == 2
+
+
+def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    run, sheet = tmp_path / "run.trec", tmp_path / "sheet.csv"
+    run.write_text("q1 Q0 d2 1 3 t\nq1 Q0 d1 2 2 t\nq2 Q0 d2 1 1 t\n")
+    code, _, err = cli("judge", "list", dataset, run, "-o", sheet)
+    assert (code, "1 document to judge for 1 queries" in err) == (0, True)
+    rows = list(csv.DictReader(sheet.open()))
+    assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
+    code, _, err = cli("judge", "evaluate", dataset, sheet, run)
+    assert "0 judgements added; 1 row of the sheet left empty" in err
+    sheet.write_text(sheet.read_text().replace("q1,d2,,", "q1,d2,2,"))
+    code, out, err = cli(
+        "judge",
+        "evaluate",
+        dataset,
+        sheet,
+        run,
+        "--measures",
+        "P@1 Hole(judged='query')@1",
+        "--output",
+        tmp_path / "all.tsv",
+    )
+    assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
+    assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
+    sheet.write_text("a,b\n")
+    assert "expected the columns" in cli("judge", "evaluate", dataset, sheet, run)[2]
