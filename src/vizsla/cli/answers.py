@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vizsla.cli import console
 from vizsla.errors import VizslaError
-
-if TYPE_CHECKING:
-    from vizsla.index import Index
 
 
 def answers(
@@ -27,8 +23,9 @@ def answers(
 ) -> None:
     """Answer accuracy: the share of questions with an answer in the first k documents, matched as DPR does."""
     from vizsla.datasets import read_questions
-    from vizsla.evaluation import accuracy, answer_ranks
+    from vizsla.evaluation import answer_figures
     from vizsla.index import Index
+    from vizsla.models import parse_model
     from vizsla.runs import Run
 
     try:
@@ -38,18 +35,16 @@ def answers(
     if cuts[0] < 1:
         raise VizslaError(f"{depths!r} are no depths; expected something like 5,20,100")
     given = Run.read(run) if run else None
+    asked = parse_model(model) if model else None
     results: list[dict[str, Any]] = []
     with Index.open(index) as opened:
         for file in questions:
             texts, wanted = read_questions(file)
             chosen = dict(list(texts.items())[:most])
-            found = given or opened.run(chosen, cuts[-1], model=model)
             with console.progress(f"Matching {file.name}", len(chosen), "questions") as advance:
-                ranks: dict[str, int | None] = {}
-                for n, question in enumerate(chosen, 1):
-                    ranks |= answer_ranks(found, {question: wanted[question]}, _texts(opened), cuts[-1], regex=regex)
-                    advance(n, n)
-            figures = {f"Acc@{k}": value for k, value in accuracy(ranks, cuts).items()}
+                figures = answer_figures(
+                    opened, chosen, wanted, cuts, run=given, model=asked, regex=regex, progress=advance
+                )
             results.append({"file": file.name, "questions": len(chosen), "accuracy": figures})
     if as_json:
         console.print_json({"index": str(index), "results": results})
@@ -57,13 +52,3 @@ def answers(
     names = [f"Acc@{k}" for k in cuts]
     rows = [(r["file"], f"{r['questions']:,}", *(f"{r['accuracy'][n]:.4f}" for n in names)) for r in results]
     console.show_table(("questions", "count", *names), rows, right=("count", *names))
-
-
-def _texts(index: Index) -> Any:
-    """Titles and texts of documents by their ids."""
-
-    def look_up(ids: Iterable[str]) -> dict[str, str]:
-        found = index.get_many(ids)
-        return {d: f"{document.get('title') or ''} {document.get('text') or ''}" for d, document in found.items()}
-
-    return look_up

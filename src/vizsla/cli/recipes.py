@@ -19,8 +19,15 @@ app = typer.Typer(help="List the named systems; check that they reach their figu
 
 
 @app.callback(invoke_without_command=True)
-def recipes(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
+def recipes(
+    context: typer.Context,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table of docs/recipes.md.")] = False,
+) -> None:
+    if markdown:
+        from vizsla.recipes import recipe_table
+
+        console.out.print(recipe_table(), end="", markup=False)
+    elif context.invoked_subcommand is None:
         from vizsla.recipes import load_recipe, recipe_names
 
         listed = [load_recipe(name) for name in recipe_names()]

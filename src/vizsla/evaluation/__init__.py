@@ -9,7 +9,7 @@ from vizsla.evaluation.compare import Comparison, compare
 from vizsla.evaluation.conventions import CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
-from vizsla.evaluation.systems import DEPTH, Outcome, answer, evaluate_index, evaluate_model
+from vizsla.evaluation.systems import DEPTH, Outcome, answer, answer_figures, evaluate_index, evaluate_model
 from vizsla.evaluation.tune import Setting, Tuned, settings_of, tune, tune_fusion
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Tuned",
     "accuracy",
     "answer",
+    "answer_figures",
     "answer_ranks",
     "compare",
     "compare_values",

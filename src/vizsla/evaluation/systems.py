@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
+from vizsla.evaluation.answers import accuracy, answer_ranks
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
@@ -67,6 +68,34 @@ def evaluate_index(
     searched = time.perf_counter()
     evaluation = evaluate(run, qrels, parsed, convention)
     return Outcome(evaluation, run, len(index), {**(seconds or {}), "search": searched - started})
+
+
+def answer_figures(
+    index: Index,
+    questions: Mapping[str, str],
+    answers: Mapping[str, Sequence[str]],
+    depths: Sequence[int],
+    *,
+    run: Run | None = None,
+    model: Model | None = None,
+    regex: bool = False,
+    progress: Callable[[int, int], None] = lambda _, __: None,
+) -> dict[str, float]:
+    """Answer accuracy at some depths, `Acc@20`: the share of questions with an answer among the documents found.
+
+    The documents, title and text, come from the index; `run`: a ranking from elsewhere instead of a search.
+    """
+    found = run or index.run(questions, max(depths), model=model)
+
+    def texts(ids: Iterable[str]) -> dict[str, str]:
+        stored = index.get_many(ids)
+        return {d: f"{document.get('title') or ''} {document.get('text') or ''}" for d, document in stored.items()}
+
+    ranks: dict[str, int | None] = {}
+    for n, question in enumerate(questions, 1):
+        ranks |= answer_ranks(found, {question: answers[question]}, texts, max(depths), regex=regex)
+        progress(n, n)
+    return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
 
 
 def answer(index: Index, queries: Mapping[str, str], depth: int = DEPTH, model: Model | None = None) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vizsla.recipes.recipe import Finding, Recipe, check, find_dataset, load_recipe, recipe_names
+from vizsla.recipes.recipe import Finding, Recipe, check, find_dataset, load_recipe, recipe_names, recipe_table
 
 __all__ = [
     "Finding",
@@ -11,4 +11,5 @@ __all__ = [
     "find_dataset",
     "load_recipe",
     "recipe_names",
+    "recipe_table",
 ]

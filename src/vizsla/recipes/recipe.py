@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from vizsla.datasets import BeirDataset
+from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
-from vizsla.evaluation import evaluate_model
+from vizsla.evaluation import answer_figures, evaluate_model
+from vizsla.index import Index
 from vizsla.models import Model, parse_model
-
-DATA_VARIABLE = "VIZSLA_DATA"
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,13 @@ class Target:
     figures: dict[str, float]
     tolerance: float
     source: str
+    answers: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Answer accuracies of the questions whose ids begin with a name."""
+
+    @property
+    def all_figures(self) -> dict[str, float]:
+        """All figures by what a table calls them."""
+        return {**self.figures, **{f"{name} {m}": v for name, those in self.answers.items() for m, v in those.items()}}
 
 
 @dataclass(frozen=True)
@@ -94,18 +100,21 @@ def _parse(text: str, file: str) -> Recipe:
 
 
 def _target(dataset: str, entry: dict[str, Any]) -> Target:
-    figures = {str(measure): float(value) for measure, value in entry["figures"].items()}
-    return Target(dataset, entry.get("split", "test"), figures, float(entry["tolerance"]), entry["source"])
+    figures = _figures(entry.get("figures") or {})
+    answers = {str(name): _figures(those) for name, those in (entry.get("answers") or {}).items()}
+    if not figures and not answers:
+        raise KeyError("figures")
+    return Target(dataset, entry.get("split", "test"), figures, float(entry["tolerance"]), entry["source"], answers)
+
+
+def _figures(data: dict[str, Any]) -> dict[str, float]:
+    return {str(measure): float(value) for measure, value in data.items()}
 
 
 def find_dataset(name: str, data: str | Path | None) -> BeirDataset | None:
-    """A data set by name under the folder given, or under $VIZSLA_DATA; None if it is not there."""
-    root = data or os.environ.get(DATA_VARIABLE)
-    if not root:
-        raise InputError(f"where is {name}? give the folder that holds the data sets, or set ${DATA_VARIABLE}")
-    if not Path(root).is_dir():
-        raise InputError("there is no such folder", file=str(root))
-    return BeirDataset.open(Path(root) / name) if (Path(root) / name).is_dir() else None
+    """A data set by name under the data folder; None if it is not there."""
+    folder = data_folder(data) / name
+    return BeirDataset.open(folder) if folder.is_dir() else None
 
 
 def check(recipe: Recipe, data: str | Path | None) -> Iterator[Finding]:
@@ -117,6 +126,43 @@ def check(recipe: Recipe, data: str | Path | None) -> Iterator[Finding]:
             yield Finding(recipe.name, target.dataset, "", 0.0, None, 0.0)
             continue
         model = model or parse_model(recipe.model)
-        measured = evaluate_model(model, dataset, target.split, list(target.figures)).evaluation.measures
-        for measure, expected in target.figures.items():
+        measured = _measured(model, dataset, target)
+        for measure, expected in target.all_figures.items():
             yield Finding(recipe.name, target.dataset, measure, expected, measured[measure], target.tolerance)
+
+
+def _measured(model: Model, dataset: BeirDataset, target: Target) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if target.figures:
+        found |= evaluate_model(model, dataset, target.split, list(target.figures)).evaluation.measures
+    if target.answers:
+        found |= _answered(model, dataset, target)
+    return found
+
+
+def _answered(model: Model, dataset: BeirDataset, target: Target) -> dict[str, float]:
+    """Answer accuracies, from one index of the data set."""
+    texts, answers = dataset.queries(), dataset.answers()
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(Path(folder) / "index", model) as index:
+        index.add(dataset.documents())
+        index.commit()
+        for name, figures in target.answers.items():
+            questions = {q: text for q, text in texts.items() if q.startswith(name) and q in answers}
+            depths = [int(measure.removeprefix("Acc@")) for measure in figures]
+            reached = answer_figures(index, questions, answers, depths)
+            found |= {f"{name} {measure}": value for measure, value in reached.items()}
+    return found
+
+
+def recipe_table() -> str:
+    """All recipes and the figures they must reach, as a Markdown table: what docs/recipes.md shows."""
+    lines = ["| recipe | data set | figures | within | source |", "|---|---|---|---|---|"]
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        for i, t in enumerate(recipe.targets):
+            figures = ", ".join(f"{m} {v:g}" for m, v in t.all_figures.items())
+            label = f"`{name}`: {recipe.title}" if i == 0 else ""
+            where = t.dataset if t.split == "test" else f"{t.dataset} {t.split}"
+            lines.append(f"| {label} | {where} | {figures} | {t.tolerance:g} | {t.source} |")
+    return "\n".join(lines) + "\n"
