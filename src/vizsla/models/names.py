@@ -129,16 +129,15 @@ def expression(model: Model) -> str:
     """A model as an expression that `parse_model` reads back, what differs from the defaults spelt out.
 
     >>> expression(parse_model("bm25-wp(k1=1.2)") * 0.5 + parse_model("bm25"))
-    '0.5 * bm25(k1=1.2, analyzer=wordpiece, namespace=pieces) + bm25'
+    '0.5 * bm25-wp(k1=1.2) + bm25'
     """
     terms = []
     for weight, component in model.parts:
-        plain = {"bm25": BM25(), "vectors": GivenVectors()}.get(component.kind)
-        if plain is None:
-            return model.name
-        names = [o for o in _OPTIONS if getattr(component, o, None) != getattr(plain, o, None)]
-        options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in names)
-        terms.append((f"{weight:g} * " if weight != 1 else "") + component.kind + (f"({options})" if options else ""))
+        name = "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
+        plain = MODELS[name]()
+        differing = [o for o in _OPTIONS if getattr(component, o, None) != getattr(plain, o, None)]
+        options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
+        terms.append((f"{weight:g} * " if weight != 1 else "") + name + (f"({options})" if options else ""))
     return " + ".join(terms)
 
 
