@@ -42,6 +42,10 @@ class _NamespaceStatistics:
         return self.snapshot.terms_of(self.namespace, terms)[1]
 
 
+def _read(fields: str | None) -> dict[str, Any]:
+    return {} if fields is None else json.loads(fields)
+
+
 class _Part:
     """A segment with what has died in it."""
 
@@ -296,12 +300,13 @@ class Snapshot:
 
     def documents(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by their insertion numbers."""
+        wanted = sorted(numbers)  # as they lie on the disk
         if self.meta["stored"]:
-            rows = self._select("number, id, fields, metadata", list(numbers), "documents JOIN contents USING (number)")
+            rows = self._select("number, id, fields, metadata", wanted, "documents JOIN contents USING (number)")
         else:
-            rows = self._select("number, id, '{}', metadata", list(numbers), "documents")
+            rows = self._select("number, id, NULL, metadata", wanted, "documents")
         return {
-            number: Document(doc_id, {**json.loads(fields), **json.loads(metadata or "{}")})
+            number: Document(doc_id, _read(fields) if metadata is None else {**_read(fields), **_read(metadata)})
             for number, doc_id, fields, metadata in rows
         }
 
