@@ -199,6 +199,8 @@ def test_questions_come_in_three_formats(tmp_path: Path, dataset: Path) -> None:
     assert list(found.texts) == ["q1", "q2"]
     (tmp_path / "q.csv").write_text('who?\t[\'A\', "B\'s"]\nwhen?\t"[\'1 ""x""\']"\n')
     assert read_questions(tmp_path / "q.csv").answers == {"q.csv-0": ["A", "B's"], "q.csv-1": ['1 "x"']}
+    (tmp_path / "torn.csv").write_text("who?\t['A', Destiny's Child, 'B, C']\n")
+    assert read_questions(tmp_path / "torn.csv").answers == {"torn.csv-0": ["A", "Destiny's Child", "B, C"]}
     (tmp_path / "P1.json").write_text('[{"question": "who?", "answers": ["A"]}]')
     assert read_questions(tmp_path / "P1.json").texts == {"P1.json-0": "who?"}
     for name, content in (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vizsla.datasets.document import Document, Origin
 from vizsla.datasets.files import COMPRESSIONS, read_json_lines
@@ -106,10 +109,30 @@ def read_answers(path: Path) -> dict[str, list[str]]:
         given = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
         if given is None:
             continue
-        if not isinstance(given, list) or not all(isinstance(answer, str) for answer in given):
+        given = listed_answers(given) if isinstance(given, str) else given
+        if not isinstance(given, list) or not all(isinstance(answer, str | int | float) for answer in given):
             raise InputError(f"the answers of {query.id!r} are no list of texts", file=str(path), line=line)
-        answers[query.id] = given
+        answers[query.id] = [str(answer) for answer in given]
     return answers
+
+
+def listed_answers(text: str) -> list[Any]:
+    """Answers from a text: a list as Python writes it, also one whose quotes were lost around an apostrophe, or one.
+
+    >>> listed_answers("['A', 'B']"), listed_answers("['A', Destiny's Child]"), listed_answers("A, B")
+    (['A', 'B'], ['A', "Destiny's Child"], ['A, B'])
+    """
+    stripped = text.strip()
+    try:
+        found = ast.literal_eval(stripped)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    if isinstance(found, list):
+        return found
+    if not (stripped.startswith("[") and stripped.endswith("]")):
+        return [text]
+    parts = re.split(r"(?<=['\"]),\s+|,\s+(?=['\"])", stripped[1:-1])
+    return [part.strip().strip("'\"") for part in parts if part.strip()]
 
 
 def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:

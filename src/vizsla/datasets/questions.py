@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.datasets.beir import read_answers, read_queries
+from vizsla.datasets.beir import listed_answers, read_answers, read_queries
 from vizsla.datasets.files import read_lines
 from vizsla.errors import InputError
 
@@ -38,11 +37,9 @@ def read_questions(path: str | Path) -> Questions:
 def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
     for line, row in read_lines(file):
         question, tab, answers = row.rstrip("\r\n").partition("\t")
-        try:
-            given = ast.literal_eval(answers.strip().strip('"').replace('""', '"') if tab else "")
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            given = None
-        yield question, _checked(given, file, line)
+        if not tab or not answers.strip().strip('"').startswith("["):
+            raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
+        yield question, _checked(listed_answers(answers.strip().strip('"').replace('""', '"')), file, line)
 
 
 def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:

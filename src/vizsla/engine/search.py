@@ -39,10 +39,10 @@ class Query:
     spaces: np.ndarray
     weights: np.ndarray
 
-    @property
-    def is_positive(self) -> bool:
-        """Whether all that shares a term with the query has a score above 0, so that bounds tell hits from others."""
-        return bool((self.weights >= SAFELY_POSITIVE).all() and (self.weights <= SAFELY_SMALL).all())
+
+def _are_positive(weights: np.ndarray) -> bool:
+    """Whether all that shares a term with such a query has a score above 0, so that bounds tell hits from others."""
+    return bool((weights >= SAFELY_POSITIVE).all() and (weights <= SAFELY_SMALL).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,16 +195,18 @@ def search_many(
     `expected` below 1 makes the search approximate and faster: terms that matter less are reckoned to add no more than
     this share of what they could, so that documents which live on them may be missed. Scores stay exact.
     """
-    if not all(np.isfinite(q.weights).all() for q in queries):
+    weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
+    if not np.isfinite(weights).all():
         raise ValueError("query weights must be finite numbers")
     segments, allowed = _in_order(segments, masks)
     k = min(k, sum(map(len, segments)))
     hits = [Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+    all_positive = _are_positive(weights)
     usual = []
     for i, query in enumerate(queries):
         if k == 0 or len(query.terms) == 0:
             continue
-        if query.is_positive and len(query.terms) <= MOST_TERMS:
+        if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MOST_TERMS:
             usual.append(i)
         else:
             hits[i] = _search_alone(segments, query, weightings, k, allowed)

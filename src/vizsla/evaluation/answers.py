@@ -11,16 +11,12 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
 
-from vizsla.errors import VizslaError
 from vizsla.runs import Run
-
-Texts = Callable[[Iterable[str]], Mapping[str, str]]
-"""Gives the texts of documents by their ids."""
 
 
 @cache
@@ -73,28 +69,46 @@ def has_answer(text: str, answers: Sequence[str], *, regex: bool = False) -> boo
     (False, True)
     """
     if regex:
-        return any(_pattern(answer).search(unicodedata.normalize("NFD", text)) for answer in answers)
+        patterns = [p for p in map(_pattern, answers) if p is not None]
+        return any(p.search(unicodedata.normalize("NFD", text)) for p in patterns)
+    possible = [answer for answer in answers if _is_possible(text, answer)]
+    if not possible:
+        return False
     joined = _joined(text)
-    return any(wanted != "\x00\x00" and wanted in joined for wanted in map(_joined, answers))
+    return any(wanted != "\x00\x00" and wanted in joined for wanted in map(_joined, possible))
+
+
+def _is_possible(text: str, answer: str) -> bool:
+    """Whether a text may hold an answer: of plain ASCII that has not even its longest word it cannot."""
+    longest = _longest_word(answer)
+    return not longest or not text.isascii() or longest in text.lower()
 
 
 @lru_cache(maxsize=50_000)
-def _pattern(answer: str) -> re.Pattern[str]:
+def _longest_word(answer: str) -> str:
+    return max(words_of(answer), key=len, default="") if answer.isascii() else ""
+
+
+@lru_cache(maxsize=50_000)
+def _pattern(answer: str) -> re.Pattern[str] | None:
+    """None for what is no regular expression; it matches nothing, as in DPR."""
     try:
         return re.compile(unicodedata.normalize("NFD", answer), re.IGNORECASE | re.UNICODE | re.MULTILINE)
-    except re.error as e:
-        raise VizslaError(f"{answer!r} is no regular expression ({e})") from None
+    except re.error:
+        return None
 
 
 def answer_ranks(
-    run: Run, answers: Mapping[str, Sequence[str]], texts: Texts, depth: int = 100, *, regex: bool = False
+    run: Run, answers: Mapping[str, Sequence[str]], texts: Mapping[str, str], depth: int = 100, *, regex: bool = False
 ) -> dict[str, int | None]:
-    """For each question the rank, from 1, of the first document that holds an answer; None if none does."""
+    """For each question the rank, from 1, of the first document that holds an answer; None if none does.
+
+    `texts`: those of the documents found, by id.
+    """
     ranks: dict[str, int | None] = {}
     for question, wanted in answers.items():
         documents = run[question].documents[:depth] if question in run else []
-        found = texts(documents)
-        hits = (rank for rank, d in enumerate(documents, 1) if has_answer(found.get(d, ""), wanted, regex=regex))
+        hits = (rank for rank, d in enumerate(documents, 1) if has_answer(texts.get(d, ""), wanted, regex=regex))
         ranks[question] = next(hits, None)
     return ranks
 

@@ -17,6 +17,7 @@ from vizsla.models import Model
 from vizsla.runs import Qrels, Run, parse_measures
 
 DEPTH = 1000
+_QUESTIONS = 256  # answered together
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,23 @@ def answer_figures(
 ) -> dict[str, float]:
     """Answer accuracy at some depths, `Acc@20`: the share of questions with an answer among the documents found.
 
-    The documents, title and text, come from the index; `run`: a ranking from elsewhere instead of a search.
+    The texts come from the index, without titles, as in DPR. `run`: a ranking from elsewhere instead of a search.
     """
-    found = run or index.run(questions, max(depths), model=model)
-
-    def texts(ids: Iterable[str]) -> dict[str, str]:
-        stored = index.get_many(ids)
-        return {d: f"{document.get('title') or ''} {document.get('text') or ''}" for d, document in stored.items()}
-
+    ids, deepest = list(questions), max(depths)
     ranks: dict[str, int | None] = {}
-    for n, question in enumerate(questions, 1):
-        ranks |= answer_ranks(found, {question: answers[question]}, texts, max(depths), regex=regex)
-        progress(n, n)
+    for first in range(0, len(ids), _QUESTIONS):
+        part = ids[first : first + _QUESTIONS]
+        texts: dict[str, str] = {}
+        if run is None:
+            rankings = index.search_many([questions[q] for q in part], deepest, model=model)
+            found = Run({q: [(hit.id, hit.score) for hit in hits] for q, hits in zip(part, rankings, strict=True)})
+            texts = {hit.id: hit.document.get("text") or "" for hits in rankings for hit in hits}
+        else:
+            found = run.only(part)
+            wanted = {d for ranking in found.values() for d in ranking.documents[:deepest]}
+            texts = {d: document.get("text") or "" for d, document in index.get_many(wanted).items()}
+        ranks |= answer_ranks(found, {q: answers[q] for q in part}, texts, deepest, regex=regex)
+        progress(len(ranks), len(ranks))
     return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
 
 

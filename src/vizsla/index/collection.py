@@ -282,7 +282,7 @@ class Index:
     def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
         """The documents with these ids, those there are; of a document in passages, the first."""
         with self._reading() as snapshot:
-            numbers = {doc_id: found[0] for doc_id in ids if (found := snapshot.numbers_of(doc_id))}
+            numbers = snapshot.first_numbers(ids)
             stored = snapshot.documents(numbers.values())
             return {doc_id: Document(doc_id, stored[n].content) for doc_id, n in numbers.items()}
 

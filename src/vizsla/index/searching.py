@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,7 @@ from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
 
-ENCODED = 256  # queries that are analysed and weighed together
-BATCH = 32  # of these, how many go to a thread together
+BATCH = 64  # queries that go to a thread together
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,12 @@ def search_texts(
         raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
     asking = snapshot.asking if model is None else snapshot.asked_with(model)
     search = _Search(snapshot, asking, k, condition, documents, expected)
-    if count == 1 or len(queries) <= BATCH:
-        found = [search.batch(batch) for batch in search.batches(queries)]
+    batches = [queries[a : a + BATCH] for a in range(0, len(queries), BATCH)]
+    if count == 1 or len(batches) <= 1:
+        found = [search.batch(batch) for batch in batches]
     else:
         with ThreadPoolExecutor(count) as pool:
-            found = list(pool.map(search.batch, search.batches(queries)))
+            found = list(pool.map(search.batch, batches))
     return [ranking for batch in found for ranking in batch]
 
 
@@ -89,13 +89,8 @@ class _Search:
     documents: bool
     expected: float
 
-    def batches(self, texts: Sequence[str]) -> Iterator[list[Query]]:
-        """The queries for the engine, batch by batch; threads search the first while the next are encoded."""
-        for first in range(0, len(texts), ENCODED):
-            queries = self.snapshot.encode_queries(texts[first : first + ENCODED], self.asking)
-            yield from (queries[a : a + BATCH] for a in range(0, len(queries), BATCH))
-
-    def batch(self, queries: Sequence[Query]) -> list[list[Hit]]:
+    def batch(self, texts: Sequence[str]) -> list[list[Hit]]:
+        queries = self.snapshot.encode_queries(texts, self.asking)
         if self.snapshot.splitter is not None:
             return [self._passages(query) for query in queries]
         return self._named(self._hits(queries, self.k))
