@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.evaluation import Cache, Setting, compare, evaluate_model, settings_of, tune
 from vizsla.evaluation.compare import shared_model
-from vizsla.evaluation.report import write_report
+from vizsla.evaluation.report import as_markdown, write_report
 from vizsla.evaluation.report.charts import Axis, number
 from vizsla.evaluation.tune import with_setting
 from vizsla.index import Index
@@ -176,8 +178,8 @@ def test_the_page_is_whole_and_needs_nothing_else(dataset: Path, tmp_path: Path)
     )
     opened = BeirDataset.open(dataset)
     models = {"bm25": parse_model("bm25"), hostile: parse_model("bm25(k1=0, b=1)")}
-    runs = {"other": Run({"q1": [("d3", 2.0), ("unknown", 1.0)], "q9": [("d1", 1.0)]})}
-    found = compare([(opened, "test"), (opened, "test")][:1], models, MEASURES, runs=runs)
+    runs = {"other": {"pets": Run({"q1": [("d3", 2.0), ("unknown", 1.0)], "q9": [("d1", 1.0)]})}}
+    found = compare([(opened, "test")], models, MEASURES, runs=runs)
     write_report(found, tmp_path / "r.html", [opened], models)
     text = (tmp_path / "r.html").read_text()
     page = Page(text)
@@ -253,7 +255,65 @@ def test_evaluating_a_run_tells_what_is_odd(cli: Cli, dataset: Path, tmp_path: P
     assert out.splitlines()[1].split()[-2:] == ["0.5000", "0.5000"]
     assert "1 query without judgements left out; 1 document found that the data set does not have" in err
     run.write_text("")
-    assert "the run is empty" in cli("eval", dataset, "--run", run)[2]
+    for verb in (["eval", dataset, "--run", run], ["compare", dataset, "--run", run]):
+        assert "the run is empty" in cli(*verb)[2]
+
+
+def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    again = tmp_path / "other" / "pets"
+    again.symlink_to(dataset)
+    cars = tmp_path / "cars"
+    cars.symlink_to(dataset)
+    run = tmp_path / "bm25.trec"
+    run.write_text("q1 Q0 d1 1 2 t\n")
+    copied = tmp_path / "cars2"
+    shutil.copytree(dataset, copied)
+    for arguments, message in (
+        ([dataset, again], "two data sets are called 'pets'"),
+        ([dataset, "-m", "bm25", "--run", run], "two systems are called 'bm25'"),
+        ([dataset, "--run", run, "--run", run], "two runs on one data set are called 'bm25'"),
+        ([dataset, copied, "--run", f"x={run}"], "which data set is"),
+        ([dataset, copied, "--run", f"x@pets={run}"], "x has no run on cars2"),
+        ([dataset, copied, "--run", f"x@trucks={run}"], "no data set in this comparison called 'trucks'"),
+    ):
+        code, _, err = cli("compare", *arguments)
+        assert (code, message in err) == (2, True), err
+    assert cli("compare", dataset, copied, "--run", f"x@pets={run}", "--run", f"x@cars2={run}")[0] == 0
+
+
+def test_own_ids_and_ties_at_the_cut(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "letters"
+    (folder / "qrels").mkdir(parents=True)
+    letters = "zyxwvutsrqponmlkjihgfedcba"
+    records = [{"_id": c, "text": "dog"} for c in letters] + [{"_id": "q1", "text": "dog dog dog"}]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "dog"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\n")
+    for convention, expected in (("anserini", 1.0), ("trec", 0.5)):
+        for k in (2, 5, 1000):
+            out = cli("eval", folder, "--measures", "RR", "--convention", convention, "-k", k, "--json")[1]
+            assert json.loads(out)["measures"]["RR"] == expected, (convention, k)
+    data = json.loads(cli("compare", folder, "-m", "bm25,bm25(b=1)", "--report", tmp_path / "r.html", "--json")[1])
+    assert all(math.isfinite(fact["milliseconds"]) for fact in data["facts"])  # with a single query, too
+
+
+def test_measures_where_less_is_better(dataset: Path) -> None:
+    opened = BeirDataset.open(dataset)
+    holes = parse_measures("Hole(judged='query')@1")
+    runs = {name: {"pets": Run({q: [(d, 1.0)] for q in ("q1", "q2")})} for name, d in (("a", "d2"), ("b", "d4"))}
+    found = compare([(opened, "test")], {}, holes, runs=runs)
+    assert "| **0.5000** | 1.0000 |" in as_markdown(found)
+    assert found.results["pets", "a"].evaluation.facts["unknown"] == 0
+    with pytest.raises(VizslaError, match="nothing to make best"):
+        tune(None, parse_model("bm25"), {}, opened.qrels(), holes[0], [])  # type: ignore[arg-type]
+
+
+def test_a_cache_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file")
+    found = compare([(BeirDataset.open(dataset), "test")], {"bm25": parse_model("bm25")}, MEASURES, cache=cache)
+    assert "runs could not be kept" in found.notes[0]
 
 
 def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
@@ -292,6 +352,27 @@ def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None
     assert (code, result["questions"], result["accuracy"]) == (0, 2, {"Acc@1": 0.5, "Acc@4": 0.5})
     assert "Acc@20" in cli("answers", tmp_path / "i", dataset / "queries.jsonl")[1]
     assert cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "x")[0] == 2
+    run = tmp_path / "run.trec"
+    run.write_text("q1 Q0 d1 1 2 t\nq2 Q0 d1 1 1 t\n")
+    out = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--run", run, "--depths", "1", "--json")[1]
+    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
+    cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
+    assert "keeps no texts" in cli("answers", tmp_path / "bare", dataset / "queries.jsonl")[2]
+
+
+def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text(
+        json.dumps({"_id": "d", "text": "red apples grow here " * 9 + "blue plums fall"}) + "\n"
+    )
+    rows = [("q1", "apples", "red"), ("q2", "plums", "blue")]
+    lines = [json.dumps({"_id": q, "text": text, "answers": [answer]}) for q, text, answer in rows]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
+    cli("index", tmp_path / "c.jsonl", "-o", tmp_path / "p", "--passages", "5")
+    out = cli("answers", tmp_path / "p", tmp_path / "q.jsonl", "--depths", "1", "--json")[1]
+    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
+    (tmp_path / "r").write_text("q1 Q0 d 1 1 t\nq2 Q0 d 1 1 t\n")
+    out = cli("answers", tmp_path / "p", tmp_path / "q.jsonl", "--run", tmp_path / "r", "--depths", "1", "--json")[1]
+    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
 
 
 def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> None:

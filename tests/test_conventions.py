@@ -59,8 +59,6 @@ def without_own_ids(found: Found) -> Found:
 def test_anserinis_convention_is_trec_eval_with_c(seed: int) -> None:
     judged, found = difficult(seed)
     names = {f"{ours}@{k}": f"{theirs}_{k}" for ours, theirs in TREC.items() for k in CUTOFFS}
-    if all(grade <= 1 for judgements in judged.values() for grade in judgements.values()):
-        names |= {f"Success@{k}": f"success_{k}" for k in CUTOFFS}
     names |= {"AP": "map", "nDCG": "ndcg", "RR": "recip_rank", "Rprec": "Rprec"}
     wanted = {f"{t}.{','.join(map(str, CUTOFFS))}" for t in TREC.values()} | {"map", "ndcg", "recip_rank", "Rprec"}
     evaluator = pytrec_eval.RelevanceEvaluator(judged, wanted)
@@ -140,6 +138,12 @@ def test_the_grade_that_counts_can_be_chosen() -> None:
         ("Hole(x=1)@5", "is no measure"),
         ("NCDG@10", "did you mean 'nDCG'"),
         ("nDCG@ten", "is no measure"),
+        ("nDCG(rel=2)@10", "is no measure"),
+        ("Rprec@5", "is no measure"),
+        ("nDCG(", "is no measure"),
+        ("P(rel=²)@5", "is no measure"),
+        ("R@99999999999999999999", "needs a cutoff"),
+        ("RBP(p=0.8)", "needs a package that is not installed here"),
     ],
 )
 def test_measures_that_are_none(text: str, message: str) -> None:

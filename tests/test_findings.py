@@ -75,6 +75,10 @@ def test_comparing_needs_the_same_queries() -> None:
         compare_values({"a": 1.0}, {"a": 1.0}, "ttest")
     equal = compare_values({"a": 1.0, "b": 0.5}, {"a": 1.0, "b": 0.5})
     assert (equal.p, equal.effect, equal.moved) == (1.0, 0.0, ())
+    constant = compare_values({"a": 0.0, "b": 0.5}, {"a": 0.5, "b": 1.0})
+    assert (constant.p, constant.effect) == (0.5, None)
+    assert compare_values({"a": 0.0}, {"a": 0.5}).interval is None
+    assert corrected([1e-20, 0.5]) == [2e-20, 0.5]
 
 
 def summed_rbo(a: list[str], b: list[str], p: float, depth: int) -> float:
@@ -107,6 +111,9 @@ def test_overlap_and_consistency() -> None:
     a = Run({"q": [("x", 3.0), ("y", 2.0), ("z", 1.0)], "r": [("x", 1.0)], "s": []})
     b = Run({"q": [("z", 3.0), ("x", 2.0), ("w", 1.0)], "s": []})
     assert overlap(a, b, 2) == {"q": 0.5, "s": 1.0}
+    assert overlap(a, Run({"q": [("x", 1.0)]}), 3) == {"q": pytest.approx(1 / 3)}
+    with pytest.raises(VizslaError, match="without repetitions"):
+        rbo(["a", "a"], ["a"])
     assert consistency_factor(a, b, 2, pool_depth=2) == 0.5
     assert consistency_factor(a, b, 3) == pytest.approx(2 / 3)
     assert consistency_factor(Run({}), b, 3) == 0.0

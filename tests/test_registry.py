@@ -129,6 +129,9 @@ def test_damaged_downloads_are_thrown_away(server: Server, tmp_path: Path) -> No
         fetch(entry_at(server, "0" * 32), tmp_path)
     assert not (tmp_path / "pets").exists()
     assert list((tmp_path / ".downloads" / "pets").iterdir()) == []
+    server.content = b"please log in"
+    with pytest.raises(InputError, match="no archive"):
+        fetch(entry_at(server), tmp_path)
     with pytest.raises(InputError, match="the server says 404"):
         download(Download(server.url + "missing", "x", None), tmp_path)
     with pytest.raises(InputError, match="cannot be reached"):

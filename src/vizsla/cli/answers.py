@@ -34,6 +34,8 @@ def answers(
         cuts = [0]
     if cuts[0] < 1:
         raise VizslaError(f"{depths!r} are no depths; expected something like 5,20,100")
+    if most is not None and most < 1:
+        raise VizslaError(f"--most, the number of questions, must be 1 or more, not {most}")
     given = Run.read(run) if run else None
     asked = parse_model(model) if model else None
     results: list[dict[str, Any]] = []

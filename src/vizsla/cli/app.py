@@ -14,6 +14,7 @@ import typer
 from vizsla import __version__
 from vizsla.cli import (
     add,
+    agree,
     analyze,
     answers,
     compact,
@@ -94,6 +95,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "compare": compare.compare,
     "tune": tune.tune,
     "fuse": fuse.fuse,
+    "agree": agree.agree,
     "answers": answers.answers,
 }
 for _name, _verb in _VERBS.items():

@@ -9,7 +9,7 @@ import typer
 
 from vizsla.cli import console
 from vizsla.cli.datasets import Data
-from vizsla.errors import VizslaError
+from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,8 @@ def compare(
         list[str] | None, typer.Option("--models", "-m", help="Models, separated by commas; the first is the baseline.")
     ] = None,
     runs: Annotated[
-        list[str] | None, typer.Option("--run", help="A TREC run of any system, as NAME=FILE; may be repeated.")
+        list[str] | None,
+        typer.Option("--run", help="A TREC run of any system: NAME=FILE, or NAME@DATASET=FILE."),
     ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Which judgements; test unless a set has another.")
@@ -61,10 +62,10 @@ def compare(
     if k < 1:
         raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
     parsed = parse_measures(measures)
-    given = _read_runs(runs or [])
-    names = split_models(",".join(models)) if models else [] if given else ["bm25"]
     groups = [open_datasets(name, data) for name in datasets]
     chosen = [(member, group.split(split)) for group in groups for member in group.members]
+    given = _read_runs(runs or [], [member.name for member, _ in chosen])
+    names = split_models(",".join(models)) if models else [] if given else ["bm25"]
     for member, which in chosen:
         member.qrels(which)  # says now what is missing, not after an hour
     comparison = compare(
@@ -85,27 +86,32 @@ def compare(
 
 def split_models(text: str) -> list[str]:
     """Models separated by commas; commas inside brackets belong to a model."""
-    names, depth, start = [], 0, 0
-    for i, char in enumerate(text + ","):
-        depth += (char == "(") - (char == ")")
-        if char == "," and depth <= 0:
-            names.append(text[start:i].strip())
-            start = i + 1
-    found = [name for name in names if name]
-    twice = next((name for name in found if found.count(name) > 1), None)
+    from vizsla.runs.measures import split_outside_brackets
+
+    names = split_outside_brackets(text, ",")
+    twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise VizslaError(f"the model {twice!r} is named twice")
-    return found
+    return names
 
 
-def _read_runs(given: list[str]) -> dict[str, Run]:
+def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run]]:
+    """Runs by the names of their systems, then of their data sets."""
     from vizsla.runs import Run
 
-    runs = {}
+    runs: dict[str, dict[str, Run]] = {}
     for text in given:
         name, equals, file = text.partition("=")
         path = Path(file if equals else text)
-        runs[name if equals else path.stem] = Run.read(path)
+        system, at, dataset = (name if equals else path.stem).partition("@")
+        if not at and len(datasets) > 1:
+            raise VizslaError(f"which data set is {text!r} a run on? write {system}@{datasets[0]}=FILE")
+        if at and dataset not in datasets:
+            raise UnknownNameError("data set in this comparison", dataset, datasets)
+        by_dataset = runs.setdefault(system, {})
+        if (dataset or datasets[0]) in by_dataset:
+            raise VizslaError(f"two runs on one data set are called {system!r}; write NAME=FILE")
+        by_dataset[dataset or datasets[0]] = Run.read(path)
     return runs
 
 
@@ -122,12 +128,14 @@ def _show(c: Comparison) -> None:
 
     lines = []
     for name, measure, *cells in rows(c):
-        shown = [_cell(cell, best) for cell, best in zip(cells, best_of(cells), strict=True)]
+        shown = [_cell(cell, best) for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append((name, measure, *shown))
     console.show_table(("data set", "measure", *c.systems), lines, right=c.systems)
     for dataset in c.datasets:
         for system in c.systems:
             remark_facts(f"{system} on {dataset}", c.results[dataset, system].evaluation.facts)
+    for note in c.notes:
+        console.remark(note)
     reused = sum(r.cached for r in c.results.values())
     kept = f" {reused} of {len(c.results)} runs were kept from before." if reused else ""
     console.remark(legend(c) + kept)

@@ -21,6 +21,7 @@ app = typer.Typer(help="List data sets and what is here of them; fetch one; coun
 @app.callback(invoke_without_command=True)
 def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -> None:
     if context.invoked_subcommand is not None:
+        context.obj = data
         return
     from vizsla.datasets import data_folder, known
 
@@ -68,6 +69,7 @@ def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")
 
 @app.command("fetch")
 def fetch_datasets(
+    context: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Data sets by name.")],
     data: Data = None,
 ) -> None:
@@ -75,7 +77,10 @@ def fetch_datasets(
     from vizsla.datasets import data_folder, find_entry
     from vizsla.datasets.fetch import fetch
 
-    root = data_folder(data)
+    given = data or context.obj
+    if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
+    root = data_folder(given)
     for name in names:
         entry = find_entry(name)
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
@@ -85,6 +90,7 @@ def fetch_datasets(
 
 @app.command("stats")
 def dataset_statistics(
+    context: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Folders in BEIR's layout, or names.")],
     data: Data = None,
     as_json: Json = False,
@@ -92,7 +98,7 @@ def dataset_statistics(
     """Count data sets: the columns of the BEIR paper's table 1."""
     from vizsla.datasets import count_dataset, open_datasets
 
-    counted = [count_dataset(d) for name in names for d in open_datasets(name, data).members]
+    counted = [count_dataset(d) for name in names for d in open_datasets(name, data or context.obj).members]
     if as_json:
         from dataclasses import asdict
 

@@ -74,8 +74,6 @@ def _evaluate_run(
     from vizsla.runs import Run, parse_measures
 
     qrels, run = dataset.qrels(split), Run.read(file)
-    if not run:
-        raise VizslaError(f"{file}: the run is empty")
     found = evaluate(run, qrels, parse_measures(names), convention)
     ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
     unknown = len(ids.difference(dataset.document_ids())) if dataset.has_corpus else 0
@@ -120,7 +118,7 @@ def _mean(name: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     """The unweighted mean over the parts of a data set."""
     first = results[0]
     measures = {m: sum(r["measures"][m] for r in results) / len(results) for m in first["measures"]}
-    sums = {key: sum(r[key] for r in results) for key in ("queries", "missing")}
+    sums = {key: sum(r.get(key, 0) for r in results) for key in ("documents", "queries", "missing")}
     return {**first, "dataset": f"{name} (mean of {len(results)})", "measures": measures, **sums, "seconds": {}}
 
 
@@ -132,7 +130,8 @@ def _show(results: list[dict[str, Any]]) -> None:
     ]
     console.show_table(("model", "data set", *last["measures"]), rows, right=tuple(last["measures"]))
     took = ", ".join(f"{step} {time:.1f} s" for step, time in last.get("seconds", {}).items())
-    missing = f", {last['missing']} of them with nothing found (counted 0)" if last["missing"] else ""
+    counted = "counted 0" if last["convention"] != "beir" else "left out, except in RR, R_cap, Hole and Success"
+    missing = f", {last['missing']} of them with nothing found ({counted})" if last["missing"] else ""
     noun = "query" if last["queries"] == 1 else "queries"
     told = f"{last['queries']:,} {noun}{missing}" + (f"; {took}" if took else "")
     console.remark(f"{told}; convention {last['convention']}")

@@ -36,16 +36,21 @@ def fuse(
     fusion = Fusion.parse(how)
     if len(runs) < 2:
         raise VizslaError("there must be two runs at least")
+    if (weights or tune) and fusion.kind == "interleave":
+        raise VizslaError("interleaving knows no weights")
     if weights and tune:
         raise VizslaError("give --weights or --tune, not both")
     read = [Run.read(path) for path in runs]
     given = _numbers(weights) if weights else None
     if tune:
-        (dataset,) = open_datasets(tune, data).members
+        group = open_datasets(tune, data)
+        if len(group.members) > 1:
+            raise VizslaError(f"{group.name} is {len(group.members)} collections; tune on one of them")
+        dataset = group.members[0]
         given, value = tune_fusion(read, dataset.qrels(split), Measure.parse(measure), fusion)
         console.remark(f"Weights {', '.join(f'{w:g}' for w in given)}: {measure} {value:.4f} on {dataset.name} {split}")
     fused = fusion.fuse(read, given, k)
-    fused.write(output)
+    fused.untied(by_id=False).write(output)
     console.remark(f"{console.count(len(fused), 'query').replace('querys', 'queries')} fused by {fusion}: {output}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from vizsla.cli import console
 from vizsla.cli.compare import Convention
 from vizsla.cli.datasets import Data
 from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.datasets import BeirDataset
+    from vizsla.runs import Qrels
 
 Runs = Annotated[list[Path], typer.Argument(help="TREC runs.")]
 Dataset = Annotated[str, typer.Argument(help="A folder in BEIR's layout, or the name of a data set.")]
@@ -29,15 +33,12 @@ def list_unjudged(
     data: Data = None,
 ) -> None:
     """Write the unjudged documents among the first k of all runs to a sheet, to be judged by people."""
-    from vizsla.datasets import open_datasets
     from vizsla.evaluation.judging import unjudged, write_sheet
     from vizsla.runs import Run
 
-    group = open_datasets(dataset, data)
     if k < 1:
         raise VizslaError(f"-k, how deep to look, must be 1 or more, not {k}")
-    member = group.members[0]
-    qrels = member.qrels(group.split(split))
+    member, qrels = _judged(dataset, split, data)
     rows = unjudged([Run(Run.read(path), path.stem) for path in runs], qrels, k)
     wanted = {row.document for row in rows}
     documents = {d.id: d for d in member.documents() if d.id in wanted}
@@ -62,13 +63,11 @@ def evaluate_with(
     data: Data = None,
 ) -> None:
     """Evaluate runs without and with new judgements: what not having been judged has cost each."""
-    from vizsla.datasets import open_datasets
     from vizsla.evaluation import evaluate
     from vizsla.evaluation.judging import read_sheet
     from vizsla.runs import Qrels, Run, parse_measures
 
-    group = open_datasets(dataset, data)
-    qrels = group.members[0].qrels(group.split(split))
+    _, qrels = _judged(dataset, split, data)
     new, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
     more = qrels.with_more(new)
     parsed = parse_measures(measures)
@@ -86,3 +85,12 @@ def evaluate_with(
     if output is not None:
         more.write(output)
         console.remark(f"All judgements: {output}")
+
+
+def _judged(name: str, split: str | None, data: Path | None) -> tuple[BeirDataset, Qrels]:
+    from vizsla.datasets import open_datasets
+
+    group = open_datasets(name, data)
+    if len(group.members) > 1:
+        raise VizslaError(f"{group.name} is {len(group.members)} collections; judge for one of them")
+    return group.members[0], group.members[0].qrels(group.split(split))

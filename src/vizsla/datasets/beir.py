@@ -127,9 +127,9 @@ def listed_answers(text: str) -> list[Any]:
         found = ast.literal_eval(stripped)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         found = None
-    if isinstance(found, list):
+    if isinstance(found, list) and all(isinstance(answer, str) for answer in found):
         return found
-    if not (stripped.startswith("[") and stripped.endswith("]")):
+    if not (stripped.startswith("[") and stripped.endswith("]")) or not re.search(r"['\"],|, ['\"]", stripped):
         return [text]
     parts = re.split(r"(?<=['\"]),\s+|,\s+(?=['\"])", stripped[1:-1])
     return [part.strip().strip("'\"") for part in parts if part.strip()]

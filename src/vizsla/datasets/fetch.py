@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError, URLError
@@ -42,6 +43,7 @@ def fetch(entry: Entry, root: Path, progress: Progress = _silent) -> Path:
                 _unpack(file, Path(folder))
             else:
                 shutil.copy(file, folder)
+        Path(folder).chmod(0o755)  # temporary folders are for their owner only
         _innermost(Path(folder)).rename(target)
     shutil.rmtree(root / ".downloads" / entry.name)
     return target
@@ -57,10 +59,13 @@ def download(source: Download, folder: Path, progress: Progress = _silent) -> Pa
         _receive(source, part, progress)
     except HTTPError as e:
         raise InputError(f"the server says {e.code} {e.reason}", file=source.url) from None
-    except (URLError, TimeoutError, ConnectionError) as e:
+    except (URLError, TimeoutError, ConnectionError, HTTPException) as e:
         reason = getattr(e, "reason", e)
         message = f"cannot be reached ({reason}); what has arrived is kept, try again to go on"
         raise InputError(message, file=source.url) from None
+    if source.name.endswith(".zip") and not zipfile.is_zipfile(part):
+        part.unlink()
+        raise InputError("what arrived is no archive; perhaps the server wants something first", file=source.url)
     found = _md5(part)
     if source.md5 and found != source.md5:
         part.unlink()
@@ -75,9 +80,13 @@ def _receive(source: Download, part: Path, progress: Progress) -> None:
     try:
         answer = urlopen(request, timeout=TIMEOUT)
     except HTTPError as e:
-        if e.code == _NOT_SATISFIABLE and have:
+        if e.code != _NOT_SATISFIABLE or not have:
+            raise
+        if e.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
             return  # all of it is here
-        raise
+        part.unlink()  # what is here is of something else
+        _receive(source, part, progress)
+        return
     with answer:
         resumed = answer.status == 206
         have = have if resumed else 0

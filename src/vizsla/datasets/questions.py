@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +36,15 @@ def read_questions(path: str | Path) -> Questions:
 
 
 def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
-    for line, row in read_lines(file):
-        question, tab, answers = row.rstrip("\r\n").partition("\t")
-        if not tab or not answers.strip().strip('"').startswith("["):
-            raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
-        yield question, _checked(listed_answers(answers.strip().strip('"').replace('""', '"')), file, line)
+    """DPR's own way: tab-separated values with csv's quotes."""
+    rows = csv.reader((line for _, line in read_lines(file)), delimiter="\t")
+    for row in rows:
+        if not any(row):
+            continue
+        if len(row) < 2 or not row[1].strip().startswith("["):
+            message = "expected a question, a tab and a list of answers"
+            raise InputError(message, file=str(file), line=rows.line_num)
+        yield row[0], _checked(listed_answers(row[1]), file, rows.line_num)
 
 
 def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:

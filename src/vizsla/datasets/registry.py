@@ -139,7 +139,7 @@ def open_datasets(name: str | Path, data: str | Path | None = None) -> DatasetGr
         if os.sep in str(name) or not (root / name).is_dir():
             raise _absent(str(name), root)
         path = root / name
-    if is_beir(path) or (path / "queries.jsonl").is_file():
+    if is_beir(path) or any(path.glob("queries.jsonl*")):
         return DatasetGroup(path.resolve().name, (BeirDataset.open(path),))
     members = tuple(BeirDataset.open(p) for p in sorted(path.iterdir()) if p.is_dir() and is_beir(p))
     if not members:

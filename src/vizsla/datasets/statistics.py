@@ -36,7 +36,7 @@ def count_dataset(dataset: BeirDataset) -> DatasetStatistics:
     """Count a data set. On SciFact and NFCorpus the averages are within 1% of those the paper prints."""
     documents = titled = words = 0
     for document in dataset.documents():
-        title, text = document.get("title") or "", document.get("text") or ""
+        title, text = str(document.get("title") or ""), str(document.get("text") or "")
         documents += 1
         titled += bool(title)
         words += len(title.split()) + len(text.split())

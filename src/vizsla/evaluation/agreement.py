@@ -25,6 +25,8 @@ def rbo(a: Sequence[str], b: Sequence[str], p: float = 0.9, depth: int = 100, *,
     if not 0 < p < 1:
         raise VizslaError(f"p of rank-biased overlap lies between 0 and 1, not {p:g}")
     short, long = sorted((list(a)[:depth], list(b)[:depth]), key=len)
+    if len(set(short)) < len(short) or len(set(long)) < len(long):
+        raise VizslaError("rank-biased overlap is for lists without repetitions")
     if not short:
         return 1.0 if extrapolated and not long else 0.0
     s, n = len(short), len(long)
@@ -50,13 +52,12 @@ def _overlaps(short: list[str], long: list[str]) -> np.ndarray:
 
 
 def overlap(a: Run, b: Run, depth: int = 10) -> dict[str, float]:
-    """For each query of both, the share of the first `depth` documents they have in common."""
+    """For each query of both, the share of the first `depth` documents, or of the longer list, they have in common."""
     shares = {}
     for query in a:
         if query in b:
             x, y = set(a[query].documents[:depth]), set(b[query].documents[:depth])
-            most = max(min(len(x), len(y)), 1) if x or y else 0
-            shares[query] = len(x & y) / most if most else 1.0
+            shares[query] = len(x & y) / max(len(x), len(y)) if x or y else 1.0
     return shares
 
 

@@ -18,7 +18,7 @@ from vizsla.models import Model
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 
-VERSION = 1  # of what is kept; a search that finds other things needs another number
+VERSION = 2  # of what is kept; a search that finds other things needs another number
 _CHUNK = 1 << 20
 
 
@@ -44,7 +44,7 @@ class Cache:
         run, facts = self._files(key)
         try:
             return Kept(read_packed(run), json.loads(facts.read_text("utf-8")))
-        except (FileNotFoundError, InputError, ValueError):
+        except (OSError, InputError, ValueError):
             return None  # not there, or broken: made anew
 
     def keep(self, key: str, kept: Kept) -> None:
@@ -56,12 +56,13 @@ class Cache:
         return self.folder / f"{key}.npz", self.folder / f"{key}.json"
 
 
-def key_of(content: str, model: Model, depth: int) -> str:
+def key_of(content: str, model: Model, depth: int, own_ids: bool) -> str:
     """The key of a model's run on a data set with this content."""
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         description = model.describe(Path(folder))
         files = {f.name: _digest([f]) for f in sorted(Path(folder).iterdir())}
-    whole = json.dumps([VERSION, vizsla.__version__, content, description, files, depth], sort_keys=True, default=str)
+    made_from = [VERSION, vizsla.__version__, content, description, files, depth, own_ids]
+    whole = json.dumps(made_from, sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from vizsla.evaluation.significance import Difference, compare_values, corrected
 from vizsla.evaluation.systems import DEPTH, answer
 from vizsla.index import Index
 from vizsla.models import Component, Model, Part, Sum
-from vizsla.runs import Measure, Run
+from vizsla.runs import Measure, Qrels, Run
 
 TIMED = 100  # queries asked one at a time to measure latency
 Documents = Callable[[BeirDataset], Iterable[Document | RawLines]]
@@ -52,6 +52,8 @@ class Comparison:
     correction: str = "holm"
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Data sets whose mean is the published figure, by the name of the whole."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know besides."""
     _tested: dict[tuple[str, str], dict[str, tuple[Difference, float]]] = field(default_factory=dict, repr=False)
 
     @property
@@ -85,16 +87,24 @@ class Comparison:
         for system in self.systems[1:]:
             other = self.results[dataset, system].evaluation.by_query[measure]
             both = [q for q in base if q in other]
+            if not both:
+                raise VizslaError(f"{system} and {self.baseline} answer no judged query of {dataset} both")
             found[system] = compare_values({q: base[q] for q in both}, {q: other[q] for q in both}, self.test)
         adjusted = corrected([d.p for d in found.values()], self.correction)
         return {system: (d, p) for (system, d), p in zip(found.items(), adjusted, strict=True)}
 
     def mark(self, dataset: str, system: str, measure: str, alpha: float = 0.05) -> str:
-        """`+` or `-` where a system is better or worse than the baseline beyond chance, else nothing."""
+        """`+` or `-` where a system is better or worse than the baseline beyond chance, else nothing.
+
+        Nothing, too, where a convention leaves out unanswered queries and the systems answer different ones.
+        """
         if system == self.baseline or dataset in self.groups:
             return ""
+        ours, base = (self.results[dataset, s].evaluation.by_query[measure] for s in (system, self.baseline))
         difference, p = self.differences(dataset, measure)[system]
-        return ("+" if difference.mean > 0 else "-") if p < alpha else ""
+        if p >= alpha or ours.keys() != base.keys():  # means over different queries cannot be tested
+            return ""
+        return "+" if (difference.mean > 0) != Measure.parse(measure).lower_is_better else "-"
 
 
 def compare(
@@ -102,7 +112,7 @@ def compare(
     models: Mapping[str, Model],
     measures: Sequence[Measure],
     *,
-    runs: Mapping[str, Run] | None = None,
+    runs: Mapping[str, Mapping[str, Run]] | None = None,
     depth: int = DEPTH,
     convention: str | Convention = "anserini",
     test: str = "t-test",
@@ -113,46 +123,85 @@ def compare(
 ) -> Comparison:
     """Evaluate models, and runs from elsewhere, side by side on data sets with their splits.
 
-    `documents`: how a data set's documents are read, perhaps behind a progress bar.
+    `runs`: by the system's name, then by the data set's. `documents`: reads the documents of a data set, all of them,
+    perhaps behind a progress bar.
     """
     how = Convention.parse(convention) if isinstance(convention, str) else convention
     given = dict(runs or {})
+    names = [d.name for d, _ in datasets]
     if not models and not given:
         raise VizslaError("there is nothing to compare; name at least one model or run")
+    _check_names("data set", names)
+    _check_names("system", [*models, *given])
+    notes: list[str] = []
     results: dict[tuple[str, str], Result] = {}
     for dataset, split in datasets:
         qrels = dataset.qrels(split)
-        found = _searched(dataset, split, models, depth, cache, documents or BeirDataset.documents)
+        found = _searched(dataset, split, models, depth, how, cache, documents or BeirDataset.documents, notes)
         for name, (kept, cached) in found.items():
             evaluation = evaluate(kept.run, qrels, measures, how)
-            results[dataset.name, name] = Result(evaluation, kept.run, kept.facts, cached)
-        for name, run in given.items():
-            results[dataset.name, name] = Result(evaluate(run, qrels, measures, how), run)
+            results[dataset.name, name] = Result(evaluation, Run(kept.run, name), kept.facts, cached)
+        for name, run in _runs_on(dataset, given).items():
+            results[dataset.name, name] = _judged(run, dataset, qrels, measures, how)
     return Comparison(
-        (*models, *given), tuple(d.name for d, _ in datasets), tuple(map(str, measures)),
+        (*models, *given), tuple(names), tuple(map(str, measures)),
         {d.name: split for d, split in datasets}, results, how, test, correction,
-        {name: tuple(members) for name, members in (groups or {}).items()},
+        {name: tuple(members) for name, members in (groups or {}).items()}, tuple(notes),
     )  # fmt: skip
 
 
+def _check_names(what: str, names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise VizslaError(f"two {what}s are called {twice!r}; results go by name, so each needs its own")
+
+
+def _runs_on(dataset: BeirDataset, given: Mapping[str, Mapping[str, Run]]) -> dict[str, Run]:
+    """The runs from elsewhere on a data set; each system must have one."""
+    lacking = next((name for name, by_dataset in given.items() if dataset.name not in by_dataset), None)
+    if lacking is not None:
+        raise VizslaError(f"{lacking} has no run on {dataset.name}")
+    return {name: by_dataset[dataset.name] for name, by_dataset in given.items()}
+
+
+def _judged(run: Run, dataset: BeirDataset, qrels: Qrels, measures: Sequence[Measure], how: Convention) -> Result:
+    """A run from elsewhere, with a count of documents that the data set does not have."""
+    evaluation = evaluate(run, qrels, measures, how)
+    if dataset.has_corpus:
+        ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
+        evaluation.facts["unknown"] = len(ids.difference(dataset.document_ids()))
+    return Result(evaluation, run)
+
+
 def _searched(
-    dataset: BeirDataset, split: str, models: Mapping[str, Model], depth: int, cache: Cache | None, documents: Documents
+    dataset: BeirDataset,
+    split: str,
+    models: Mapping[str, Model],
+    depth: int,
+    how: Convention,
+    cache: Cache | None,
+    documents: Documents,
+    notes: list[str],
 ) -> dict[str, tuple[Kept, bool]]:
     """Each model's run on a data set, from the cache or made now, and which it was."""
     content = content_of(dataset, split) if cache and models else ""
-    keys = {name: key_of(content, model, depth) for name, model in models.items()} if cache else {}
+    keys = {name: key_of(content, model, depth, how.own_ids) for name, model in models.items()} if cache else {}
     found = {name: (kept, True) for name, key in keys.items() if cache and (kept := cache.find(key))}
     missing = {name: model for name, model in models.items() if name not in found}
     if missing:
-        for name, kept in _search(dataset, split, missing, depth, documents).items():
+        for name, kept in _search(dataset, split, missing, depth, how, documents).items():
             found[name] = kept, False
             if cache:
-                cache.keep(keys[name], kept)
+                try:
+                    cache.keep(keys[name], kept)
+                except OSError as e:
+                    notes.append(f"runs could not be kept ({e})")
+                    cache = None
     return {name: found[name] for name in models}
 
 
 def _search(
-    dataset: BeirDataset, split: str, models: Mapping[str, Model], depth: int, documents: Documents
+    dataset: BeirDataset, split: str, models: Mapping[str, Model], depth: int, how: Convention, documents: Documents
 ) -> dict[str, Kept]:
     """Index a data set once for all models, and search with each."""
     queries = dataset.queries_of(dataset.qrels(split))
@@ -165,14 +214,15 @@ def _search(
             found = {}
             for name, model in models.items():
                 started = time.perf_counter()
-                run = answer(index, queries, depth, model)
+                run = answer(index, queries, depth, model, own_ids=how.own_ids)
+                seconds = {"index": indexed, "search": time.perf_counter() - started}
                 facts = {
                     "milliseconds": _latency(index, list(queries.values()), model),
                     "bytes": index.bytes_of(model),
                     "documents": len(index),
-                    "seconds": {"index": indexed, "search": time.perf_counter() - started},
+                    "seconds": seconds,
                 }
-                found[name] = Kept(Run(run, name), facts)
+                found[name] = Kept(run, facts)
             return found
 
 
@@ -191,9 +241,9 @@ def shared_model(models: Iterable[Model]) -> Model:
 def _latency(index: Index, queries: list[str], model: Model) -> float:
     """The median time of a query asked alone for ten results, in milliseconds."""
     sample = [q for q in queries[:: max(len(queries) // TIMED, 1)] if q.strip()][:TIMED]
-    times = []
-    for query in sample[:3] + sample:  # the first three warm up
+    times, warming = [], sample[:3]
+    for query in warming + sample:
         started = time.perf_counter()
         index.search_many([query], 10, model=model, threads=1, documents=False)
         times.append(time.perf_counter() - started)
-    return 1000 * float(np.median(times[3:])) if sample else 0.0
+    return 1000 * float(np.median(times[len(warming) :])) if sample else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.formulas import compute
 from vizsla.evaluation.matching import Matches, holes, match
@@ -28,7 +28,7 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run, qrels: Qrels, measures: str | Sequence[Measure], convention: str | Convention = "anserini"
+    run: Run, qrels: Qrels, measures: str | Sequence[str | Measure], convention: str | Convention = "anserini"
 ) -> Evaluation:
     """Evaluate a run against judgements. Neither is changed.
 
@@ -38,7 +38,7 @@ def evaluate(
     ({'R@10': 0.5}, {'R@10': 1.0})
     """
     how = Convention.parse(convention) if isinstance(convention, str) else convention
-    wanted = parse_measures(measures) if isinstance(measures, str) else measures
+    wanted = parse_measures(measures)
     if not qrels.judgements:
         raise InputError("there are no judgements to evaluate against")
     matches: dict[bool, Matches] = {}
@@ -77,7 +77,10 @@ def _elsewhere(run: Run, qrels: Qrels, measures: list[Measure], how: Convention)
     names = {m.implementation: m for m in measures}
     places = {q: i for i, q in enumerate(qrels.judgements)}
     values = {m: np.zeros(len(places)) for m in measures}
-    if scored:
-        for metric in ir_measures.iter_calc(list(names), judged, scored):
+    try:
+        for metric in ir_measures.iter_calc(list(names), judged, scored) if scored else ():
             values[names[metric.measure]][places[metric.query_id]] = float(metric.value)
+    except Exception as e:  # its providers run other programs, which fail in ways of their own
+        told = ", ".join(map(str, measures))
+        raise VizslaError(f"ir_measures cannot compute {told} here ({type(e).__name__}: {e})") from None
     return values

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.errors import InputError
+from vizsla.evaluation.matching import in_order
 from vizsla.runs import Qrels, Run
 
-COLUMNS = ("query-id", "corpus-id", "score", "query", "title", "text", "systems")
+COLUMNS = ("query-id", "corpus-id", "score", "query", "title", "text")
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ def unjudged(runs: Sequence[Run], qrels: Qrels, depth: int = 10) -> list[Unjudge
     found: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         for query in qrels.judgements:
-            for document in run[query].documents[:depth] if query in run else ():
-                if document not in qrels.judgements[query] and document != query:
+            documents = in_order(run[query], query, keep_ties=False, own_ids=False) if query in run else []
+            for document in documents[:depth]:
+                if document not in qrels.judgements[query]:
                     found.setdefault((query, document), []).append(run.name)
     return [Unjudged(q, d, tuple(systems)) for (q, d), systems in sorted(found.items())]
 
@@ -52,8 +54,7 @@ def write_sheet(
         for row in rows:
             document = documents.get(row.document)
             title, text = (document.get("title") or "", document.get("text") or "") if document else ("", "")
-            systems = " ".join(row.systems)
-            writer.writerow([row.query, row.document, "", queries.get(row.query, ""), title, text, systems])
+            writer.writerow([row.query, row.document, "", queries.get(row.query, ""), title, text])
             count += 1
     return count
 

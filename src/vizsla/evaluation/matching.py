@@ -20,8 +20,6 @@ class Matches:
     """
 
     queries: list[str]
-    answered: np.ndarray
-    """Whether the run has an entry for the query, if only an empty one."""
     depths: np.ndarray
     """How many documents were found."""
     query: np.ndarray
@@ -44,14 +42,14 @@ class Matches:
 def match(run: Run, qrels: Qrels, *, keep_ties: bool, own_ids: bool) -> Matches:
     """Find the judged documents of each query in its ranking."""
     queries = list(qrels.judgements)
-    answered, depths = np.zeros(len(queries), np.bool_), np.zeros(len(queries), np.int64)
+    depths = np.zeros(len(queries), np.int64)
     ranks, grades, sizes = [], [], np.zeros(len(queries), np.int64)
     for i, query in enumerate(queries):
         ranking = run.get(query)
         if ranking is None:
             continue
-        documents = _in_order(ranking if own_ids else ranking.without(query), keep_ties)
-        answered[i], depths[i] = True, len(documents)
+        documents = in_order(ranking, query, keep_ties=keep_ties, own_ids=own_ids)
+        depths[i] = len(documents)
         found = np.fromiter(map(qrels.judgements[query].get, documents, repeat(UNJUDGED)), np.int64, len(documents))
         here = np.flatnonzero(found != UNJUDGED)
         ranks.append(here)
@@ -60,15 +58,17 @@ def match(run: Run, qrels: Qrels, *, keep_ties: bool, own_ids: bool) -> Matches:
     empty = [np.zeros(0, np.int64)]
     counts = [len(judged) for judged in qrels.judgements.values()]
     return Matches(
-        queries, answered, depths,
+        queries, depths,
         np.repeat(np.arange(len(queries)), sizes), np.concatenate(ranks or empty), np.concatenate(grades or empty),
         np.repeat(np.arange(len(queries)), counts),
         np.array([g for judged in qrels.judgements.values() for g in judged.values()], np.int64),
     )  # fmt: skip
 
 
-def _in_order(ranking: Ranking, keep_ties: bool) -> list[str]:
-    """The documents as trec_eval sorts them: by score as a 32-bit float, then by id descending."""
+def in_order(ranking: Ranking, query: str, *, keep_ties: bool, own_ids: bool) -> list[str]:
+    """The documents as trec_eval sorts them: by score as a 32-bit float, then by id descending; own ids kept or not."""
+    if not own_ids:
+        ranking = ranking.without(query)
     if keep_ties or len(ranking) < 2:
         return ranking.documents
     with np.errstate(over="ignore"):
@@ -89,7 +89,7 @@ def holes(run: Run, qrels: Qrels, cutoff: int, *, keep_ties: bool, own_ids: bool
     shares = np.zeros(len(qrels.judgements))
     for i, (query, judged) in enumerate(qrels.judgements.items()):
         if query in run:
-            documents = _in_order(run[query] if own_ids else run[query].without(query), keep_ties)
+            documents = in_order(run[query], query, keep_ties=keep_ties, own_ids=own_ids)
             known = judged if by_query else anywhere
             shares[i] = sum(d not in known for d in documents[:cutoff]) / cutoff
     return shares

@@ -27,10 +27,10 @@ class Difference:
     """The system's mean less the baseline's."""
     p: float
     """How likely so large a difference is by chance."""
-    effect: float
-    """Cohen's d for pairs: the mean difference in standard deviations of the differences."""
-    interval: tuple[float, float]
-    """The 95% confidence interval of the mean difference."""
+    effect: float | None
+    """Cohen's d for pairs: the mean difference in standard deviations of the differences; None if these do not vary."""
+    interval: tuple[float, float] | None
+    """The 95% confidence interval of the mean difference; None for a single query."""
     wins: int
     ties: int
     losses: int
@@ -73,8 +73,8 @@ def paired_t_test(differences: np.ndarray) -> float:
     n, deviation = len(differences), _deviation(differences)
     if n < 2 or not differences.any():
         return 1.0
-    if deviation == 0:
-        return 0.0  # the same difference everywhere
+    if deviation == 0:  # the same difference everywhere: as likely as that many tosses of a coin
+        return float(2.0 ** (1 - n))
     t = differences.mean() / (deviation / np.sqrt(n))
     return float(2 * stdtr(n - 1, -abs(t)))
 
@@ -91,8 +91,9 @@ def randomisation_test(differences: np.ndarray, permutations: int = PERMUTATIONS
         return float((np.abs(signs @ moved) >= observed).mean()) if len(moved) else 1.0
     rng = np.random.default_rng(seed)
     reached = 0
-    for first in range(0, permutations, 1000):
-        size = min(1000, permutations - first)
+    step = max(min(1000, 10_000_000 // len(moved)), 1)
+    for first in range(0, permutations, step):
+        size = min(step, permutations - first)
         signs = rng.integers(0, 2, (size, len(moved)), np.int8) * 2.0 - 1.0
         reached += int((np.abs(signs @ moved) >= observed).sum())
     return (reached + 1) / (permutations + 1)
@@ -105,16 +106,20 @@ def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 and np.ptp(values) > TIE else 0.0
 
 
-def _effect(values: np.ndarray) -> float:
+def _effect(values: np.ndarray) -> float | None:
     deviation = _deviation(values)
-    return float(values.mean() / deviation) if deviation else 0.0
+    if deviation:
+        return float(values.mean() / deviation)
+    return None if values.any() else 0.0
 
 
-def _interval(values: np.ndarray) -> tuple[float, float]:
+def _interval(values: np.ndarray) -> tuple[float, float] | None:
     from scipy.special import stdtrit
 
     mean, n = float(values.mean()), len(values)
-    half = float(stdtrit(n - 1, 0.975)) * _deviation(values) / np.sqrt(n) if n > 1 else 0.0
+    if n < 2:
+        return None
+    half = float(stdtrit(n - 1, 0.975) * _deviation(values) / np.sqrt(n))
     return mean - half, mean + half
 
 
@@ -151,9 +156,9 @@ CORRECTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def corrected(p: Sequence[float], correction: str = "holm") -> list[float]:
     """p-values corrected for being many.
 
-    >>> corrected([0.01, 0.04, 0.03]), corrected([0.01, 0.04, 0.03], "bonferroni")
-    ([0.03, 0.06, 0.06], [0.03, 0.12, 0.09])
+    >>> [round(p, 6) for p in corrected([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
     """
     if correction not in CORRECTIONS:
         raise UnknownNameError("correction", correction, tuple(CORRECTIONS))
-    return [round(float(x), 15) for x in CORRECTIONS[correction](np.asarray(p, np.float64))]
+    return [float(x) for x in CORRECTIONS[correction](np.asarray(p, np.float64))]

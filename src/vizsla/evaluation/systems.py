@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
-from vizsla.evaluation.answers import accuracy, answer_ranks
+from vizsla.errors import VizslaError
+from vizsla.evaluation.answers import accuracy, has_answer
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
@@ -65,9 +66,10 @@ def evaluate_index(
     """Answer the queries a data set has judgements for, and evaluate."""
     parsed = parse_measures(measures)
     started = time.perf_counter()
-    run = answer(index, dataset.queries_of(qrels), depth)
+    how = Convention.parse(convention) if isinstance(convention, str) else convention
+    run = answer(index, dataset.queries_of(qrels), depth, own_ids=how.own_ids)
     searched = time.perf_counter()
-    evaluation = evaluate(run, qrels, parsed, convention)
+    evaluation = evaluate(run, qrels, parsed, how)
     return Outcome(evaluation, run, len(index), {**(seconds or {}), "search": searched - started})
 
 
@@ -86,30 +88,46 @@ def answer_figures(
 
     The texts come from the index, without titles, as in DPR. `run`: a ranking from elsewhere instead of a search.
     """
+    if not index.info()["stored"]:
+        raise VizslaError(f"{index.path}: the index keeps no texts, so answers cannot be looked for in them")
     ids, deepest = list(questions), max(depths)
     ranks: dict[str, int | None] = {}
     for first in range(0, len(ids), _QUESTIONS):
         part = ids[first : first + _QUESTIONS]
-        texts: dict[str, str] = {}
-        if run is None:
-            rankings = index.search_many([questions[q] for q in part], deepest, model=model)
-            found = Run({q: [(hit.id, hit.score) for hit in hits] for q, hits in zip(part, rankings, strict=True)})
-            texts = {hit.id: hit.document.get("text") or "" for hits in rankings for hit in hits}
-        else:
-            found = run.only(part)
-            wanted = {d for ranking in found.values() for d in ranking.documents[:deepest]}
-            texts = {d: document.get("text") or "" for d, document in index.get_many(wanted).items()}
-        ranks |= answer_ranks(found, {q: answers[q] for q in part}, texts, deepest, regex=regex)
+        for question, texts in _texts_found(index, part, questions, deepest, run, model).items():
+            hits = (rank for rank, text in enumerate(texts, 1) if has_answer(text, answers[question], regex=regex))
+            ranks[question] = next(hits, None)
         progress(len(ranks), len(ranks))
     return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
 
 
-def answer(index: Index, queries: Mapping[str, str], depth: int = DEPTH, model: Model | None = None) -> Run:
-    """A run as Anserini writes one: without the queries' own documents, equal scores in the order of document ids.
+def _texts_found(
+    index: Index, asked: Sequence[str], questions: Mapping[str, str], depth: int, run: Run | None, model: Model | None
+) -> dict[str, list[str]]:
+    """For each question the texts of what was found, best first; of a document in passages the one found, or all."""
+    if run is None:
+        worded = [q for q in asked if questions[q].strip()]
+        found = index.search_many([questions[q] for q in worded], depth, model=model)
+        texts = {q: [hit.document.get("text") or "" for hit in hits] for q, hits in zip(worded, found, strict=True)}
+        return {q: texts.get(q, []) for q in asked}
+    wanted = {d for q in asked if q in run for d in run[q].documents[:depth]}
+    known = index.texts(wanted)
+    return {q: [known.get(d, "") for d in run[q].documents[:depth]] if q in run else [] for q in asked}
+
+
+def answer(
+    index: Index, queries: Mapping[str, str], depth: int = DEPTH, model: Model | None = None, *, own_ids: bool = False
+) -> Run:
+    """A run as Anserini writes one: equal scores in the order of document ids, the queries' own documents left out.
 
     Equal scores are then told apart by the least, so that trec_eval, which would order them by descending id, and every
     other reader sees the same order. (On NFCorpus the order of ties alone moves BM25's nDCG@10 from 0.3218 to 0.3206.)
     """
-    found = index.run(queries, depth + 1, model=model)  # one more, as a query's own document does not count
-    run = found.without_own_ids().untied().top(depth)
-    return Run(run, (model or index.model).name)
+    last = depth - 1 if own_ids else depth  # a query's own document does not count
+    k = last + 2
+    found = dict(index.run(queries, k, model=model))
+    while tied := [q for q, r in found.items() if len(r) == k < len(index) and r.scores[last] == r.scores[-1]]:
+        k = 4 * k  # which of the equal ones are in must not depend on the order of insertion
+        found |= index.run({q: queries[q] for q in tied}, k, model=model)
+    run = Run(found, (model or index.model).name)
+    return (run if own_ids else run.without_own_ids()).untied().top(depth)

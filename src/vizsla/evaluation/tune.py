@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
-
-import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.evaluation.figures import evaluate
@@ -24,6 +22,7 @@ DEFAULTS = {
     "b": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9),
     "weight": (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
 }
+_OPTIONS = ("k1", "b", "delta", "weight")
 Progress = Callable[[int], None]
 
 
@@ -46,7 +45,7 @@ class Setting:
         try:
             if match := re.fullmatch(r"([\d.]+):([\d.]+):([\d.]+)", values):
                 low, high, step = map(float, match.groups())
-                count = round((high - low) / step) + 1 if step > 0 else 0
+                count = int((high - low) / step + 1e-9) + 1 if step > 0 and high >= low else 0
                 found = tuple(round(low + i * step, 10) for i in range(count))
             else:
                 found = tuple(float(v) for v in values.split(",")) if equals else ()
@@ -60,7 +59,8 @@ class Setting:
 def settings_of(model: Model) -> list[Setting]:
     """What is worth varying in a model: k1 and b, and in a sum the weights of all parts but the first."""
     weights = [Setting(f"{p.component.namespace}.weight", DEFAULTS["weight"]) for p in model.parts[1:]]
-    return [Setting("k1", DEFAULTS["k1"]), Setting("b", DEFAULTS["b"]), *weights]
+    counted = any(isinstance(p.component, BM25) for p in model.parts)
+    return [*(Setting(name, DEFAULTS[name]) for name in ("k1", "b") if counted), *weights]
 
 
 def with_setting(model: Model, name: str, value: float) -> Model:
@@ -74,17 +74,20 @@ def with_setting(model: Model, name: str, value: float) -> Model:
         raise UnknownNameError("part of the model", namespace, model.namespaces)
     if option == "weight" and not dot:
         raise VizslaError("a weight belongs to a part; write its namespace first, as in title.weight")
+    if option not in _OPTIONS:
+        raise UnknownNameError("setting", option, _OPTIONS)
+    meant = [p for p in model.parts if not dot or p.component.namespace == namespace]
+    if option != "weight" and not any(isinstance(p.component, BM25) for p in meant):
+        raise VizslaError(f"no part of {model.name!r} that is meant has a {option}")
     parts = []
     for part in model.parts:
-        if dot and part.component.namespace != namespace:
-            parts.append(part)
-        elif option == "weight":
+        if part in meant and option == "weight":
             parts.append(Part(value, part.component))
-        elif option in ("k1", "b", "delta") and isinstance(part.component, BM25):
+        elif part in meant and isinstance(part.component, BM25):
             changed: dict[str, Any] = {option: value}
             parts.append(Part(part.weight, replace(part.component, **changed)))
         else:
-            raise UnknownNameError("setting", option, ("k1", "b", "delta", "weight"))
+            parts.append(part)
     return parts[0].component if len(parts) == 1 and parts[0].weight == 1 else Sum(tuple(parts), model.name)
 
 
@@ -112,6 +115,8 @@ def tune(
 
     All combinations if they are few, else one setting after the other until nothing gets better.
     """
+    if measure.name in ("Hole", "Judged"):
+        raise VizslaError(f"{measure} says nothing of quality, so there is nothing to make best")
     depth = measure.cutoff or 1000
     tried: dict[tuple[float, ...], float] = {}
 
@@ -123,15 +128,24 @@ def tune(
         return tried[values]
 
     before = evaluate(answer(index, queries, depth, model), qrels, [measure]).measures[str(measure)]
-    start = tuple(s.values[len(s.values) // 2] for s in settings)
+    start = tuple(_nearest(model, s) for s in settings)
     if prod(len(s.values) for s in settings) <= MOST_COMBINATIONS:
         best = max(product(*(s.values for s in settings)), key=value_of)
     else:
         best = _ascend(start, settings, value_of)
     names = [s.name for s in settings]
     listed = tuple((dict(zip(names, values, strict=True)), found) for values, found in tried.items())
-    chosen = dict(zip(names, best, strict=True))
-    return Tuned(_with_all(model, settings, best), chosen, tried[best], before, listed)
+    if tried[best] < before:  # nothing on the grid is as good as what was there
+        return Tuned(model, {}, before, before, listed)
+    return Tuned(_with_all(model, settings, best), dict(zip(names, best, strict=True)), tried[best], before, listed)
+
+
+def _nearest(model: Model, setting: Setting) -> float:
+    """The value to begin with: of those to try the one nearest to the model's own."""
+    namespace, dot, option = setting.name.rpartition(".")
+    meant = next((p for p in model.parts if not dot or p.component.namespace == namespace), model.parts[0])
+    own = meant.weight if option == "weight" else getattr(meant.component, option, None) or 0.0
+    return min(setting.values, key=lambda v: abs(v - own))
 
 
 def _with_all(model: Model, settings: Sequence[Setting], values: Sequence[float]) -> Model:
@@ -148,7 +162,8 @@ def _ascend(
     while True:
         before = best
         for i, setting in enumerate(settings):
-            best = max(((*best[:i], v, *best[i + 1 :]) for v in setting.values), key=value_of)
+            others = ((*best[:i], v, *best[i + 1 :]) for v in setting.values)
+            best = max([best, *others], key=value_of)  # of equals the one there was
         if best == before:
             return best
 
@@ -156,18 +171,19 @@ def _ascend(
 def tune_fusion(
     runs: Sequence[Run], qrels: Qrels, measure: Measure, fusion: Fusion, weights: Sequence[float] = DEFAULTS["weight"]
 ) -> tuple[tuple[float, ...], float]:
-    """The weights of runs, the first one's being 1, with which their fusion does best on judged queries."""
+    """The weights of runs, the first one's being 1, with which their fusion does best on judged queries.
+
+    One weight after the other is varied, from equal ones on, until nothing gets better.
+    """
     known = [run.only(qrels.judgements.keys()) for run in runs]
-    best, highest = (1.0,) * len(runs), -np.inf
-    for rest in _weightings(len(runs) - 1, weights):
-        fused = fusion.fuse(known, (1.0, *rest), measure.cutoff or 1000)
-        value = evaluate(fused, qrels, [measure]).measures[str(measure)]
-        if value > highest:
-            best, highest = (1.0, *rest), value
-    return best, float(highest)
+    tried: dict[tuple[float, ...], float] = {}
 
+    def value_of(rest: tuple[float, ...]) -> float:
+        if rest not in tried:
+            fused = fusion.fuse(known, (1.0, *rest), measure.cutoff or 1000)
+            tried[rest] = evaluate(fused, qrels, [measure]).measures[str(measure)]
+        return tried[rest]
 
-def _weightings(count: int, values: Sequence[float]) -> Iterator[tuple[float, ...]]:
-    """All combinations; of fewer values where there are many runs."""
-    fewer = values if count <= 2 else values[:: max(count - 1, 1)]
-    yield from product(fewer, repeat=count)
+    settings = [Setting(f"{i}", tuple(weights)) for i in range(1, len(runs))]
+    best = _ascend((1.0,) * len(settings), settings, value_of)
+    return (1.0, *best), tried[best]

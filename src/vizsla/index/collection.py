@@ -286,6 +286,13 @@ class Index:
             stored = snapshot.documents(numbers.values())
             return {doc_id: Document(doc_id, stored[n].content) for doc_id, n in numbers.items()}
 
+    def texts(self, ids: Iterable[str], field: str = "text") -> dict[str, str]:
+        """A field of the documents with these ids; of a document in passages all of them, joined."""
+        with self._reading() as snapshot:
+            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in ids}
+            stored = snapshot.documents(n for found in numbers.values() for n in found)
+            return {d: "\n".join(stored[n].get(field) or "" for n in found) for d, found in numbers.items() if found}
+
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
         with self._reading() as snapshot:

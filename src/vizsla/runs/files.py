@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError("this is a folder, not a file", file=str(path)) from None
     except UnicodeDecodeError:
         raise InputError("this is not a UTF-8 text file", file=str(path)) from None
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as e:
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as e:
         raise InputError(f"this file cannot be decompressed ({e})", file=str(path)) from None
 
 

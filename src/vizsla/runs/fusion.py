@@ -18,19 +18,21 @@ MISSING = ("zero", "min")
 
 NORMALISATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "none": lambda s: s,
-    "minmax": lambda s: _divided(s - s.min(), s.max() - s.min()),
-    "centred": lambda s: _divided(s - (s.min() + s.max()) / 2, s.max() - s.min()),
-    "zscore": lambda s: _divided(s - s.mean(), s.std()),
-    "max": lambda s: _divided(s, np.abs(s).max()),
-    "sum": lambda s: _divided(s - s.min(), (s - s.min()).sum()),
+    "minmax": lambda s: _divided(s - s.min(), s.max() - s.min(), 1.0),
+    "centred": lambda s: _divided(s - (s.min() + s.max()) / 2, s.max() - s.min(), 0.0),
+    "zscore": lambda s: _divided(s - s.mean(), s.std(), 0.0),
+    "max": lambda s: _divided(s, np.abs(s).max(), 0.0),
+    "sum": lambda s: _divided(s - s.min(), (s - s.min()).sum(), 1 / len(s)),
     "rank": lambda s: 1 - np.arange(len(s)) / len(s),
 }
 """What a ranking's scores become before they are added: `centred` is Pyserini's for hybrids, `rank` Borda's count."""
+AROUND_ZERO = ("centred", "zscore")
+"""Normalisations after which 0 is a middling score, so that a missing document gets the lowest instead."""
 
 
-def _divided(values: np.ndarray, by: float) -> np.ndarray:
-    """Quotients; where all scores are equal there is nothing to divide by, and all get 1."""
-    return values / by if by > 0 else np.ones(len(values))
+def _divided(values: np.ndarray, by: float, else_all: float) -> np.ndarray:
+    """Quotients; where all scores are equal there is nothing to divide by, and all get the same."""
+    return values / by if by > 0 else np.full(len(values), else_all)
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ class Fusion:
 
     `rrf(k=60)`: the sum of 1 / (k + rank). `linear(normalise=minmax, missing=zero)`: the weighted sum of scores;
     `mnz` the same times the number of runs that found the document. A document some run has not found gets 0 there, or
-    with `missing=min` the lowest score of that run. `interleave`: first of the first, first of the second, and so on,
-    each document at its first place, as in the RepBERT paper.
+    with `missing=min` the lowest score of that run, which is the default after `centred` and `zscore`.
+    `interleave`: first of the first, first of the second, and so on, each document at its first place, as in the
+    RepBERT paper.
 
     >>> a, b = Run({"q": [("x", 9.0), ("y", 8.0)]}), Run({"q": [("y", 2.0), ("z", 1.0)]})
     >>> Fusion.parse("rrf").fuse([a, b])["q"].documents, Fusion.parse("interleave").fuse([a, b])["q"].documents
@@ -52,9 +55,11 @@ class Fusion:
     kind: str = "rrf"
     k: float = RRF_K
     normalise: str = "minmax"
-    missing: str = "zero"
+    missing: str = ""
 
     def __post_init__(self) -> None:
+        if not self.missing:
+            object.__setattr__(self, "missing", "min" if self.normalise in AROUND_ZERO else "zero")
         for what, name, names in (
             ("fusion", self.kind, FUSIONS),
             ("normalisation", self.normalise, tuple(NORMALISATIONS)),
@@ -92,6 +97,10 @@ class Fusion:
         """The runs as one, `depth` deep. Equal scores keep the order in which the runs have the documents."""
         if not runs:
             raise VizslaError("there are no runs to fuse")
+        if depth < 1:
+            raise VizslaError(f"a fused run must be 1 deep or more, not {depth}")
+        if self.kind == "interleave" and weights is not None:
+            raise VizslaError("interleaving knows no weights")
         given = [1.0] * len(runs) if weights is None else list(weights)
         if len(given) != len(runs) or not np.isfinite(given).all():
             raise VizslaError(f"{len(runs)} runs need as many weights, all numbers, not {given}")

@@ -16,6 +16,9 @@ CUT = ("P", "R", "R_cap", "Success", "Hole", "Judged")
 """Measures that need a cutoff."""
 OWN = ("nDCG", "AP", "RR", "Rprec", *CUT)
 """Measures computed here; all others of ir_measures' are left to it."""
+GRADED = ("AP", "RR", "Rprec", "P", "R", "R_cap", "Success")
+"""Measures that take the grade from which a document counts."""
+MOST_CUTOFF = 1_000_000_000
 
 _NOTATION = re.compile(r"(?P<name>[^\W\d]\w*)(?:\((?P<options>[^()]*)\))?(?:@(?P<cutoff>\d+))?")
 _EXAMPLE = "expected something like nDCG@10 or R@100"
@@ -43,17 +46,27 @@ class Measure:
         match = _NOTATION.fullmatch(text.strip())
         name = ALIASES.get(match["name"], match["name"]) if match else ""
         if match and name in OWN:
-            options = dict(part.partition("=")[::2] for part in re.split(r"\s*,\s*", match["options"] or "") if part)
             cutoff = int(match["cutoff"]) if match["cutoff"] else None
-            if (cutoff is None and name in CUT) or cutoff == 0:
+            if (cutoff is None and name in CUT) or (cutoff is not None and not 0 < cutoff <= MOST_CUTOFF):
                 raise VizslaError(f"{text!r} is no measure: {name} needs a cutoff, as in {name}@10")
-            if name == "Hole" and options.get("judged", "").strip("'\"") in ("query", "corpus") and len(options) == 1:
-                return cls(name, cutoff, rest="judged='query'" if "query" in options["judged"] else "")
-            if not options or (set(options) == {"rel"} and options["rel"].isdigit() and name not in ("Hole", "Judged")):
-                return cls(name, cutoff, int(options.get("rel", 1)))
-            if name in ("Hole", "R_cap"):
+            found = cls._own(name, cutoff, (match["options"] or "").replace(" ", "").replace('"', "'"))
+            if found is not None:
+                return found
+            if name in ("Hole", "R_cap", "Rprec"):
                 raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
         return cls._elsewhere(text)
+
+    @classmethod
+    def _own(cls, name: str, cutoff: int | None, options: str) -> Measure | None:
+        """A measure that is computed here with these options; None if it is not."""
+        if name == "Rprec" and cutoff is not None:
+            return None
+        if not options or (name == "Hole" and options == "judged='corpus'"):
+            return cls(name, cutoff)
+        if name == "Hole" and options == "judged='query'":
+            return cls(name, cutoff, rest=options)
+        grade = re.fullmatch(r"rel=([0-9]{1,6})", options)
+        return cls(name, cutoff, int(grade[1])) if grade and name in GRADED else None
 
     @classmethod
     def _elsewhere(cls, text: str) -> Measure:
@@ -62,13 +75,20 @@ class Measure:
 
         try:
             known = ir_measures.parse_measure(text)
+            supported = bool(ir_measures.DefaultPipeline.supports(known))  # type: ignore[no-untyped-call]
         except (ValueError, SyntaxError, NameError, TypeError, AssertionError, KeyError):
             names = sorted({*ir_measures.measures.registry, *OWN})
             name = text.partition("@")[0].partition("(")[0]
             if name in names:
                 raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}") from None
             raise UnknownNameError("measure", name, names) from None
+        if not supported:
+            raise VizslaError(f"{text!r} needs a package that is not installed here (see ir_measures' providers)")
         return cls(str(known.NAME), rest=str(known))
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.name == "Hole"
 
     @property
     def is_own(self) -> bool:
@@ -88,9 +108,25 @@ class Measure:
         return ir_measures.parse_measure(str(self))
 
 
-def parse_measures(text: str | Sequence[str]) -> list[Measure]:
+def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
     """Measures from a text that separates them by blanks or commas."""
-    names = re.findall(r"[^\s,(]+(?:\([^)]*\)[^\s,]*)?", text) if isinstance(text, str) else list(text)
+    names = split_outside_brackets(text, " ,\t\n") if isinstance(text, str) else list(text)
     if not names:
         raise VizslaError(f"no measure was named; {_EXAMPLE}")
-    return list(dict.fromkeys(Measure.parse(name) for name in names))
+    return list(dict.fromkeys(n if isinstance(n, Measure) else Measure.parse(n) for n in names))
+
+
+def split_outside_brackets(text: str, separators: str) -> list[str]:
+    """The parts of a text between separators, except those inside round brackets.
+
+    >>> split_outside_brackets("P(rel=2, x=1)@5 R@10", " ,")
+    ['P(rel=2, x=1)@5', 'R@10']
+    """
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char in separators and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -50,9 +51,8 @@ def read_packed(path: Path) -> Run:
 
 
 def _text(ids: list[str]) -> np.ndarray:
-    """Ids behind one another, each ended by a zero byte."""
-    return np.frombuffer("".join(f"{one}\0" for one in ids).encode(), np.uint8)
+    return np.frombuffer(json.dumps(ids).encode(), np.uint8)
 
 
 def _lines(text: np.ndarray) -> list[str]:
-    return text.tobytes().decode().split("\0")[:-1]
+    return [str(one) for one in json.loads(text.tobytes())]

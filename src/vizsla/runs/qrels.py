@@ -9,6 +9,7 @@ from pathlib import Path
 from vizsla.errors import InputError
 from vizsla.runs.files import no_blanks, numbered_lines
 
+MOST_GRADE = 1_000_000
 _HEADERS = ("query-id", "query_id", "qid")
 
 
@@ -70,6 +71,8 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, int]]:
             raise InputError(message, file=str(path), line=number)
         try:
             grade = int(columns[-1])
+            if abs(grade) > MOST_GRADE:
+                raise ValueError
         except ValueError:
             message = f"{columns[-1].strip()!r} is no judgement; expected a whole number"
             raise InputError(message, file=str(path), line=number) from None

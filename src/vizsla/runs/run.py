@@ -39,10 +39,15 @@ class Ranking(Sequence[tuple[str, float]]):
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, float]]) -> Ranking:
+        """A ranking from pairs; a document that appears twice is refused."""
         if isinstance(pairs, Ranking):
             return pairs
         listed = list(pairs)
-        return cls([d for d, _ in listed], [s for _, s in listed])
+        documents = [d for d, _ in listed]
+        if len(set(documents)) < len(documents):
+            twice = next(d for d in documents if documents.count(d) > 1)
+            raise VizslaError(f"a ranking has the document {twice!r} twice")
+        return cls(documents, [s for _, s in listed])
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -76,20 +81,22 @@ class Ranking(Sequence[tuple[str, float]]):
         keep = [i for i, d in enumerate(self.documents) if d != document]
         return Ranking([self.documents[i] for i in keep], self.scores[keep])
 
-    def untied(self) -> Ranking:
-        """Equal scores ordered by document id, then told apart by the least a 32-bit float can be lowered.
+    def untied(self, *, by_id: bool = True) -> Ranking:
+        """Equal scores told apart by the least a 32-bit float can be lowered, in the order of ids or as they stand.
 
         So written, a run has one order, whatever rule its reader has for ties.
         """
-        scores = self.scores.astype(np.float32)
+        most = float(np.finfo(np.float32).max) / 2  # room below the lowest
+        scores = np.clip(self.scores, -most, most).astype(np.float32)
         if len(scores) < 2 or (scores[1:] < scores[:-1]).all():
             return self
-        pairs = sorted(zip((-scores).tolist(), self.documents, strict=True))
-        for i in range(1, len(pairs)):
-            scores[i] = -pairs[i][0]
+        documents = self.documents
+        if by_id:
+            documents = [d for _, d in sorted(zip((-scores).tolist(), documents, strict=True))]
+        for i in range(1, len(scores)):
             if scores[i] >= scores[i - 1]:
                 scores[i] = np.nextafter(scores[i - 1], np.float32(-np.inf))
-        return Ranking([d for _, d in pairs], scores)
+        return Ranking(documents, scores)
 
 
 class Run(Mapping[str, Ranking]):
@@ -134,9 +141,9 @@ class Run(Mapping[str, Ranking]):
         """The run without documents whose id is the query's own, as Anserini's -removeQuery leaves it."""
         return Run({q: ranking.without(q) for q, ranking in self.items()}, self.name)
 
-    def untied(self) -> Run:
-        """The run with equal scores told apart in the order of document ids, as Anserini writes its runs."""
-        return Run({q: ranking.untied() for q, ranking in self.items()}, self.name)
+    def untied(self, *, by_id: bool = True) -> Run:
+        """The run with equal scores told apart, in the order of ids as Anserini writes its runs, or as they stand."""
+        return Run({q: ranking.untied(by_id=by_id) for q, ranking in self.items()}, self.name)
 
     def write(self, path: str | Path, tag: str = "") -> None:
         """Write TREC's six columns: query, Q0, document, rank, score, tag."""
@@ -176,6 +183,8 @@ class Run(Mapping[str, Ranking]):
             seen[query].add(document)
             documents[query].append(document)
             scores[query].append(score)
+        if not documents:
+            raise InputError("the run is empty", file=str(path))
         return cls({q: Ranking(documents[q], scores[q]) for q in documents}, tag)
 
 
@@ -184,7 +193,7 @@ def _score(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and "_" not in text else None
 
 
 def read_run(source: str | Path | Mapping[str, Any]) -> Run:

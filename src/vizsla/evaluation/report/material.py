@@ -54,7 +54,7 @@ def gather(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> Material
     words: dict[str, int] = {}
     lengths, documents, shares = [], {}, TermShares()
     for document in dataset.documents():
-        content = {f: document.get(f) or "" for f in ("title", "text")}
+        content = {f: str(document.get(f) or "") for f in ("title", "text")}
         length = len(content["title"].split()) + len(content["text"].split())
         lengths.append(length)
         if document.id in wanted:

@@ -13,7 +13,9 @@ from vizsla.evaluation.domains import domain_map, similarity_matrix
 from vizsla.evaluation.report import charts
 from vizsla.evaluation.report.material import SHOWN, TOP, Material, gather, marked_text, sampled
 from vizsla.evaluation.report.tables import best_of, legend, rows
+from vizsla.evaluation.significance import Difference
 from vizsla.models import Model
+from vizsla.runs import Measure
 
 COLOURS = 8
 
@@ -50,7 +52,8 @@ def html_report(
 def _headline(c: Comparison) -> str:
     """What came out, in a sentence."""
     measure = c.measures[0]
-    best = max(c.systems, key=lambda s: c.mean(s, measure))
+    sign = -1 if Measure.parse(measure).lower_is_better else 1
+    best = max(c.systems, key=lambda s: sign * c.mean(s, measure))
     where = c.rows[0] if len(c.rows) == 1 else f"{len(c.rows)} data sets"
     if len(c.systems) == 1:
         return f"<b>{escape(best)}</b> reaches {measure} {c.mean(best, measure):.4f} on {escape(where)}."
@@ -70,7 +73,7 @@ def _figures(c: Comparison) -> str:
     lines = []
     for name, measure, *cells in rows(c):
         shown = []
-        for cell, best in zip(cells, best_of(cells), strict=True):
+        for cell, best in zip(cells, best_of(measure, cells), strict=True):
             plain = cell.rstrip("+-")
             mark = {"+": '<sup class="up">▲</sup>', "-": '<sup class="down">▼</sup>'}.get(cell[-1], "")
             shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
@@ -91,10 +94,14 @@ def _differences(c: Comparison) -> str:
         bars = []
         for system, (d, p) in c.differences(dataset, measure).items():
             mark = {"+": " ▲", "-": " ▼"}.get(c.mark(dataset, system, measure), "")
-            told = f"{d.wins} queries better, {d.ties} equal, {d.losses} worse; p = {p:.3g}; effect size {d.effect:.2f}"
+            told = f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower; p = {p:.3g}; effect size {_effect(d)}"
             bars.append(charts.Bar(system, d.mean, mark, told, _colour(c, system)))
         groups.append((dataset, bars))
     return charts.difference_bars(groups, f"{measure} less that of {c.baseline}; ▲▼: beyond chance") + _tests(c)
+
+
+def _effect(d: Difference) -> str:
+    return "-" if d.effect is None else f"{d.effect:+.2f}"
 
 
 def _tests(c: Comparison) -> str:
@@ -103,15 +110,15 @@ def _tests(c: Comparison) -> str:
     for dataset in c.datasets:
         for measure in c.measures:
             for system, (d, p) in c.differences(dataset, measure).items():
-                low, high = d.interval
-                cells = (f"{d.mean:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{d.wins} / {d.ties} / {d.losses}",
-                         f"{d.effect:+.2f}", f"{p:.3g}")  # fmt: skip
+                interval = "{:+.4f} to {:+.4f}".format(*d.interval) if d.interval else "-"
+                cells = (f"{d.mean:+.4f}", interval, f"{d.wins} / {d.ties} / {d.losses}", _effect(d), f"{p:.3g}")
                 shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
                 names = "".join(f"<td>{escape(n)}</td>" for n in (dataset, measure, system))
                 lines.append(f"<tr>{names}{shown}</tr>")
     head = "".join(f"<th>{h}</th>" for h in ("data set", "measure", "system"))
     head += "".join(
-        f'<th class="n">{h}</th>' for h in ("difference", "95% interval", "won / even / lost", "effect", "p")
+        f'<th class="n">{h}</th>'
+        for h in ("difference", "95% interval", "higher / even / lower", "effect", "p, corrected")
     )
     return (
         f"<details><summary>Every test</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
@@ -148,6 +155,8 @@ def _cost(c: Comparison) -> str:
         "Latency: median of single queries for ten results, one thread, from text to ids. "
         "A dot's area grows with the index, without stored documents."
     )
+    if any(r.cached for r in c.results.values()):
+        note += " Some were measured when the run was made, at another time."
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
 
 
@@ -166,7 +175,7 @@ def _queries(c: Comparison, material: Sequence[Material]) -> str:
             axes = (f"{measure}, {c.baseline}", f"{measure}, {system}", f"{system} by query")
             drawn = charts.scatter(dots, *axes, diagonal=True)
             d, _ = c.differences(name, measure)[system]
-            words = f"{d.wins} queries better, {d.ties} equal, {d.losses} worse"
+            words = f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower"
             head = f"<h3>{escape(name)}: {escape(system)}</h3>"
             cards.append(f"<figure>{head}{drawn}<figcaption>{words}</figcaption></figure>")
     note = f"A dot is a query; above the line it does better than with {c.baseline}."

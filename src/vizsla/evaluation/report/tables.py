@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vizsla.evaluation.compare import Comparison
+from vizsla.runs import Measure
 
 
 def legend(c: Comparison) -> str:
@@ -20,7 +21,7 @@ def legend(c: Comparison) -> str:
 
 
 def rows(c: Comparison) -> list[list[str]]:
-    """A row for each data set and measure, a column for each system; the best figure of a row ends in *."""
+    """A row for each data set and measure, a column for each system."""
     shown = [(d, m) for d in (*c.datasets, *c.groups) for m in c.measures]
     out = [[_title(c, d), m, *_cells(c, d, m)] for d, m in shown]
     if len(c.rows) > 1:
@@ -38,17 +39,18 @@ def _cells(c: Comparison, dataset: str, measure: str) -> list[str]:
     return [f"{c.value(dataset, s, measure):.4f}{c.mark(dataset, s, measure)}" for s in c.systems]
 
 
-def best_of(row: list[str]) -> list[bool]:
+def best_of(measure: str, row: list[str]) -> list[bool]:
     """Which of a row's figures are the best."""
     values = [float(cell.rstrip("+-")) for cell in row]
-    return [v == max(values) for v in values]
+    best = min(values) if Measure.parse(measure).lower_is_better else max(values)
+    return [v == best for v in values]
 
 
 def as_markdown(c: Comparison) -> str:
     head = ["data set", "measure", *c.systems]
     lines = ["| " + " | ".join(_cell(h) for h in head) + " |", "|---|---" + "|---:" * len(c.systems) + "|"]
     for name, measure, *cells in rows(c):
-        shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(cells), strict=True)]
+        shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append("| " + " | ".join([_cell(name), measure, *shown]) + " |")
     return "\n".join([*lines, "", legend(c), ""])
 
@@ -69,13 +71,13 @@ def as_csv(c: Comparison) -> str:
 
 
 def as_latex(c: Comparison) -> str:
-    """A booktabs table; the best figure of a row in bold, significance as a dagger."""
+    """A booktabs table; the best figure of a row in bold, arrows where a difference is beyond chance."""
     lines = [f"\\begin{{tabular}}{{ll{'r' * len(c.systems)}}}", "\\toprule"]
     lines.append(" & ".join(_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
     lines.append("\\midrule")
     for name, measure, *cells in rows(c):
         shown = []
-        for cell, best in zip(cells, best_of(cells), strict=True):
+        for cell, best in zip(cells, best_of(measure, cells), strict=True):
             plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
             sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
             shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
@@ -84,7 +86,8 @@ def as_latex(c: Comparison) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join("\\" + char if char in "&%$#_{}" else char for char in text)
+    special = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
+    return "".join("\\" + char if char in "&%$#_{}" else special.get(char, char) for char in text)
 
 
 def as_data(c: Comparison) -> dict[str, Any]:
@@ -115,10 +118,13 @@ def _entries(c: Comparison) -> list[dict[str, Any]]:
                 entry |= {"measure": measure, "value": value}
                 if system in differences:
                     d, p = differences[system]
+                    interval = list(d.interval) if d.interval else None
                     entry |= {"difference": d.mean, "p": d.p, "p_corrected": p, "effect": d.effect,
-                              "interval": list(d.interval), "wins": d.wins, "ties": d.ties,
+                              "interval": interval, "wins": d.wins, "ties": d.ties,
                               "losses": d.losses}  # fmt: skip
                 entries.append(entry)
+    means = [(g, m, s) for g in c.groups for m in c.measures for s in c.systems]
+    entries += [{"dataset": g, "system": s, "measure": m, "value": c.value(g, s, m)} for g, m, s in means]
     return entries
 
 
