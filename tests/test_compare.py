@@ -345,6 +345,18 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
 
 
+def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("q Q0 x 1 2 t\nq Q0 y 2 1 t\n")
+    (tmp_path / "b").write_text("q Q0 y 1 2 t\nq Q0 z 2 1 t\n")
+    ((result,),) = (json.loads(cli("agree", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
+    assert result["figures"]["overlap@2"] == result["figures"]["consistency@2"] == 0.5
+    assert 0 < result["figures"]["RBO(p=0.9)"] < 1
+    assert "consistency@10" in cli("agree", tmp_path / "a", tmp_path / "b")[1]
+    (tmp_path / "c").write_text("other Q0 y 1 2 t\n")
+    assert "no query in common" in cli("agree", tmp_path / "a", tmp_path / "c")[2]
+    assert cli("agree", tmp_path / "a")[0] == 2
+
+
 def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     cli("index", dataset, "-o", tmp_path / "i")
     code, out, _ = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "1,4", "--json")

@@ -20,7 +20,7 @@ def agree(
     pool: Annotated[int, typer.Option("--pool", help="Consistency: how much of the first run is its pool.")] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
-    """Compare rankings with each other: rank-biased overlap, shared documents, the RepBERT paper's consistency factor."""
+    """Compare rankings without judgements: rank-biased overlap, shared documents, RepBERT's consistency factor."""
     from vizsla.evaluation import consistency_factor, overlap, rank_biased_overlap
     from vizsla.runs import Run
 
