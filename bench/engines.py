@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +232,20 @@ class Bench:
                         raise SystemExit("what is found depends on the number of threads")
                     self.add(task="text", what="search_many", engine=OURS, k=10, threads=threads, round=turn,
                              milliseconds=1000 * seconds / len(questions))  # fmt: skip
+        self._run_processes(str(self.folder / "indexes" / "text" / OURS), questions[::2])
+
+    def _run_processes(self, index: str, questions: list[str]) -> None:
+        """What the machine allows: one process alone, and two that share nothing at the same time."""
+        start = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, start) as one, ProcessPoolExecutor(1, start) as two:
+            for turn in range(-1, PAIRS):  # the first time warms up
+                alone = one.submit(time_search, index, questions).result()
+                together = [pool.submit(time_search, index, questions) for pool in (one, two)]
+                if turn >= 0:
+                    self.add(task="text", what="processes", engine=OURS, k=10, round=turn, alone=alone,
+                             together=max(f.result() for f in together))  # fmt: skip
+                else:
+                    [f.result() for f in together]
 
     def run_cold(self) -> None:
         self.say("Starting")
@@ -244,6 +261,21 @@ class Bench:
                 subprocess.run(command, check=True, capture_output=True)
                 if turn >= 0:
                     self.add(task="start", what=name, engine=OURS, round=turn, seconds=time.perf_counter() - started)
+
+
+@cache
+def _opened(index: str) -> Any:
+    from vizsla.index import Index
+
+    return Index.open(index)
+
+
+def time_search(index: str, questions: list[str]) -> float:
+    """How long questions take in one thread of this process."""
+    opened = _opened(index)
+    started = time.perf_counter()
+    opened.search_many(questions, 10, threads=1, documents=False)
+    return time.perf_counter() - started
 
 
 def _told_shortly(rankings: list[list[Any]]) -> int:
