@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 WIDTH, HEIGHT = 420, 300
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
 
 
 class Axis(NamedTuple):

@@ -202,7 +202,7 @@ def _domains(material: Sequence[Material]) -> str:
     if len(names) > 2:
         picture = charts.plane(names, domain_map(matrix), "A map of the collections")
         drawn = f"<figure>{picture}<figcaption>Like beside like.</figcaption></figure>"
-    return f'<div class="cards"><figure>{heat}</figure>{drawn}</div><p class="small">{note}</p>'
+    return f'<figure>{heat}</figure><p class="small">{note}</p><div class="cards">{drawn}</div>'
 
 
 def _examples(c: Comparison, material: Sequence[Material], models: Mapping[str, Model]) -> str:
