@@ -6,7 +6,7 @@ READY := .venv/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates clean
+.PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(READY)
 	@$(BIN)/vizsla demo
@@ -43,6 +43,11 @@ bench-growth: $(READY)
 # Build, memory, updates and compaction of a large collection; FILE is its source, FOLDER where to build.
 bench-updates: $(READY)
 	$(BIN)/python bench/updates.py $(FILE) $(FOLDER)
+
+# Evaluating and fusing runs of ten million documents beside pytrec_eval and ranx.
+bench-evaluation: $(READY)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt ranx==0.3.21
+	$(BIN)/python bench/evaluation.py
 
 # Tokens per second of the analyzers beside a plain loop; FILE is a file of JSON lines.
 bench-text: $(READY)
