@@ -17,6 +17,7 @@ import vizsla
 
 ROOT = Path(vizsla.__file__).parent
 LAYERS = [
+    {"networks"},
     {"text", "vectors"},
     {"runs"},
     {"engine"},

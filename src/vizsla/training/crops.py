@@ -1,0 +1,85 @@
+"""Independent crops: two random stretches of a document are a pseudo-query and a pseudo-document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vizsla.errors import VizslaError
+from vizsla.training.caching import Chunk
+from vizsla.training.corpus import TokenCorpus
+
+
+@dataclass(frozen=True)
+class Crops:
+    """How documents are cropped, with the BM26 paper's settings, and Contriever's where the paper is silent.
+
+    First a stretch of `span` tokens anywhere in the document, then of it a stretch of `shortest` to `longest` of its
+    length, then each token is deleted with a chance of `deletion`; `start` and, if given, `end` are put around what is
+    left. At least `least` tokens are taken.
+    """
+
+    span: int = 256
+    shortest: float = 0.05
+    longest: float = 0.5
+    deletion: float = 0.1
+    least: int = 4
+    start: int = 101
+    end: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.shortest <= self.longest <= 1 or not 0 <= self.deletion < 1 or self.span < 1 or self.least < 1:
+            raise VizslaError(f"these crops cannot be made: {self}")
+
+    def crop(
+        self, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Token ids and mask, [documents, length], of one crop of each document."""
+        device = documents.device
+
+        def chance(*shape: int) -> Tensor:
+            return torch.rand(*shape, generator=generator, device=device)
+
+        whole = offsets[documents + 1] - offsets[documents]
+        span = whole.clamp(max=self.span)
+        first = offsets[documents] + (chance(len(documents)) * (whole - span + 1)).long()
+        share = self.shortest + chance(len(documents)) * (self.longest - self.shortest)
+        size = (share * span).long().clamp(min=self.least).minimum(span)
+        first = first + (chance(len(documents)) * (span - size + 1)).long()
+        at = torch.arange(int(size.max()), device=device)
+        inside = at < size[:, None]
+        tokens = ids[(first[:, None] + at).clamp(max=len(ids) - 1)].long()
+        kept = inside & (chance(*tokens.shape) >= self.deletion)
+        kept[:, 0] |= ~kept.any(1)  # something is left of every crop
+        order = torch.argsort((~kept).int(), dim=1, stable=True)
+        tokens, kept = tokens.gather(1, order), kept.gather(1, order)
+        return self._between_specials(torch.where(kept, tokens, 0), kept)
+
+    def _between_specials(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        begin = tokens.new_full((len(tokens), 1), self.start)
+        tokens, mask = torch.cat([begin, tokens], 1), torch.cat([torch.ones_like(begin, dtype=torch.bool), mask], 1)
+        if self.end is not None:
+            tokens, mask = (torch.cat([t, t.new_zeros(len(t), 1)], 1) for t in (tokens, mask))
+            last = mask.sum(1, keepdim=True)
+            tokens, mask = tokens.scatter(1, last, self.end), mask.scatter(1, last, True)
+        longest = int(mask.sum(1).max())
+        return tokens[:, :longest], mask[:, :longest]
+
+    @staticmethod
+    def tensors(corpus: TokenCorpus, device: str | torch.device) -> tuple[Tensor, Tensor]:
+        """A corpus where the training happens; all of it, as ids of two bytes are few."""
+        ids = torch.from_numpy(corpus.ids.astype("int32"))
+        return ids.to(device), torch.from_numpy(corpus.offsets.copy()).to(device)
+
+
+def chunked(ids: Tensor, mask: Tensor, size: int) -> tuple[list[Chunk], Tensor]:
+    """Rows in chunks of like length, so that little is padding, and the order that puts results back."""
+    lengths = mask.sum(1)
+    order = torch.argsort(lengths, stable=True)
+    chunks = []
+    for part in torch.split(order, size):
+        longest = int(lengths[part].max())
+        chunks.append(Chunk(ids[part, :longest], mask[part, :longest]))
+    return chunks, torch.argsort(order)
