@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 transformers = pytest.importorskip("transformers", reason="training needs transformers")
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import UniCoil  # noqa: E402
+from vizsla.networks import Splade, TiedHead, UniCoil  # noqa: E402
 from vizsla.training import Chunk, Crops, TokenCorpus, cached_backward, chunked, info_nce  # noqa: E402
 
 VOCABULARY = 60
@@ -80,6 +80,24 @@ def test_the_second_pass_throws_the_same_dice() -> None:
     first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not torch.equal(first[0], first[3])  # the two sides had dice of their own
+
+
+def test_splade_pools_the_maximum_over_what_is_there() -> None:
+    torch.manual_seed(2)
+    config = transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
+    network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=0.1))
+    ids, mask = batch(6, 3)
+    vectors = network(ids, mask)
+    for row in range(3):
+        size = int(mask[row].sum())
+        alone = network(ids[row : row + 1, :size], mask[row : row + 1, :size])
+        assert torch.allclose(vectors[row], alone[0], atol=1e-5)
+    assert network.head.decoder.weight is encoder.embeddings.word_embeddings.weight
+    calm = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=100.0))
+    assert (calm(ids, mask) == 0).all()
 
 
 def test_chunks_are_of_like_length_and_can_be_put_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vizsla.networks.splade import Splade, TiedHead
 from vizsla.networks.unicoil import UniCoil
 
-__all__ = ["UniCoil"]
+__all__ = ["Splade", "TiedHead", "UniCoil"]

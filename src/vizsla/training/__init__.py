@@ -8,6 +8,6 @@ from __future__ import annotations
 from vizsla.training.caching import Chunk, cached_backward
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.crops import Crops, chunked
-from vizsla.training.losses import info_nce
+from vizsla.training.losses import flops, info_nce, quadratic_rise
 
-__all__ = ["Chunk", "Crops", "TokenCorpus", "cached_backward", "chunked", "info_nce"]
+__all__ = ["Chunk", "Crops", "TokenCorpus", "cached_backward", "chunked", "flops", "info_nce", "quadratic_rise"]

@@ -19,3 +19,21 @@ def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, sy
     if not symmetric:
         return loss
     return (loss + F.cross_entropy(scores[:, : len(queries)].T, own)) / 2
+
+
+def flops(vectors: Tensor) -> Tensor:
+    """SPLADE's regulariser: the sum over the vocabulary of squared mean weights, which is what a posting costs.
+
+    >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]])).item()
+    4.0
+    """
+    return (vectors.abs().mean(0) ** 2).sum()
+
+
+def quadratic_rise(step: int, steps: int) -> float:
+    """The share of a regulariser's weight at a step: it rises with the square until `steps`, then stays.
+
+    >>> [quadratic_rise(s, 4) for s in (0, 2, 4, 9)]
+    [0.0, 0.25, 1.0, 1.0]
+    """
+    return min(step / steps, 1.0) ** 2 if steps > 0 else 1.0
