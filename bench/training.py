@@ -2,8 +2,8 @@
 
     python bench/training.py [--batch 16384] [--chunks 512,2048,8192] [--steps 3] [--device cuda]
 
-The encoder has MiniLM's shape and random weights; documents are random tokens, as long as Wikipedia passages. Tokens are
-those that are there, not padding, on both sides; arithmetic is that of both passes (forward, forward and backward).
+The encoder has MiniLM's shape and random weights; documents are random tokens, as long as Wikipedia passages.
+Tokens are counted on both sides, padding not, and the arithmetic of both passes (forward, then forward and backward).
 """
 
 from __future__ import annotations

@@ -239,6 +239,8 @@ def test_comparing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> No
         (["--split", "train"], "there is no split called 'train'; there are dev, test"),
         (["--run", "nowhere.trec"], "nowhere.trec: there is no such file"),
         (["--measures", "nDGC@10"], "no measure called 'nDGC'; did you mean 'nDCG'"),
+        (["--report", "/nowhere/r.html"], "there is no folder to write this to"),
+        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the search"),
     ],
 )
 def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str], message: str) -> None:
@@ -343,6 +345,15 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert len(Run.read(tmp_path / "c")) == 2
     assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
     assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
+    assert "also what is read" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
+    tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--how", "linear", "--tune", dataset)
+    assert "none of the judged queries of pets dev" in tuned[2]
+    (tmp_path / "x").write_text("other Q0 d1 1 1 t\n")
+    assert "no query in common" in cli("fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
+    for verb in (["eval", dataset, "--run"], ["compare", dataset, "--run"]):
+        assert "none of" in cli(*verb, tmp_path / "x")[2]
+    assert "is no model" in cli("eval", dataset, "-m", "")[2]
+    assert "at the edge of what was tried" in cli("tune", dataset, "--set", "b=0,1")[2]
 
 
 def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
@@ -394,6 +405,7 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     assert (code, "1 document to judge for 1 queries" in err) == (0, True)
     rows = list(csv.DictReader(sheet.open()))
     assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
+    assert "may hold judgements" in cli("judge", "list", dataset, run, "-o", sheet)[2]
     code, _, err = cli("judge", "evaluate", dataset, sheet, run)
     assert "0 judgements added; 1 row of the sheet left empty" in err
     sheet.write_text(sheet.read_text().replace("q1,d2,,", "q1,d2,2,"))
@@ -410,5 +422,13 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     )
     assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
     assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
+    assert "this is also what is read" in cli("judge", "evaluate", dataset, sheet, run, "--output", sheet)[2]
+    (tmp_path / "other").write_text("zzz 0 d1 1\n")
+    assert "none of the queries judged here" in cli("judge", "evaluate", dataset, tmp_path / "other", run)[2]
+    (tmp_path / "other").write_text("zzz 0 d1 1\nq1 0 d1 0\n")
+    assert (
+        "is judged 0 for the query 'q1', the data set has 2"
+        in cli("judge", "evaluate", dataset, tmp_path / "other", run)[2]
+    )
     sheet.write_text("a,b\n")
     assert "expected the columns" in cli("judge", "evaluate", dataset, sheet, run)[2]

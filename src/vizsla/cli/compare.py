@@ -57,11 +57,12 @@ def compare(
 
     for path in report or []:
         check_ending(path)
+        console.check_output(path)
     console.one_of("significance test", test, TESTS)
     console.one_of("correction", correction, CORRECTIONS)
-    if k < 1:
-        raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
     parsed = parse_measures(measures)
+    if models or not runs:
+        console.check_depth(k, parsed)
     groups = [open_datasets(name, data) for name in datasets]
     chosen = [(member, group.split(split)) for group in groups for member in group.members]
     given = _read_runs(runs or [], [member.name for member, _ in chosen])

@@ -15,7 +15,11 @@ from rich.console import Console
 from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.text import Text
+
+    from vizsla.runs import Measure
 
 
 class _Console(Console):
@@ -76,6 +80,27 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: 
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
+
+
+def check_output(path: Path | None, *inputs: Path) -> None:
+    """Refuse an output that cannot be written, or that is one of the inputs, before anything long is begun."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise VizslaError(f"{path}: this is a folder; a file is to be written")
+    if not path.resolve().parent.is_dir():
+        raise VizslaError(f"{path}: there is no folder to write this to")
+    if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
+        raise VizslaError(f"{path}: this is also what is read; write to another file")
+
+
+def check_depth(k: int, measures: Iterable[Measure]) -> None:
+    """Refuse measures that look deeper than the search goes."""
+    if k < 1:
+        raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
+    deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)
+    if deeper is not None:
+        raise VizslaError(f"{deeper} looks deeper than the search, which goes to {k}; give a larger -k")
 
 
 def one_of(what: str, name: str, names: Iterable[str]) -> None:

@@ -39,30 +39,34 @@ def evaluate(
 
     if sum(option is not None for option in (model, index, run)) > 1:
         raise VizslaError("give one of --model, --index and --run, not several")
-    if k < 1:
-        raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
     console.one_of("convention", convention, CONVENTIONS)
-    names = [str(m) for m in parse_measures(measures)]
+    parsed = parse_measures(measures)
+    console.check_output(output, *([run] if run else []))
+    if run is None:
+        console.check_depth(k, parsed)
+    names = [str(m) for m in parsed]
     group = open_datasets(dataset, data)
     if len(group.members) > 1 and (index is not None or run is not None or output is not None):
         message = f"{group.name} is {len(group.members)} collections; an index or a run belongs to one of them"
         raise VizslaError(message)
-    which = group.split(split)
+    which, asked = group.split(split), "bm25" if model is None else model
     results = []
     for member in group.members:
         if run is not None:
             result, found = _evaluate_run(member, run, which, names, convention)
         else:
-            result, found = _evaluate_search(member, model or "bm25", index, which, names, k, convention)
+            result, found = _evaluate_search(
+                member, "bm25" if model is None else model, index, which, names, k, convention
+            )
         results.append(result)
-        if output is not None:
-            found.write(output)
     if len(results) > 1:
         results.append(_mean(group.name, results))
     if as_json:
         console.print_json(results[-1] if len(results) == 1 else {**results[-1], "parts": results[:-1]})
     else:
         _show(results)
+    if output is not None:
+        found.write(output)
     if group.entry and group.entry.evaluated != which:
         console.remark(f"{group.name}: published figures are on {group.entry.evaluated}. {group.entry.note}")
 
@@ -75,6 +79,8 @@ def _evaluate_run(
 
     qrels, run = dataset.qrels(split), Run.read(file)
     found = evaluate(run, qrels, parse_measures(names), convention)
+    if found.facts["missing"] == found.facts["queries"]:
+        raise VizslaError(f"{file}: the run has none of the judged queries of {dataset.name} {split}")
     ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
     unknown = len(ids.difference(dataset.document_ids())) if dataset.has_corpus else 0
     facts = {**found.facts, "unknown": unknown, "convention": convention}
@@ -99,6 +105,12 @@ def _evaluate_search(
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents, convention)
+    if not outcome.documents:
+        raise VizslaError(f"{dataset.folder}: there are no documents to search")
+    if index is not None and dataset.has_corpus:
+        found = {d for ranking in outcome.run.values() for d in ranking.documents}
+        if found and found.isdisjoint(dataset.document_ids()):
+            raise VizslaError(f"{index}: none of the documents found is one of {dataset.name}'s; is it its index?")
     missing = sum(not outcome.run.get(q) for q in qrels.judgements)
     facts = {
         "documents": outcome.documents,

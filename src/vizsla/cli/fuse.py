@@ -40,13 +40,22 @@ def fuse(
         raise VizslaError("interleaving knows no weights")
     if weights and tune:
         raise VizslaError("give --weights or --tune, not both")
+    console.check_output(output, *runs)
+    if k < 1:
+        raise VizslaError(f"-k, how deep the fused run is, must be 1 or more, not {k}")
     read = [Run.read(path) for path in runs]
+    if not set(read[0]).intersection(*read[1:]):
+        raise VizslaError("the runs have no query in common")
     given = _numbers(weights) if weights else None
     if tune:
         group = open_datasets(tune, data)
         if len(group.members) > 1:
             raise VizslaError(f"{group.name} is {len(group.members)} collections; tune on one of them")
         dataset = group.members[0]
+        if not any(q in read[0] for q in dataset.qrels(split).judgements):
+            raise VizslaError(
+                f"the runs have none of the judged queries of {dataset.name} {split}; tune on their split"
+            )
         given, value = tune_fusion(read, dataset.qrels(split), Measure.parse(measure), fusion)
         console.remark(f"Weights {', '.join(f'{w:g}' for w in given)}: {measure} {value:.4f} on {dataset.name} {split}")
     fused = fusion.fuse(read, given, k)

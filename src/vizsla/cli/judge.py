@@ -38,8 +38,14 @@ def list_unjudged(
 
     if k < 1:
         raise VizslaError(f"-k, how deep to look, must be 1 or more, not {k}")
+    console.check_output(output, *runs)
+    if output.exists():
+        raise VizslaError(f"{output} is there already and may hold judgements; name another file")
     member, qrels = _judged(dataset, split, data)
-    rows = unjudged([Run(Run.read(path), path.stem) for path in runs], qrels, k)
+    read = [Run(Run.read(path), path.stem) for path in runs]
+    if not any(query in qrels.judgements for run in read for query in run):
+        raise VizslaError(f"the runs have none of the judged queries of {member.name}")
+    rows = unjudged(read, qrels, k)
     wanted = {row.document for row in rows}
     documents = {d.id: d for d in member.documents() if d.id in wanted}
     count = write_sheet(output, rows, member.queries(), documents)
@@ -68,7 +74,12 @@ def evaluate_with(
     from vizsla.runs import Qrels, Run, parse_measures
 
     _, qrels = _judged(dataset, split, data)
-    new, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
+    console.check_output(output, sheet, *runs)
+    given, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
+    new = given.only(qrels.judgements.keys())
+    if not new.judgements and given.judgements:
+        raise VizslaError(f"{sheet}: none of the queries judged here is one of this data set's")
+    _refuse_contradictions(qrels, new, sheet)
     more = qrels.with_more(new)
     parsed = parse_measures(measures)
     columns = [column for m in map(str, parsed) for column in (m, f"{m}, judged")]
@@ -81,10 +92,21 @@ def evaluate_with(
     console.show_table(("run", *columns), rows, right=columns)
     added = sum(map(len, new.judgements.values()))
     empty = f"; {console.count(left, 'row')} of the sheet left empty" if left else ""
-    console.remark(f"{console.count(added, 'judgement')} added{empty}")
+    unknown = len(given.judgements) - len(new.judgements)
+    others = f"; {unknown} of its queries are not judged in this data set and were left out" if unknown else ""
+    console.remark(f"{console.count(added, 'judgement')} added{empty}{others}")
     if output is not None:
         more.write(output)
         console.remark(f"All judgements: {output}")
+
+
+def _refuse_contradictions(qrels: Qrels, new: Qrels, sheet: Path) -> None:
+    for query, judged in new.judgements.items():
+        for document, grade in judged.items():
+            if qrels.judgements[query].get(document, grade) != grade:
+                known = qrels.judgements[query][document]
+                message = f"{sheet}: {document!r} is judged {grade} for the query {query!r}, the data set has {known}"
+                raise VizslaError(message)
 
 
 def _judged(name: str, split: str | None, data: Path | None) -> tuple[BeirDataset, Qrels]:

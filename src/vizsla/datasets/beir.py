@@ -57,6 +57,8 @@ class BeirDataset:
 
     def queries_of(self, qrels: Qrels) -> dict[str, str]:
         """The queries that have judgements, in the order of the judgements."""
+        if not qrels.judgements:
+            raise InputError("there are no judgements in this split", file=str(self.folder))
         texts = self.queries()
         missing = [q for q in qrels.judgements if q not in texts]
         if len(missing) == len(qrels.judgements):

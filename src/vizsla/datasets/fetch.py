@@ -61,7 +61,8 @@ def download(source: Download, folder: Path, progress: Progress = _silent) -> Pa
         raise InputError(f"the server says {e.code} {e.reason}", file=source.url) from None
     except (URLError, TimeoutError, ConnectionError, HTTPException) as e:
         reason = getattr(e, "reason", e)
-        message = f"cannot be reached ({reason}); what has arrived is kept, try again to go on"
+        kept = "what has arrived is kept, try again to go on" if part.exists() else "nothing has arrived"
+        message = f"cannot be reached ({reason}); {kept}"
         raise InputError(message, file=source.url) from None
     if source.name.endswith(".zip") and not zipfile.is_zipfile(part):
         part.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -136,9 +137,9 @@ def open_datasets(name: str | Path, data: str | Path | None = None) -> DatasetGr
     path = Path(name)
     if not path.is_dir():
         root = data_folder(data)
-        if os.sep in str(name) or not (root / name).is_dir():
-            raise _absent(str(name), root)
-        path = root / name
+        if len(path.parts) != 1 or not (root / path).is_dir():
+            raise _absent(str(path), root)
+        path = root / path
     if is_beir(path) or any(path.glob("queries.jsonl*")):
         return DatasetGroup(path.resolve().name, (BeirDataset.open(path),))
     members = tuple(BeirDataset.open(p) for p in sorted(path.iterdir()) if p.is_dir() and is_beir(p))
@@ -154,11 +155,10 @@ def open_datasets(name: str | Path, data: str | Path | None = None) -> DatasetGr
 
 def _absent(name: str, root: Path) -> InputError:
     if name not in known():
-        return InputError(
-            f"there is no such folder, and no data set of this name under {root}; a data set is a folder in BEIR's "
-            "layout, 'vizsla datasets' lists those with a name",
-            file=name,
-        )
+        here = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
+        near = get_close_matches(name, [*known(), *here], 1)
+        meant = f"; did you mean {near[0]!r}?" if near else "; 'vizsla datasets' lists those with a name"
+        return InputError(f"there is no such folder, and no data set of this name under {root}{meant}", file=name)
     entry = known()[name]
     way = f"fetch it with 'vizsla datasets fetch {name}'" if entry.downloads else entry.how or "it has to be asked for"
     return InputError(f"the data set is not here (looked under {root}); {way}", file=name)

@@ -167,6 +167,8 @@ def _runs_on(dataset: BeirDataset, given: Mapping[str, Mapping[str, Run]]) -> di
 def _judged(run: Run, dataset: BeirDataset, qrels: Qrels, measures: Sequence[Measure], how: Convention) -> Result:
     """A run from elsewhere, with a count of documents that the data set does not have."""
     evaluation = evaluate(run, qrels, measures, how)
+    if evaluation.facts["missing"] == evaluation.facts["queries"]:
+        raise VizslaError(f"a run on {dataset.name} has none of its judged queries; is it of another data set?")
     if dataset.has_corpus:
         ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
         evaluation.facts["unknown"] = len(ids.difference(dataset.document_ids()))
@@ -210,6 +212,8 @@ def _search(
         with Index.create(Path(folder) / "index", shared_model(models.values()), store=False) as index:
             index.add(documents(dataset))
             index.commit()
+            if not len(index):
+                raise VizslaError(f"{dataset.folder}: there are no documents to search")
             indexed = time.perf_counter() - started
             found = {}
             for name, model in models.items():

@@ -67,17 +67,22 @@ def read_sheet(path: Path) -> tuple[Qrels, int]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if not {"query-id", "corpus-id", "score"} <= set(reader.fieldnames or ()):
-                raise InputError("expected the columns query-id, corpus-id and score", file=str(path))
+                message = "expected the columns query-id, corpus-id and score, separated by commas"
+                raise InputError(message, file=str(path))
             for row in reader:
                 score = (row["score"] or "").strip()
                 if not score:
                     left += 1
                     continue
                 try:
-                    judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = int(score)
+                    grade = int(score)
                 except ValueError:
                     message = f"{score!r} is no judgement; expected a whole number"
                     raise InputError(message, file=str(path), line=reader.line_num) from None
+                judged, document = judgements.setdefault(row["query-id"], {}), row["corpus-id"]
+                if judged.setdefault(document, grade) != grade:
+                    message = f"the document {document!r} has a second, other judgement"
+                    raise InputError(message, file=str(path), line=reader.line_num)
     except FileNotFoundError:
         raise InputError("there is no such file", file=str(path)) from None
     except (UnicodeDecodeError, csv.Error) as e:

@@ -17,12 +17,12 @@ from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
-from vizsla.index.searching import Hit, check_query, search_texts
+from vizsla.index.searching import Hit, check_query, rank_texts, search_texts
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
 from vizsla.models import Model, parse_model
-from vizsla.runs import Ranking, Run
+from vizsla.runs import Run
 
 T = TypeVar("T")
 _BATCH = 1000
@@ -265,13 +265,11 @@ class Index:
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
-            rankings = search_texts(
+            rankings = rank_texts(
                 snapshot, list(queries.values()), k, filter, model=_model(model),
-                threads=threads, documents=False, empty_allowed=True,
-                expected=1.0 if approximate is None else approximate,
+                threads=threads, expected=1.0 if approximate is None else approximate,
             )  # fmt: skip
-        pairs = zip(queries, rankings, strict=True)
-        return Run({q: Ranking([h.id for h in hits], [h.score for h in hits]) for q, hits in pairs})
+        return Run(dict(zip(queries, rankings, strict=True)))
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""

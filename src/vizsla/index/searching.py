@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from vizsla.datasets import Document, document_of
 from vizsla.engine import Hits, Query
@@ -15,7 +15,9 @@ from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
+from vizsla.runs import Ranking
 
+T = TypeVar("T")
 BATCH = 64  # queries that go to a thread together
 
 
@@ -51,6 +53,22 @@ def search_texts(
 
     Without `documents` they have their ids and nothing else.
     """
+    search, count = _prepared(snapshot, queries, k, filter, model, threads, documents, expected, empty_allowed)
+    return in_threads(search.batch, queries, count)
+
+
+def _prepared(
+    snapshot: Snapshot,
+    queries: Sequence[str],
+    k: int,
+    filter: str | Filter | None,
+    model: Model | None,
+    threads: int | None,
+    documents: bool,
+    expected: float,
+    empty_allowed: bool,
+) -> tuple[_Search, int]:
+    """A search whose options have been checked, and in how many threads it goes."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
     if isinstance(queries, str):
@@ -64,14 +82,33 @@ def search_texts(
     if not 0 <= expected <= 1:
         raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
     asking = snapshot.asking if model is None else snapshot.asked_with(model)
-    search = _Search(snapshot, asking, k, condition, documents, expected)
+    return _Search(snapshot, asking, k, condition, documents, expected), count
+
+
+def rank_texts(
+    snapshot: Snapshot,
+    queries: Sequence[str],
+    k: int,
+    filter: str | Filter | None,
+    *,
+    model: Model | None = None,
+    threads: int | None,
+    expected: float = 1.0,
+) -> list[Ranking]:
+    """The same as rankings of ids; an empty query finds nothing."""
+    search, count = _prepared(snapshot, queries, k, filter, model, threads, False, expected, empty_allowed=True)
+    return in_threads(search.ranked, queries, count)
+
+
+def in_threads(search: Callable[[Sequence[str]], list[T]], queries: Sequence[str], threads: int) -> list[T]:
+    """What a search makes of all queries, in batches, in their order."""
     batches = [queries[a : a + BATCH] for a in range(0, len(queries), BATCH)]
-    if count == 1 or len(batches) <= 1:
-        found = [search.batch(batch) for batch in batches]
+    if threads == 1 or len(batches) <= 1:
+        found = [search(batch) for batch in batches]
     else:
-        with ThreadPoolExecutor(count) as pool:
-            found = list(pool.map(search.batch, batches))
-    return [ranking for batch in found for ranking in batch]
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(search, batches))
+    return [one for batch in found for one in batch]
 
 
 def _processors() -> int:
@@ -94,6 +131,16 @@ class _Search:
         if self.snapshot.splitter is not None:
             return [self._passages(query) for query in queries]
         return self._named(self._hits(queries, self.k))
+
+    def ranked(self, texts: Sequence[str]) -> list[Ranking]:
+        """Ids and scores alone, for runs: at a depth of a thousand, hits cost more than finding them."""
+        if self.snapshot.splitter is not None:
+            return [Ranking([h.id for h in hits], [h.score for h in hits]) for hits in self.batch(texts)]
+        found = self._hits(self.snapshot.encode_queries(texts, self.asking), self.k)
+        numbers = [hits.numbers.tolist() for hits in found]
+        ids = self.snapshot.ids({n for some in numbers for n in some})
+        pairs = zip(numbers, found, strict=True)
+        return [Ranking([ids[n] for n in some], hits.scores) for some, hits in pairs]
 
     def _hits(self, queries: Sequence[Query], k: int) -> list[Hits]:
         return self.snapshot.search(queries, self.asking, k, self.condition, self.expected)

@@ -12,6 +12,7 @@ from vizsla.evaluation.domains import TermShares
 from vizsla.index.highlight import Highlighter
 from vizsla.models import BM25, Model
 from vizsla.runs import Qrels
+from vizsla.text.stopwords import stop_words
 
 TOP = 10
 SHOWN = 3  # documents of each system in an example
@@ -87,7 +88,12 @@ def _moved(c: Comparison, dataset: str, system: str) -> list[str]:
 def marked_text(query: str, document: Document, model: Model | None) -> str:
     """The stretch of a document that answers best, as HTML with the query's words marked."""
     asked = model or BM25()
-    weights = {p.component.namespace: p.component.query_terms(query) for p in asked.parts}
+    terms = {p.component.namespace: p.component.query_terms(query) for p in asked.parts}
+    common = stop_words("lucene-english")
+    weights = {
+        namespace: {t: w for t, w in found.items() if any(map(str.isalnum, t)) and t not in common}
+        for namespace, found in terms.items()
+    }
     snippet = Highlighter(asked, weights).snippet(document, "text", SNIPPET)
     out, at = [], 0
     for start, end in snippet.matches:

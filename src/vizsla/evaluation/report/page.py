@@ -44,7 +44,7 @@ def html_report(
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
         f"<header><h1>{escape(title)}</h1><p>{_headline(c)}</p><nav>{links}</nav></header>{body}"
-        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape(legend(c))}</p></footer>'
+        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape(_legend(c))}</p></footer>'
         "</main></body></html>\n"
     )
 
@@ -64,6 +64,10 @@ def _headline(c: Comparison) -> str:
     )
 
 
+def _legend(c: Comparison) -> str:
+    return legend(c).replace("; + better, - worse than", "; ▲ better, ▼ worse than")
+
+
 def _colour(c: Comparison, system: str) -> int:
     return c.systems.index(system) % COLOURS
 
@@ -79,7 +83,7 @@ def _figures(c: Comparison) -> str:
             shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
         kind = ' class="mean"' if name == "mean" else ""
         lines.append(f"<tr{kind}><td>{escape(name)}</td><td>{escape(measure)}</td>{''.join(shown)}</tr>")
-    told = legend(c).replace("; + better, - worse than", "; ▲ better, ▼ worse than")
+    told = _legend(c)
     return (
         f'<div class="wide"><table><thead><tr><th>data set</th><th>measure</th>{head}</tr></thead>'
         f'<tbody>{"".join(lines)}</tbody></table></div><p class="small">{escape(told)} The best of a row is bold.</p>'
