@@ -55,9 +55,7 @@ def evaluate(
         if run is not None:
             result, found = _evaluate_run(member, run, which, names, convention)
         else:
-            result, found = _evaluate_search(
-                member, "bm25" if model is None else model, index, which, names, k, convention
-            )
+            result, found = _evaluate_search(member, asked, index, which, names, k, convention)
         results.append(result)
     if len(results) > 1:
         results.append(_mean(group.name, results))

@@ -25,6 +25,7 @@ from vizsla.models import Model, Part
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
 _MOST_CACHED_FILTERS = 64
+_MOST_CACHED_IDS = 500_000
 _MOST_SQL_VALUES = 30_000
 
 
@@ -67,6 +68,7 @@ class Snapshot:
         self._lock = threading.Lock()  # one connection, many threads
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
+        self._ids: dict[int, str] = {}
         self._asked: tuple[Model, Asking] | None = None
         self._users = 0
         self._retired = False
@@ -285,16 +287,23 @@ class Snapshot:
         return None
 
     def ids(self, numbers: Iterable[int]) -> dict[int, str]:
-        """The ids of documents by their insertion numbers.
+        """The ids of documents by their insertion numbers; what was looked up is remembered, as rankings share them."""
+        wanted = set(numbers)
+        known = self._ids
+        if missing := sorted(wanted.difference(known)):  # in the order they lie on the disk
+            found = self._find_ids(missing)
+            if len(known) + len(found) > _MOST_CACHED_IDS:
+                known = self._ids = {n: known[n] for n in wanted if n in known}
+            known.update(found)
+        return {n: known[n] for n in wanted}
 
-        All in one row: for each row the GIL would be given up and waited for again, which threads would feel.
-        """
-        wanted = sorted(numbers)  # as they lie on the disk
+    def _find_ids(self, numbers: list[int]) -> dict[int, str]:
+        """All in one row: for each row the GIL would be given up and waited for again, which threads would feel."""
         find = "SELECT json_group_object(number, id) FROM documents WHERE number IN (SELECT value FROM json_each(?))"
         with self._lock, database.told_plainly(self.path):
-            ((found,),) = self._db.execute(find, (json.dumps(wanted),)).fetchall()
+            ((found,),) = self._db.execute(find, (json.dumps(numbers),)).fetchall()
         ids = {int(number): doc_id for number, doc_id in json.loads(found).items()}
-        if len(ids) < len(wanted):
+        if len(ids) < len(numbers):
             raise self._not_stored()
         return ids
 
