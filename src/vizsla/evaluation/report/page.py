@@ -59,9 +59,11 @@ def _headline(c: Comparison) -> str:
         return f"<b>{escape(best)}</b> reaches {measure} {c.mean(best, measure):.4f} on {escape(where)}."
     others = ", ".join(f"{escape(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
     mean = " on average" if len(c.rows) > 1 else ""
-    return (
-        f"Best on {escape(where)}: <b>{escape(best)}</b> with {measure} {c.mean(best, measure):.4f}{mean} ({others})."
-    )
+    figure = f"{measure} {c.mean(best, measure):.4f}{mean}"
+    chance = ""
+    if not any(c.mark(d, s, measure) for d in c.datasets for s in c.systems):
+        chance = f" No difference from {escape(c.baseline)} is beyond chance."
+    return f"Best on {escape(where)}: <b>{escape(best)}</b> with {figure} ({others}).{chance}"
 
 
 def _legend(c: Comparison) -> str:
