@@ -55,14 +55,21 @@ def check_recipes(
     data: Annotated[
         Path | None, typer.Option("--data", help="The folder that holds the data sets; else $VIZSLA_DATA.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Check on this data set only; may be repeated.")
+    ] = None,
 ) -> None:
     """Run recipes on their data sets; exit with 1 if a figure is not reached."""
+    from dataclasses import replace
+
     from vizsla.recipes import load_recipe, recipe_names
 
     rows: list[tuple[str, ...]] = []
     failed = 0
     for name in names or recipe_names():
         recipe = load_recipe(name)
+        if only:
+            recipe = replace(recipe, targets=tuple(t for t in recipe.targets if t.dataset in only))
         console.remark(f"{name} ...")
         for f in _checked(recipe, data):
             if f is None:
