@@ -19,7 +19,7 @@ from conftest import BESIDE
 from vizsla.errors import VizslaError
 from vizsla.evaluation import (
     accuracy,
-    answer_ranks,
+    answer_rank,
     compare_values,
     consistency_factor,
     corrected,
@@ -181,12 +181,11 @@ def _first_lines(archive: Path, name: str, count: int) -> list[dict[str, object]
 
 
 def test_answers_by_regular_expression_and_ranks() -> None:
-    run = Run({"q1": [("a", 3.0), ("b", 2.0)], "q2": [("b", 1.0)]})
-    texts = {"a": "Nothing here", "b": "Built in 1889, PARIS"}
-    ranks = answer_ranks(run, {"q1": ["paris"], "q2": ["rome"], "q3": ["x"]}, texts)
+    texts = ["Nothing here", "Built in 1889, PARIS"]
+    ranks = {"q1": answer_rank(texts, ["paris"]), "q2": answer_rank(texts[1:], ["rome"]), "q3": answer_rank([], ["x"])}
     assert ranks == {"q1": 2, "q2": None, "q3": None}
     assert accuracy(ranks, [1, 2]) == {1: 0.0, 2: pytest.approx(1 / 3)}
-    assert answer_ranks(run, {"q1": [r"18\d\d"]}, texts, regex=True) == {"q1": 2}
+    assert answer_rank(texts, [r"18\d\d"], regex=True) == 2
     assert not has_answer("x(", ["("], regex=True)  # no regular expression, so no match
     assert not has_answer("anything", ["  "])
 

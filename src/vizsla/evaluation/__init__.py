@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_factor, overlap, rank_biased_overlap, rbo
-from vizsla.evaluation.answers import accuracy, answer_ranks, has_answer
+from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
 from vizsla.evaluation.cache import Cache, default_folder
 from vizsla.evaluation.compare import Comparison, compare
 from vizsla.evaluation.conventions import CONVENTIONS, Convention
@@ -28,7 +28,7 @@ __all__ = [
     "accuracy",
     "answer",
     "answer_figures",
-    "answer_ranks",
+    "answer_rank",
     "compare",
     "compare_values",
     "consistency_factor",

@@ -16,8 +16,6 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from vizsla.runs import Run
-
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
@@ -98,19 +96,13 @@ def _pattern(answer: str) -> re.Pattern[str] | None:
         return None
 
 
-def answer_ranks(
-    run: Run, answers: Mapping[str, Sequence[str]], texts: Mapping[str, str], depth: int = 100, *, regex: bool = False
-) -> dict[str, int | None]:
-    """For each question the rank, from 1, of the first document that holds an answer; None if none does.
+def answer_rank(texts: Iterable[str], answers: Sequence[str], *, regex: bool = False) -> int | None:
+    """The rank, from 1, of the first text that holds an answer; None if none does.
 
-    `texts`: those of the documents found, by id.
+    >>> answer_rank(["nothing", "in Paris"], ["paris"])
+    2
     """
-    ranks: dict[str, int | None] = {}
-    for question, wanted in answers.items():
-        documents = run[question].documents[:depth] if question in run else []
-        hits = (rank for rank, d in enumerate(documents, 1) if has_answer(texts.get(d, ""), wanted, regex=regex))
-        ranks[question] = next(hits, None)
-    return ranks
+    return next((rank for rank, text in enumerate(texts, 1) if has_answer(text, answers, regex=regex)), None)
 
 
 def accuracy(ranks: Mapping[str, int | None], depths: Sequence[int]) -> dict[int, float]:

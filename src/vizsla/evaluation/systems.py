@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
-from vizsla.evaluation.answers import accuracy, has_answer
+from vizsla.evaluation.answers import accuracy, answer_rank
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
@@ -95,8 +95,7 @@ def answer_figures(
     for first in range(0, len(ids), _QUESTIONS):
         part = ids[first : first + _QUESTIONS]
         for question, texts in _texts_found(index, part, questions, deepest, run, model).items():
-            hits = (rank for rank, text in enumerate(texts, 1) if has_answer(text, answers[question], regex=regex))
-            ranks[question] = next(hits, None)
+            ranks[question] = answer_rank(texts, answers[question], regex=regex)
         progress(len(ranks), len(ranks))
     return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
 

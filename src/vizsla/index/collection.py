@@ -17,7 +17,7 @@ from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
-from vizsla.index.searching import Hit, check_query, rank_texts, search_texts
+from vizsla.index.searching import Hit, Search, check_query
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -248,10 +248,8 @@ class Index:
         to add no more than this share of what they could. Scores stay exact, and so is the search without it.
         """
         with self._reading() as snapshot:
-            return search_texts(
-                snapshot, queries, k, filter, model=_model(model),
-                threads=threads, documents=documents, expected=1.0 if approximate is None else approximate,
-            )  # fmt: skip
+            search = Search.prepare(snapshot, k, filter, _model(model), threads, approximate)
+            return search.hits(queries, documents=documents)
 
     def run(
         self,
@@ -265,10 +263,8 @@ class Index:
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
-            rankings = rank_texts(
-                snapshot, list(queries.values()), k, filter, model=_model(model),
-                threads=threads, expected=1.0 if approximate is None else approximate,
-            )  # fmt: skip
+            search = Search.prepare(snapshot, k, filter, _model(model), threads, approximate)
+            rankings = search.rankings(list(queries.values()))
         return Run(dict(zip(queries, rankings, strict=True)))
 
     def get(self, doc_id: str) -> Document | None:
@@ -276,13 +272,6 @@ class Index:
         with self._reading() as snapshot:
             numbers = snapshot.numbers_of(doc_id)[:1]
             return Document(doc_id, snapshot.documents(numbers)[numbers[0]].content) if numbers else None
-
-    def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
-        """The documents with these ids, those there are; of a document in passages, the first."""
-        with self._reading() as snapshot:
-            numbers = snapshot.first_numbers(ids)
-            stored = snapshot.documents(numbers.values())
-            return {doc_id: Document(doc_id, stored[n].content) for doc_id, n in numbers.items()}
 
     def texts(self, ids: Iterable[str], field: str = "text") -> dict[str, str]:
         """A field of the documents with these ids; of a document in passages all of them, joined."""

@@ -386,15 +386,3 @@ class Snapshot:
                 (first, last, self.generation, self.generation),
             ).fetchall()
         return [number for number, found in rows if self.splitter is None or document_of(found) == doc_id]
-
-    def first_numbers(self, ids: Iterable[str]) -> dict[str, int]:
-        """The insertion number of each living document with one of these ids; of one in passages, the first's."""
-        if self.splitter is not None:
-            return {doc_id: found[0] for doc_id in ids if (found := self.numbers_of(doc_id))}
-        with self._lock, database.told_plainly(self.path):
-            rows = self._db.execute(
-                "SELECT id, number FROM documents WHERE id IN (SELECT value FROM json_each(?)) AND generation <= ? "
-                "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
-                (json.dumps(list(ids)), self.generation, self.generation),
-            ).fetchall()
-        return dict(rows)
