@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.datasets import Source, Splitter
+from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Filter, Index, compaction, verify
 
@@ -391,30 +391,6 @@ def test_a_closed_index_says_so(folder: Path) -> None:
     index.close()
     with pytest.raises(CollectionError, match="has been closed"):
         index.search("common")
-
-
-def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
-    long = " ".join(["filler"] * 30 + ["vizsla", "dog"] + ["filler"] * 30)
-    with Index.create(folder, passages=Splitter(10, 2)) as index:
-        added = index.add(
-            [{"id": "a", "text": long, "year": 1}, {"id": "a#b", "text": "vizsla"}, {"id": "c", "text": "filler"}]
-        )
-        index.commit()
-        assert added.documents == 3
-        assert len(index) == 10
-        hits = index.search("vizsla dog", k=5)
-        assert [h.id for h in hits] == ["a", "a#b"]
-        assert "vizsla dog" in hits[0]["text"]
-        assert hits[0]["year"] == 1
-        assert index.explain("vizsla dog", "a").score == pytest.approx(hits[0].score)
-        assert [h.id for h in index.search("filler", k=2)] == ["a", "c"]  # "a" has passages enough for both places
-        assert index.add([{"id": "a", "text": "short"}]).replaced == 1
-        index.commit()
-        assert [h.id for h in index.search("vizsla filler short", 9)] == ["a#b", "c", "a"]
-        assert index.delete(["a", "nope"]) == 1
-        index.commit()
-        assert len(index) == 2
-    assert verify(folder) == []
 
 
 def test_several_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Searching a collection: without stored texts, many queries at once, beside dead documents."""
+"""Searching a collection: without stored texts, many queries at once, beside dead documents, by passages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vizsla.datasets import Splitter
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 
@@ -65,3 +66,27 @@ def test_a_longer_dead_document_is_no_damage(folder: Path) -> None:
         index.delete(["9"])
         index.commit()
         assert len(index.search("dog", 20)) == 9
+
+
+def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
+    long = " ".join(["filler"] * 30 + ["vizsla", "dog"] + ["filler"] * 30)
+    with Index.create(folder, passages=Splitter(10, 2)) as index:
+        added = index.add(
+            [{"id": "a", "text": long, "year": 1}, {"id": "a#b", "text": "vizsla"}, {"id": "c", "text": "filler"}]
+        )
+        index.commit()
+        assert added.documents == 3
+        assert len(index) == 10
+        hits = index.search("vizsla dog", k=5)
+        assert [h.id for h in hits] == ["a", "a#b"]
+        assert "vizsla dog" in hits[0]["text"]
+        assert hits[0]["year"] == 1
+        assert index.explain("vizsla dog", "a").score == pytest.approx(hits[0].score)
+        assert [h.id for h in index.search("filler", k=2)] == ["a", "c"]  # "a" has passages enough for both places
+        assert index.add([{"id": "a", "text": "short"}]).replaced == 1
+        index.commit()
+        assert [h.id for h in index.search("vizsla filler short", 9)] == ["a#b", "c", "a"]
+        assert index.delete(["a", "nope"]) == 1
+        index.commit()
+        assert len(index) == 2
+    assert verify(folder) == []
