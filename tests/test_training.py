@@ -13,19 +13,23 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 transformers = pytest.importorskip("transformers", reason="training needs transformers")
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import Splade, TiedHead, UniCoil  # noqa: E402
-from vizsla.training import Chunk, Crops, TokenCorpus, cached_backward, chunked, info_nce  # noqa: E402
+from vizsla.networks import Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
+from vizsla.training import Crops, TokenCorpus, cached_backward, info_nce  # noqa: E402
 
 VOCABULARY = 60
 
 
-def small_network(dropout: float = 0.0) -> UniCoil:
+def small_bert(dropout: float = 0.0) -> transformers.BertModel:
     torch.manual_seed(1)
     config = transformers.BertConfig(
         vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, max_position_embeddings=64,
     )  # fmt: skip
-    return UniCoil(transformers.BertModel(config, add_pooling_layer=False), 16, VOCABULARY, silent=(0, 1)).double()
+    return transformers.BertModel(config, add_pooling_layer=False)
+
+
+def small_network(dropout: float = 0.0) -> UniCoil:
+    return UniCoil(encoder_of(small_bert(dropout)), silent=(0, 1)).double()
 
 
 def batch(seed: int, rows: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,19 +39,31 @@ def batch(seed: int, rows: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(mask, ids, 0), mask
 
 
+def vectors(network: UniCoil | Splade, ids: torch.Tensor, mask: torch.Tensor, tokens: int = 20) -> torch.Tensor:
+    side = packed(ids, mask, tokens)
+    return network.vectors([network(chunk) for chunk in side.chunks], side)
+
+
+def test_packed_texts_are_encoded_as_padded_ones() -> None:
+    bert, (ids, mask) = small_bert().double().eval(), batch(8)
+    fast, plain = encoder_of(bert), Padded(bert)
+    for chunk in packed(ids, mask, 30).chunks:
+        assert torch.allclose(fast(chunk), plain(chunk), atol=1e-12)
+
+
 def test_a_vector_holds_the_highest_weight_of_each_token() -> None:
     network, (ids, mask) = small_network(), batch(3)
-    weights, vectors = network.token_weights(ids, mask), network(ids, mask)
+    made = vectors(network, ids, mask)
     for row in range(len(ids)):
+        (chunk,) = packed(ids[row : row + 1], mask[row : row + 1], 100).chunks
         expected = torch.zeros(VOCABULARY, dtype=torch.float64)
-        for token, weight, there in zip(ids[row].tolist(), weights[row], mask[row].tolist(), strict=True):
-            if there and token > 1:
-                expected[token] = max(expected[token], weight)
-        assert torch.equal(vectors[row], expected)
+        for token, weight in zip(chunk.ids.tolist(), network(chunk), strict=True):
+            expected[token] = max(expected[token], weight) if token > 1 else 0.0
+        assert torch.allclose(made[row], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, 5, 12, 100])
-def test_gradient_caching_is_plain_back_propagation(size: int) -> None:
+@pytest.mark.parametrize("tokens", [1, 40, 100, 10_000])
+def test_gradient_caching_is_plain_back_propagation(tokens: int) -> None:
     """To 1e-12 in 64-bit floats, a regulariser over all vectors included."""
 
     def loss_of(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
@@ -56,9 +72,12 @@ def test_gradient_caching_is_plain_back_propagation(size: int) -> None:
 
     plain, cached = small_network(), small_network()
     sides = [batch(1), batch(2)]
-    loss = loss_of(*(plain(*side) for side in sides))
+    loss = loss_of(*(vectors(plain, *side, 10_000) for side in sides))
     loss.backward()
-    found = cached_backward(cached, [chunked(*side, size) for side in sides], loss_of)
+    chunked = [packed(*side, tokens) for side in sides]
+    found = cached_backward(
+        cached, chunked, lambda *made: loss_of(*(cached.vectors(m, s) for m, s in zip(made, chunked, strict=True)))
+    )
     assert found.item() == pytest.approx(loss.item(), abs=1e-12)
     for a, b in zip(plain.parameters(), cached.parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None)
@@ -69,43 +88,45 @@ def test_gradient_caching_is_plain_back_propagation(size: int) -> None:
 def test_the_second_pass_throws_the_same_dice() -> None:
     network, seen = small_network(dropout=0.3).train(), []
 
-    def encode(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        made = network(ids, mask)
-        seen.append(made.detach())
-        return made
+    def encode(chunk: object) -> torch.Tensor:
+        seen.append(network(chunk))
+        return seen[-1]
 
-    side = chunked(*batch(4), 5)
+    side = packed(*batch(4), 30)
     torch.manual_seed(9)
-    cached_backward(encode, [side, side], info_nce)
+    cached_backward(encode, [side, side], lambda *made: info_nce(*(network.vectors(m, side) for m in made)))
     first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert len(side.chunks) > 1
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert not torch.equal(first[0], first[3])  # the two sides had dice of their own
+    assert not torch.equal(first[0], first[len(side.chunks)])  # the two sides had dice of their own
 
 
 def test_splade_pools_the_maximum_over_what_is_there() -> None:
-    torch.manual_seed(2)
-    config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
-    )
-    encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
-    network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=0.1))
+    encoder = encoder_of(small_bert().eval())
+    embeddings = encoder.embeddings.word_embeddings
+    network = Splade(encoder, TiedHead(embeddings, 16, shift=0.1))
     ids, mask = batch(6, 3)
-    vectors = network(ids, mask)
+    made = vectors(network, ids, mask)
     for row in range(3):
-        size = int(mask[row].sum())
-        alone = network(ids[row : row + 1, :size], mask[row : row + 1, :size])
-        assert torch.allclose(vectors[row], alone[0], atol=1e-5)
-    assert network.head.decoder.weight is encoder.embeddings.word_embeddings.weight
-    calm = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=100.0))
-    assert (calm(ids, mask) == 0).all()
+        states = Padded(small_bert().eval())(packed(ids[row : row + 1], mask[row : row + 1], 99).chunks[0])
+        expected = torch.log1p(torch.relu(network.head(states))).amax(0)
+        assert torch.allclose(made[row], expected, atol=1e-5)
+    assert network.head.decoder.weight is embeddings.weight
+    calm = Splade(encoder, TiedHead(embeddings, 16, shift=100.0))
+    assert (vectors(calm, ids, mask) == 0).all()
 
 
 def test_chunks_are_of_like_length_and_can_be_put_back() -> None:
     ids, mask = batch(5)
-    chunks, back = chunked(ids, mask, 4)
-    assert all(isinstance(c, Chunk) and c.mask.any(0).all() for c in chunks)
-    padded = torch.cat([torch.nn.functional.pad(c.ids, (0, 14 - c.ids.shape[1])) for c in chunks])
-    assert torch.equal(padded[back], ids)
+    side = packed(ids, mask, 30)
+    sizes = [chunk.starts.diff().tolist() for chunk in side.chunks]
+    assert all(sum(s) <= 30 for s in sizes)
+    assert [n for s in sizes for n in s] == sorted(mask.sum(1).tolist())
+    rows = [text for chunk in side.chunks for text in torch.tensor_split(chunk.ids, chunk.starts[1:-1].long())]
+    for place, row in zip(side.order.tolist(), rows, strict=True):
+        assert torch.equal(ids[place][mask[place]], row)
+    assert side.texts.tolist() == [p for p, row in zip(side.order.tolist(), rows, strict=True) for _ in row]
+    assert all(chunk.positions.tolist() == [i for s in n for i in range(s)] for chunk, n in zip(side.chunks, sizes))  # noqa: B905
 
 
 def test_crops_are_stretches_of_their_documents() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+from vizsla.networks.chunks import Batch, Chunk
+from vizsla.networks.encoder import PackedBert, Padded
 
 
 class TiedHead(nn.Module):
@@ -28,25 +31,25 @@ class TiedHead(nn.Module):
 
 
 class Splade(nn.Module):
-    """The highest log(1 + ReLU(logit)) of each term over the positions of a text.
+    """The highest log(1 + ReLU(logit)) of each term over the positions of a text."""
 
-    >>> import torch
-    >>> network = Splade(torch.nn.Identity(), torch.nn.Identity())
-    >>> network.pool(torch.tensor([[[1.0, -2.0], [0.0, 3.0]]]), torch.tensor([[True, False]])).tolist()
-    [[0.6931471824645996, 0.0]]
-    """
+    kind = "splade"
 
-    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+    def __init__(self, encoder: PackedBert | Padded, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
+        self.vocabulary = encoder.vocabulary
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """[batch, vocabulary] the vectors."""
-        states: Any = self.encoder(input_ids=ids, attention_mask=mask.long())
-        return self.pool(self.head(states.last_hidden_state), mask)
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the vectors."""
+        _, mask = chunk.padded()
+        states = self.encoder(chunk)
+        rows = states.new_zeros(*mask.shape, states.shape[1])
+        rows[mask] = states
+        logits = self.head(rows).masked_fill(~mask[..., None], 0.0)
+        return torch.log1p(torch.relu(logits.amax(1)))  # the logarithm after the maximum: the same, and cheaper
 
-    @staticmethod
-    def pool(logits: Tensor, mask: Tensor) -> Tensor:
-        """Padding counts for nothing; the logarithm is taken after the maximum, which is the same and cheaper."""
-        highest = logits.masked_fill(~mask[..., None], 0.0).amax(1)
-        return torch.log1p(torch.relu(highest))
+    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, vocabulary] in the order of the batch."""
+        return torch.cat(list(made))[torch.argsort(batch.order)]
+

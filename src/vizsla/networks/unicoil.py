@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from vizsla.networks.chunks import Batch, Chunk
+from vizsla.networks.encoder import PackedBert, Padded
 
 BERT_SPECIALS = (0, 101, 102, 103)
 """[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
@@ -14,29 +16,33 @@ ALIVE = 0.5  # the bias of the head at first, so that few weights are cut off at
 
 
 class UniCoil(nn.Module):
-    """Weighs the tokens of a text; the vector has at most as many terms as the text has tokens.
+    """Weighs the tokens of texts; a vector has at most as many terms as its text has tokens."""
 
-    `encoder`: anything that gives hidden states for `input_ids` and an `attention_mask`, as transformers' models do.
-    """
+    kind = "unicoil"
 
-    def __init__(self, encoder: nn.Module, hidden: int, vocabulary: int, silent: Sequence[int] = BERT_SPECIALS) -> None:
+    def __init__(self, encoder: PackedBert | Padded, silent: Sequence[int] = BERT_SPECIALS) -> None:
         super().__init__()
         self.encoder = encoder
-        self.weigh = nn.Linear(hidden, 1)
+        self.weigh = nn.Linear(encoder.hidden, 1)
         nn.init.constant_(self.weigh.bias, ALIVE)
-        self.vocabulary = vocabulary
-        speaks = torch.ones(vocabulary).index_fill_(0, torch.tensor(list(silent)), 0.0)
+        self.vocabulary = encoder.vocabulary
+        speaks = torch.ones(self.vocabulary).index_fill_(0, torch.tensor(list(silent)), 0.0)
         self.register_buffer("speaks", speaks, persistent=False)
 
-    def token_weights(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """[batch, length] the weight of each token, 0 where it is silent or padding."""
-        states: Any = self.encoder(input_ids=ids, attention_mask=mask.long())
-        weights = torch.relu(self.weigh(states.last_hidden_state).squeeze(-1))
-        speaks: Tensor = self.speaks.to(weights.dtype)  # type: ignore[assignment]
-        return weights * mask * speaks[ids]
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[tokens] the weight of each token, 0 where it is silent."""
+        weights = torch.relu(self.weigh(self.encoder(chunk)).squeeze(-1))
+        speaks: Tensor = self.speaks  # type: ignore[assignment]
+        return weights * speaks.to(weights.dtype)[chunk.ids]
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """[batch, vocabulary] the vectors: a scatter by maximum, never [batch, length, vocabulary]."""
-        weights = self.token_weights(ids, mask)
-        empty = weights.new_zeros(len(ids), self.vocabulary)
-        return empty.scatter_reduce(1, ids, weights, "amax", include_self=True)
+    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, vocabulary] from what was made of the chunks: never [texts, length, vocabulary].
+
+        The maximum is taken over the repeats of a token in a text, among as many numbers as there are tokens; only
+        then does each go to its place.
+        """
+        weights = torch.cat(list(made))
+        places, repeats = torch.unique(batch.texts * self.vocabulary + batch.ids, return_inverse=True)
+        highest = weights.new_zeros(len(places)).scatter_reduce(0, repeats, weights, "amax")
+        spread = weights.new_zeros(len(batch.order) * self.vocabulary)
+        return spread.index_copy(0, places, highest).view(len(batch.order), self.vocabulary)

@@ -1,13 +1,32 @@
-"""Text to models: packed corpora, crops, losses, gradient caching. Needs the extra `train`.
+"""Text to models: packed corpora, crops, losses, gradient caching, the loop. Needs the extra `train`.
 
 Works where only torch, transformers, sentence-transformers, accelerate and numpy are; what needs more comes as arrays.
 """
 
 from __future__ import annotations
 
-from vizsla.training.caching import Chunk, cached_backward
+from vizsla.training.caching import cached_backward
 from vizsla.training.corpus import TokenCorpus
-from vizsla.training.crops import Crops, chunked
-from vizsla.training.losses import flops, info_nce, quadratic_rise
+from vizsla.training.crops import CroppedPairs, Crops
+from vizsla.training.dev import DevSet
+from vizsla.training.loop import Outcome, Trainer
+from vizsla.training.losses import contrast, flops, info_nce, inner_products, quadratic_rise
+from vizsla.training.settings import Settings
+from vizsla.training.team import Team
 
-__all__ = ["Chunk", "Crops", "TokenCorpus", "cached_backward", "chunked", "flops", "info_nce", "quadratic_rise"]
+__all__ = [
+    "CroppedPairs",
+    "Crops",
+    "DevSet",
+    "Outcome",
+    "Settings",
+    "Team",
+    "TokenCorpus",
+    "Trainer",
+    "cached_backward",
+    "contrast",
+    "flops",
+    "info_nce",
+    "inner_products",
+    "quadratic_rise",
+]

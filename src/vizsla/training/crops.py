@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import VizslaError
-from vizsla.training.caching import Chunk
 from vizsla.training.corpus import TokenCorpus
 
 
@@ -17,8 +16,8 @@ class Crops:
     """How documents are cropped, with the BM26 paper's settings, and Contriever's where the paper is silent.
 
     First a stretch of `span` tokens anywhere in the document, then of it a stretch of `shortest` to `longest` of its
-    length, then each token is deleted with a chance of `deletion`; `start` and, if given, `end` are put around what is
-    left. At least `least` tokens are taken.
+    length, then each token is deleted with a chance of `deletion`; `start` and, unless it is None, `end` are put around
+    what is left. At least `least` tokens are taken.
     """
 
     span: int = 256
@@ -27,7 +26,7 @@ class Crops:
     deletion: float = 0.1
     least: int = 4
     start: int = 101
-    end: int | None = None
+    end: int | None = 102
 
     def __post_init__(self) -> None:
         if not 0 < self.shortest <= self.longest <= 1 or not 0 <= self.deletion < 1 or self.span < 1 or self.least < 1:
@@ -74,12 +73,27 @@ class Crops:
         return ids.to(device), torch.from_numpy(corpus.offsets.copy()).to(device)
 
 
-def chunked(ids: Tensor, mask: Tensor, size: int) -> tuple[list[Chunk], Tensor]:
-    """Rows in chunks of like length, so that little is padding, and the order that puts results back."""
-    lengths = mask.sum(1)
-    order = torch.argsort(lengths, stable=True)
-    chunks = []
-    for part in torch.split(order, size):
-        longest = int(lengths[part].max())
-        chunks.append(Chunk(ids[part, :longest], mask[part, :longest]))
-    return chunks, torch.argsort(order)
+@dataclass(frozen=True, eq=False)
+class CroppedPairs:
+    """Batches of two crops of the same documents, the same for the same seed and step wherever they are made."""
+
+    corpus: TokenCorpus
+    crops: Crops = Crops()
+
+    def sides(self, size: int, seed: int, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+        """Token ids and mask of `size` pseudo-queries, and of their pseudo-documents."""
+        if size > len(self.corpus):
+            raise VizslaError(
+                f"a batch of {size:,} needs as many documents, and the corpus has {len(self.corpus):,}; "
+                "ask for a smaller batch, as in --set batch=1024"
+            )
+        ids, offsets = self._tensors(device)
+        dice = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
+        chosen = torch.randperm(len(self.corpus), generator=dice, device=device)[:size]
+        return [self.crops.crop(ids, offsets, chosen, dice) for _ in range(2)]
+
+    def _tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        kept: dict[torch.device, tuple[Tensor, Tensor]] = self.__dict__.setdefault("_kept", {})
+        if device not in kept:
+            kept[device] = self.crops.tensors(self.corpus, device)
+        return kept[device]

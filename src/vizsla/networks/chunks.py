@@ -1,0 +1,78 @@
+"""Texts as token ids behind one another: what networks read, without padding."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_LONGEST_STEP = 128  # longest texts are rounded up to this, so that compiled code sees few different values
+
+
+class Chunk(NamedTuple):
+    """Some texts, packed: as many as are encoded at once."""
+
+    ids: Tensor
+    """[tokens] the token ids of all texts."""
+    positions: Tensor
+    """[tokens] the place of each token in its text."""
+    starts: Tensor
+    """[texts + 1] where each text begins, and where the last ends."""
+    longest: int
+    """No text has more tokens."""
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """Ids and mask, [texts, length]."""
+        lengths = self.starts.diff()
+        mask = torch.arange(int(lengths.max()), device=self.ids.device) < lengths[:, None]
+        return self.ids.new_zeros(mask.shape).masked_scatter_(mask, self.ids), mask
+
+
+class Batch(NamedTuple):
+    """All texts of a batch in chunks, shortest texts first, and what puts them back into their order."""
+
+    chunks: list[Chunk]
+    order: Tensor
+    """[texts] which text of the batch each packed one is."""
+
+    @property
+    def ids(self) -> Tensor:
+        """[tokens] of all chunks."""
+        return torch.cat([chunk.ids for chunk in self.chunks])
+
+    @property
+    def texts(self) -> Tensor:
+        """[tokens] of which text of the batch each token is."""
+        lengths = torch.cat([chunk.starts.diff() for chunk in self.chunks])
+        return torch.repeat_interleave(self.order, lengths)
+
+
+def packed(ids: Tensor, mask: Tensor, tokens: int) -> Batch:
+    """Padded rows as a batch of chunks of at most so many tokens each, or of one text where that is longer.
+
+    >>> ids = torch.tensor([[5, 6, 7], [8, 0, 0]])
+    >>> batch = packed(ids, ids > 0, 100)
+    >>> batch.chunks[0].ids.tolist(), batch.chunks[0].starts.tolist(), batch.order.tolist()
+    ([8, 5, 6, 7], [0, 1, 4], [1, 0])
+    """
+    lengths = mask.sum(1)
+    order = torch.argsort(lengths, stable=True)
+    sizes = lengths[order]
+    flat = ids[order][mask[order]]
+    ends = torch.cumsum(sizes, 0)
+    begins = ends - sizes
+    positions = torch.arange(len(flat), device=ids.device) - torch.repeat_interleave(begins, sizes)
+    chunks, on_host = [], ends.tolist()
+    first = 0
+    while first < len(on_host):
+        base = on_host[first - 1] if first else 0
+        last = first + 1
+        while last < len(on_host) and on_host[last] - base <= tokens:
+            last += 1
+        end = on_host[last - 1]
+        starts = torch.cat([begins[first:last], ends[last - 1 : last]]) - base
+        longest = -(-(end - (on_host[last - 2] if last > 1 else 0)) // _LONGEST_STEP) * _LONGEST_STEP
+        chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), longest))
+        first = last
+    return Batch(chunks, order)

@@ -1,0 +1,133 @@
+"""Dev sets: judged queries that training asks every so often, as arrays that need nothing but numpy and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vizsla.errors import InputError
+from vizsla.networks import Batch, Chunk, packed
+from vizsla.training.corpus import TokenCorpus
+from vizsla.training.losses import inner_products
+
+LONGEST = 512  # tokens of a text that are read, special ones included
+_TOKENS = 65_536
+_BLOCK = 8192
+_DEPTH = 10
+
+Encode = Callable[[Chunk], Tensor]
+Assemble = Callable[[list[Tensor], Batch], Tensor]
+
+
+class Rows(NamedTuple):
+    """Sparse vectors: where each begins, terms, weights."""
+
+    pointers: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+
+    def dense(self, first: int, last: int, size: int, device: torch.device) -> Tensor:
+        """[rows, size] some of the vectors."""
+        a, z = int(self.pointers[first]), int(self.pointers[last])
+        pointers = torch.from_numpy((self.pointers[first : last + 1] - a).astype(np.int64))
+        terms = torch.from_numpy(self.terms[a:z].astype(np.int64))
+        weights = torch.from_numpy(self.weights[a:z].astype(np.float32))
+        sparse = torch.sparse_csr_tensor(pointers, terms, weights, (last - first, size), check_invariants=False)
+        return sparse.to(device).to_dense()
+
+
+@dataclass(frozen=True, eq=False)
+class DevSet:
+    """Documents, queries and judgements, and the vectors of another model whose scores can be added: BM25's."""
+
+    name: str
+    documents: TokenCorpus
+    queries: TokenCorpus
+    judgements: np.ndarray
+    """[judgements, 3] query, document and grade."""
+    other_documents: Rows | None = None
+    other_queries: Rows | None = None
+
+    def save(self, folder: str | Path) -> None:
+        path = Path(folder)
+        self.documents.save(path / "documents")
+        self.queries.save(path / "queries")
+        np.save(path / "judgements.npy", self.judgements, allow_pickle=False)
+        for name, rows in (("documents", self.other_documents), ("queries", self.other_queries)):
+            if rows is not None:
+                for part, array in rows._asdict().items():
+                    np.save(path / f"other_{name}_{part}.npy", array, allow_pickle=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> DevSet:
+        path = Path(folder)
+        try:
+            judgements = np.load(path / "judgements.npy", allow_pickle=False)
+        except (FileNotFoundError, ValueError):
+            raise InputError("there is no packed dev set here (no judgements.npy)", file=str(folder)) from None
+        rows = []
+        for name in ("documents", "queries"):
+            files = [path / f"other_{name}_{part}.npy" for part in Rows._fields]
+            there = all(f.exists() for f in files)
+            rows.append(Rows(*(np.load(f, allow_pickle=False) for f in files)) if there else None)
+        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
+        return cls(path.name, documents, queries, judgements, *rows)
+
+    @torch.no_grad()
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """nDCG@10 of the network, and of its scores with the other model's at the same spread."""
+        queries = self._vectors(self.queries, 0, len(self.queries), encode, assemble, device)
+        scores = torch.cat(
+            [
+                inner_products(queries, self._vectors(self.documents, a, z, encode, assemble, device))
+                for a, z in _blocks(len(self.documents))
+            ],
+            dim=1,
+        )
+        figures = {f"{self.name} nDCG@10": self._ndcg(scores)}
+        if self.other_documents is not None and self.other_queries is not None:
+            size = 1 + max(int(r.terms.max(initial=0)) for r in (self.other_documents, self.other_queries))
+            asked = self.other_queries.dense(0, len(self.queries), size, device)
+            other = torch.cat(
+                [asked @ self.other_documents.dense(a, z, size, device).T for a, z in _blocks(len(self.documents))], 1
+            )
+            figures[f"{self.name} with BM25 nDCG@10"] = self._ndcg(other + scores * (other.std() / scores.std()))
+        return figures
+
+    def _vectors(
+        self, texts: TokenCorpus, first: int, last: int, encode: Encode, assemble: Assemble, device: torch.device
+    ) -> Tensor:
+        batch = packed(*framed(texts, first, last, device), _TOKENS)
+        return assemble([encode(chunk) for chunk in batch.chunks], batch)
+
+    def _ndcg(self, scores: Tensor) -> float:
+        grades = torch.zeros_like(scores)
+        queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in self.judgements.T.copy())
+        grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
+        judged = torch.unique(queries.long())
+        discount = 1 / torch.log2(torch.arange(2, _DEPTH + 2, device=scores.device).float())
+        found = grades.gather(1, scores.topk(_DEPTH, 1).indices)[judged] @ discount
+        best = grades.topk(_DEPTH, 1).values[judged] @ discount
+        return float(torch.where(best > 0, found / best, 0.0).mean())
+
+
+def framed(
+    texts: TokenCorpus, first: int, last: int, device: Any, start: int = 101, end: int = 102, longest: int = LONGEST
+) -> tuple[Tensor, Tensor]:
+    """Token ids and mask of some texts between special tokens, cut to what is read of them."""
+    rows = [texts[i][: longest - 2] for i in range(first, last)]
+    lengths = np.array([len(r) + 2 for r in rows])
+    mask = np.arange(lengths.max(initial=2)) < lengths[:, None]
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = np.concatenate([np.concatenate([[start], r, [end]]) for r in rows])
+    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
+
+
+def _blocks(size: int) -> list[tuple[int, int]]:
+    return [(a, min(a + _BLOCK, size)) for a in range(0, size, _BLOCK)]

@@ -1,0 +1,217 @@
+"""The loop: batches in, a trained network out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from vizsla.errors import VizslaError
+from vizsla.networks import Batch, Chunk, forward_operations, packed
+from vizsla.training.caching import cached_backward
+from vizsla.training.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
+from vizsla.training.dev import DevSet
+from vizsla.training.losses import contrast, flops, inner_products, quadratic_rise
+from vizsla.training.settings import Settings
+from vizsla.training.team import Team
+
+
+class Pairs(Protocol):
+    """Where batches come from: the same seed and step give the same batch."""
+
+    def sides(self, size: int, seed: int, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+        """Ids and masks of queries, of their documents, and of more documents that belong to no query."""
+
+
+class Network(Protocol):
+    """What can be trained: chunks to something, and what was made of all chunks to vectors."""
+
+    vocabulary: int
+
+    def __call__(self, chunk: Chunk) -> Tensor: ...
+    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor: ...
+
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Outcome:
+    """What came of a run: the step it ended with, the best figures of the dev sets and the step they were seen at."""
+
+    step: int = 0
+    best: float = float("-inf")
+    best_step: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """A network in training.
+
+    `folder`: where checkpoints and the log go; without one, nothing is written. After a run with dev sets the network
+    has the parameters of its best evaluation, the mean over all figures deciding.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        pairs: Pairs,
+        settings: Settings,
+        *,
+        dev: Sequence[DevSet] = (),
+        folder: str | Path | None = None,
+        team: Team | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.network, self.pairs, self.settings, self.dev = network, pairs, settings, dev
+        self.report = report
+        self.team = team or Team.assembled()
+        self.folder = Path(folder) if folder is not None else None
+        self.network.to(self.team.device)
+        self.random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in network.modules())
+        if settings.compile and self.random:
+            raise VizslaError("compiled code throws other dice in its second pass; set dropout to 0 or compile to no")
+        self._encode = torch.compile(network, dynamic=True) if settings.compile else network
+        self.optimiser = torch.optim.AdamW(
+            network.parameters(), settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
+        )
+        self.outcome = Outcome()
+        self._best: dict[str, Tensor] = {}
+        self._misses = 0
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.team.device.type == "cuda"
+
+    def run(self, *, resume: bool = False) -> Outcome:
+        """Train to the last step, or until the dev sets say that it gets no better."""
+        if resume:
+            self._resume()
+        self.network.train()
+        while self.outcome.step < self.settings.steps:
+            line = self.step()
+            step = self.outcome.step
+            if self.dev and (step % self.settings.evaluate == 0 or step == self.settings.steps):
+                line |= self._evaluate()
+            self._tell(line)
+            if self.folder is not None and self.team.leads and step % self.settings.keep == 0:
+                self._keep()
+            if self.settings.patience and self._misses >= self.settings.patience:
+                break
+        if self._best:
+            self.network.load_state_dict(self._best, strict=False)
+        self.network.eval()
+        return self.outcome
+
+    def step(self) -> dict[str, Any]:
+        """One step of the optimiser; gives what there is to tell of it."""
+        settings, step, device = self.settings, self.outcome.step, self.team.device
+        started = time.perf_counter()
+        torch.manual_seed((settings.seed * 1_000_003 + step) * self.team.size + self.team.rank)
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.rate_at(step)
+        shares = [
+            [self.team.share(part) for part in side]
+            for side in self.pairs.sides(settings.batch, settings.seed, step, device)
+        ]
+        seen: dict[str, Any] = {}
+        with self._memory_told():
+            sides = [packed(ids, mask, settings.chunk) for ids, mask in shares]
+            loss = cached_backward(self.encode, sides, lambda *made: self._loss(sides, made, seen), random=self.random)
+            self.team.add_up(self.network.parameters())
+            length = torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
+        self.outcome.step += 1
+        seen |= {"step": self.outcome.step, "loss": loss, "rate": settings.rate_at(step), "gradient": length}
+        line = {name: value.item() if isinstance(value, Tensor) else value for name, value in seen.items()}
+        seconds = time.perf_counter() - started
+        lengths = torch.cat([c.starts.diff() for side in sides for c in side.chunks]).cpu().numpy()
+        operations = 4 * forward_operations(self.network.encoder, lengths)  # forward, again, and backward for two
+        line["tokens_per_second"] = lengths.sum().item() * self.team.size / seconds
+        line["tflops"] = operations * self.team.size / seconds / 1e12
+        return line
+
+    def encode(self, chunk: Chunk) -> Tensor:
+        if self.settings.precision == "float32":
+            return self._encode(chunk)  # type: ignore[no-any-return]
+        with torch.autocast(self.team.device.type, torch.bfloat16):
+            return self._encode(chunk)  # type: ignore[no-any-return]
+
+    def _loss(self, sides: list[Batch], made: tuple[list[Tensor], ...], seen: dict[str, Any]) -> Tensor:
+        settings = self.settings
+        own = [self.network.vectors(m, side) for m, side in zip(made, sides, strict=True)]
+        queries, *documents = (self.team.gathered(v) for v in own)
+        scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
+        loss = contrast(
+            scores if settings.temperature == 1 else scores / settings.temperature, symmetric=settings.symmetric
+        )
+        with torch.no_grad():
+            right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
+            seen["accuracy"] = right.float().mean()
+            seen["query_terms"] = (queries > 0).sum(1).float().mean()
+            seen["document_terms"] = (documents[0] > 0).sum(1).float().mean()
+        if settings.flops_queries or settings.flops_documents:
+            share = quadratic_rise(self.outcome.step, settings.flops_rise)
+            costs = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
+            loss = loss + share * costs
+            seen["flops"] = (share * costs).detach()
+        return loss
+
+    def _evaluate(self) -> dict[str, float]:
+        self.network.eval()
+        figures: dict[str, float] = {}
+        for dev in self.dev:
+            figures |= dev.figures(self.encode, self.network.vectors, self.team.device)
+        self.network.train()
+        mean = sum(figures.values()) / len(figures)
+        if mean > self.outcome.best:
+            self.outcome.best, self.outcome.best_step, self.outcome.figures = mean, self.outcome.step, figures
+            self._best = {n: p.detach().clone() for n, p in self.network.named_parameters()}
+            self._misses = 0
+        else:
+            self._misses += 1
+        return figures
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        self.outcome.log.append(line)
+        if self.team.leads:
+            if self.report is not None:
+                self.report(line)
+            if self.folder is not None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with (self.folder / "log.jsonl").open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+
+    def _keep(self) -> None:
+        assert self.folder is not None
+        told = {
+            "step": self.outcome.step, "best": self.outcome.best, "best_step": self.outcome.best_step,
+            "figures": self.outcome.figures, "misses": self._misses, "settings": self.settings.as_data(),
+        }  # fmt: skip
+        save_checkpoint(self.folder, self.network, self.optimiser, told, self._best)
+
+    def _resume(self) -> None:
+        if self.folder is None or not has_checkpoint(self.folder):
+            raise VizslaError(f"there is no checkpoint to go on from in {self.folder}")
+        told, self._best = load_checkpoint(self.folder, self.network, self.optimiser)
+        self.outcome = Outcome(told["step"], told["best"], told["best_step"], told["figures"])
+        self._misses = told["misses"]
+
+    @contextmanager
+    def _memory_told(self) -> Iterator[None]:
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise VizslaError(
+                f"the device has too little memory for chunks of {self.settings.chunk:,} tokens in a batch of "
+                f"{self.settings.batch:,}; try half, as in --set chunk={self.settings.chunk // 2}"
+            ) from None
