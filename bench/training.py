@@ -1,95 +1,152 @@
-"""How fast BM26's training step is: tokens a second and TFLOP/s of gradient caching, by the size of its chunks.
+"""How fast BM26 trains: tokens a second and TFLOP/s of our step, beside sentence-transformers' cached loss.
 
-    python bench/training.py [--batch 16384] [--chunks 512,2048,8192] [--steps 3] [--device cuda]
+    python bench/training.py [--batch 16384] [--chunks 65536,131072] [--peer 128,256,512,1024,2048] [--corpus FOLDER]
 
-The encoder has MiniLM's shape and random weights; documents are random tokens, as long as Wikipedia passages.
-Tokens are counted on both sides, padding not, and the arithmetic of both passes (forward, then forward and backward).
+The encoder has MiniLM's shape and random weights. Crops are all 64 tokens long, so that nobody pads, and dropout is 0
+for all. The peer gets the same network as a module of its own, in bfloat16 and with scaled-dot-product attention; once
+with uniCOIL's vectors and once with mean-pooled ones of 384 numbers, whose scores cost it next to nothing. Arithmetic is
+counted for the encoder alone: forward, then forward and backward.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from vizsla.networks import UniCoil
-from vizsla.training import Crops, TokenCorpus, cached_backward, chunked, info_nce
+from vizsla.networks import UniCoil, encoder_of, forward_operations
+from vizsla.training import CroppedPairs, Crops, Settings, TokenCorpus, Trainer
 
-VOCABULARY, HIDDEN, LAYERS, INNER = 30_522, 384, 6, 1536
+VOCABULARY, TOKENS = 30_522, 64
+CROPS = Crops(span=256, shortest=TOKENS / 256, longest=TOKENS / 256, deletion=0.0)
 
 
-def network(device: str) -> UniCoil:
+def bert() -> BertModel:
     config = BertConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=12,
-        intermediate_size=INNER, attn_implementation="sdpa",
+        vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa",
     )  # fmt: skip
-    return UniCoil(BertModel(config, add_pooling_layer=False), HIDDEN, VOCABULARY).to(device)
+    return BertModel(config, add_pooling_layer=False)
 
 
-def operations(lengths: np.ndarray) -> float:
-    """Of a forward pass, a multiplication and an addition each counted: the layers' matrices and attention."""
-    matrices = LAYERS * (4 * HIDDEN * HIDDEN + 2 * HIDDEN * INNER)
-    return float(2 * matrices * lengths.sum() + LAYERS * 4 * HIDDEN * (lengths.astype(float) ** 2).sum())
+class PaddedUniCoil(torch.nn.Module):
+    """uniCOIL as a module of sentence-transformers would be written: padded rows, a scatter by maximum."""
+
+    def __init__(self, pooled: bool) -> None:
+        super().__init__()
+        self.bert, self.weigh, self.pooled = bert(), torch.nn.Linear(384, 1), pooled
+        torch.nn.init.constant_(self.weigh.bias, 0.5)
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        ids, mask = features["input_ids"], features["attention_mask"]
+        states = self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
+        if self.pooled:
+            made = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        else:
+            weights = torch.relu(self.weigh(states).squeeze(-1)) * mask
+            made = weights.new_zeros(len(ids), VOCABULARY).scatter_reduce(1, ids, weights, "amax")
+        return {**features, "sentence_embedding": made}
+
+
+def timed(name: str, step: Callable[[int], None], work: float, tokens: int, steps: int) -> float:
+    """Seconds a step, the median, after one that warms up."""
+    spent = []
+    for i in range(steps + 1):
+        _wait()
+        started = time.perf_counter()
+        step(i)
+        _wait()
+        spent.append(time.perf_counter() - started)
+    seconds = float(np.median(spent[1:]))
+    print(
+        f"{name:<56} {seconds:7.2f} s a step {tokens / seconds / 1e6:6.2f} M tokens/s {work / seconds / 1e12:6.0f} TFLOP/s "
+        f"(first {spent[0]:.1f} s, spread {min(spent[1:]):.2f} to {max(spent[1:]):.2f})",
+        flush=True,
+    )
+    return seconds
+
+
+def ours(pairs: CroppedPairs, batch: int, chunk: int, compiled: bool, device: str) -> Trainer:
+    network = UniCoil(encoder_of(bert().to(device)))
+    return Trainer(network, pairs, Settings(batch=batch, chunk=chunk, compile=compiled, warmup=10))
+
+
+def peer(pairs: CroppedPairs, batch: int, mini: int, pooled: bool, device: str) -> Callable[[int], None]:
+    from sentence_transformers import SentenceTransformer, util
+    from sentence_transformers.losses import CachedMultipleNegativesRankingLoss
+
+    model = SentenceTransformer(modules=[PaddedUniCoil(pooled)], device=device)
+    loss_of = CachedMultipleNegativesRankingLoss(
+        model, scale=1.0, similarity_fct=util.dot_score, mini_batch_size=mini, show_progress_bar=False
+    )
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
+
+    def step(i: int) -> None:
+        sides = pairs.sides(batch, 0, i, torch.device(device))
+        features = [{"input_ids": ids, "attention_mask": mask.long()} for ids, mask in sides]
+        with torch.autocast(device, torch.bfloat16):
+            loss = loss_of(features, None)
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    return step
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=16_384)
-    parser.add_argument("--chunks", default="512,2048,8192")
+    parser.add_argument("--chunks", default="65536,131072,262144")
+    parser.add_argument("--peer", default="", help="mini-batches to try the peer with, as in 128,256,512,1024,2048")
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="where the time of the last step goes")
+    parser.add_argument("--plain", action="store_true", help="not compiled")
+    parser.add_argument("--corpus", help="a packed corpus; otherwise random tokens")
+    parser.add_argument("--profile", action="store_true", help="where the time of a step goes")
     options = parser.parse_args()
-    torch.set_float32_matmul_precision("high")  # scores: sums of 32 bits from factors of 19
-    rng = np.random.default_rng(0)
-    corpus = TokenCorpus.pack(rng.integers(1000, VOCABULARY, int(n)) for n in rng.normal(135, 20, 50_000).clip(20, 256))
-    crops = Crops()
-    ids, offsets = crops.tensors(corpus, options.device)
-    dice = torch.Generator(options.device).manual_seed(0)
-    for size in map(int, options.chunks.split(",")):
-        model = network(options.device)
-        encode = torch.compile(model, dynamic=True) if options.compile else model
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=options.device != "cpu")
-
-        def vectors(x: torch.Tensor, mask: torch.Tensor, encode: torch.nn.Module = encode) -> torch.Tensor:
-            with torch.autocast(options.device, torch.bfloat16):
-                return encode(x, mask)
-
-        spent, tokens, work = [], 0, 0.0
-        for step in range(options.steps + 1):  # the first warms up
-            chosen = torch.randint(0, len(corpus), (options.batch,), generator=dice, device=options.device)
-            _wait(options.device)
-            started = time.perf_counter()
-            sides = [crops.crop(ids, offsets, chosen, dice) for _ in range(2)]
-            loss = cached_backward(vectors, [chunked(*side, size) for side in sides], info_nce)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
-            _wait(options.device)
-            if step:
-                spent.append(time.perf_counter() - started)
-                lengths = torch.cat([mask.sum(1) for _, mask in sides]).cpu().numpy()
-                tokens += int(lengths.sum())
-                work += 4 * operations(lengths)  # forward, forward again, backward twice a forward
-        seconds = sum(spent)
-        print(
-            f"chunks of {size}: {seconds / options.steps:.2f} s a step of {options.batch:,}, "
-            f"{tokens / seconds / 1e6:.2f} M tokens/s, {work / seconds / 1e12:.1f} TFLOP/s, loss {loss.item():.2f}",
-            flush=True,
-        )
-        if options.profile:
-            with torch.profiler.profile() as seen:
-                cached_backward(vectors, [chunked(*side, size) for side in sides], info_nce)
-                _wait(options.device)
-            print(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=16, max_name_column_width=50))
-        del model, encode, optimiser
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    if options.corpus:
+        corpus = TokenCorpus.open(options.corpus)
+    else:
+        rng = np.random.default_rng(0)
+        corpus = TokenCorpus.pack(rng.integers(1000, VOCABULARY, (max(options.batch, 20_000), 256)))
+    pairs = CroppedPairs(corpus, CROPS)
+    tokens = 2 * options.batch * (TOKENS + 2)
+    work = 4 * forward_operations(encoder_of(bert()), np.full(2 * options.batch, TOKENS + 2))
+    best: dict[str, float] = {}
+    for chunk in map(int, options.chunks.split(",")):
+        trainer = ours(pairs, options.batch, chunk, not options.plain, device)
+        name = f"vizsla, chunks of {chunk:,} tokens{'' if options.plain else ', compiled'}"
+        seconds = timed(name, lambda _, t=trainer: t.step() and None, work, tokens, options.steps)
+        best["vizsla"] = min(best.get("vizsla", np.inf), seconds)
+    if options.profile:
+        with torch.profiler.profile() as seen:
+            trainer.step()
+        print(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=24, max_name_column_width=60))
+    for pooled in (False, True) if options.peer else ():
+        for mini in map(int, options.peer.split(",")):
+            kind = "mean-pooled" if pooled else "uniCOIL"
+            name = f"sentence-transformers, {kind}, mini-batches of {mini:,}"
+            try:
+                seconds = timed(name, peer(pairs, options.batch, mini, pooled, device), work, tokens, options.steps)
+            except torch.OutOfMemoryError:
+                print(f"{name}: out of memory", flush=True)
+                continue
+            best[kind] = min(best.get(kind, np.inf), seconds)
+    for kind in ("uniCOIL", "mean-pooled"):
+        if kind in best:
+            print(
+                f"vizsla is {best[kind] / best['vizsla']:.2f} times as fast as sentence-transformers, {kind}, at its best"
+            )
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
+def _wait() -> None:
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
