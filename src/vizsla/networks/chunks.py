@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_LONGEST_STEP = 128  # longest texts are rounded up to this, so that compiled code sees few different values
-
 
 class Chunk(NamedTuple):
     """Some texts, packed: as many as are encoded at once."""
@@ -20,7 +18,7 @@ class Chunk(NamedTuple):
     starts: Tensor
     """[texts + 1] where each text begins, and where the last ends."""
     longest: int
-    """No text has more tokens."""
+    """No text has more tokens; a power of 2, so that kernels are made for few different values."""
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Ids and mask, [texts, length]."""
@@ -72,7 +70,7 @@ def packed(ids: Tensor, mask: Tensor, tokens: int) -> Batch:
             last += 1
         end = on_host[last - 1]
         starts = torch.cat([begins[first:last], ends[last - 1 : last]]) - base
-        longest = -(-(end - (on_host[last - 2] if last > 1 else 0)) // _LONGEST_STEP) * _LONGEST_STEP
-        chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), longest))
+        longest = end - (on_host[last - 2] if last > 1 else 0)
+        chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), 1 << (longest - 1).bit_length()))
         first = last
     return Batch(chunks, order)

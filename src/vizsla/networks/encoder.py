@@ -15,10 +15,14 @@ from vizsla.networks.chunks import Chunk
 def attend(queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longest: int) -> Tensor:
     """Attention inside each text of [tokens, heads, size]; by a kernel for ragged texts where there is one."""
     if queries.is_cuda and queries.dtype in (torch.bfloat16, torch.float16):
+        from vizsla.networks.attention import LONGEST, short_attention
+
+        if longest <= LONGEST:
+            attended: Tensor = short_attention(queries, keys, values, starts, longest)
+            return attended
         from torch.nn.attention.varlen import varlen_attn
 
-        attended: Any = varlen_attn(queries, keys, values, starts, starts, longest, longest)
-        return attended  # type: ignore[no-any-return]
+        return varlen_attn(queries, keys, values, starts, starts, longest, longest)  # type: ignore[return-value]
     lengths = starts.diff()
     mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
 
@@ -32,6 +36,11 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longes
     return made.transpose(1, 2)[mask]
 
 
+def whole_width(vocabulary: int) -> int:
+    """How wide vectors over a vocabulary are made: tensor cores want rows of whole 16 bytes, and more."""
+    return -(-vocabulary // 64) * 64
+
+
 class PackedBert(nn.Module):
     """A BERT of transformers' run over packed texts; the parameters are those of the BERT, under its names."""
 
@@ -41,6 +50,7 @@ class PackedBert(nn.Module):
         self.heads: int = bert.config.num_attention_heads
         self.hidden: int = bert.config.hidden_size
         self.vocabulary: int = bert.config.vocab_size
+        self.width = whole_width(self.vocabulary)
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[tokens, hidden] the states of the last layer."""
@@ -68,6 +78,7 @@ class Padded(nn.Module):
         self.model = model
         self.hidden: int = model.config.hidden_size
         self.vocabulary: int = model.config.vocab_size
+        self.width = whole_width(self.vocabulary)
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[tokens, hidden] the states of the last layer."""

@@ -50,6 +50,6 @@ class Splade(nn.Module):
         return torch.log1p(torch.relu(logits.amax(1)))  # the logarithm after the maximum: the same, and cheaper
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, vocabulary] in the order of the batch."""
-        return torch.cat(list(made))[torch.argsort(batch.order)]
-
+        """[texts, width] in the order of the batch."""
+        rows = torch.cat(list(made))[torch.argsort(batch.order)]
+        return nn.functional.pad(rows, (0, self.encoder.width - self.vocabulary))

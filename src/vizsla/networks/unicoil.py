@@ -26,6 +26,7 @@ class UniCoil(nn.Module):
         self.weigh = nn.Linear(encoder.hidden, 1)
         nn.init.constant_(self.weigh.bias, ALIVE)
         self.vocabulary = encoder.vocabulary
+        self.width = encoder.width
         speaks = torch.ones(self.vocabulary).index_fill_(0, torch.tensor(list(silent)), 0.0)
         self.register_buffer("speaks", speaks, persistent=False)
 
@@ -36,13 +37,13 @@ class UniCoil(nn.Module):
         return weights * speaks.to(weights.dtype)[chunk.ids]
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, vocabulary] from what was made of the chunks: never [texts, length, vocabulary].
+        """[texts, width] from what was made of the chunks: never [texts, length, vocabulary].
 
         The maximum is taken over the repeats of a token in a text, among as many numbers as there are tokens; only
         then does each go to its place.
         """
         weights = torch.cat(list(made))
-        places, repeats = torch.unique(batch.texts * self.vocabulary + batch.ids, return_inverse=True)
+        places, repeats = torch.unique(batch.texts * self.width + batch.ids, return_inverse=True)
         highest = weights.new_zeros(len(places)).scatter_reduce(0, repeats, weights, "amax")
-        spread = weights.new_zeros(len(batch.order) * self.vocabulary)
-        return spread.index_copy(0, places, highest).view(len(batch.order), self.vocabulary)
+        spread = weights.new_zeros(len(batch.order) * self.width)
+        return spread.index_copy(0, places, highest).view(len(batch.order), self.width)

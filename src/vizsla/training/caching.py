@@ -35,30 +35,35 @@ def cached_backward(
     loss_of: Callable[..., Tensor],
     *,
     random: bool = True,
+    kept: int = 0,
 ) -> Tensor:
     """Accumulate the gradients of a loss over all vectors of a batch; gives the loss.
 
     `loss_of` gets for each side what `encode` made of its chunks. `random`: whether encoding throws dice (dropout).
+    `kept`: so many chunks are not made twice but keep what the way back needs, as far as there is memory for it.
     """
     made: list[list[Tensor]] = []
-    dice: list[_Dice] = []
-    with torch.no_grad():
-        for side in sides:
-            outputs = []
-            for chunk in side.chunks:
-                if random:
-                    dice.append(_Dice(chunk.ids.device))
-                outputs.append(encode(chunk).detach().requires_grad_())
-            made.append(outputs)
+    whole: list[Tensor | None] = []
+    dice: list[_Dice | None] = []
+    for side in sides:
+        outputs = []
+        for chunk in side.chunks:
+            dice.append(_Dice(chunk.ids.device) if random else None)
+            with torch.set_grad_enabled(len(whole) < kept):
+                output = encode(chunk)
+            whole.append(output if output.requires_grad else None)
+            outputs.append(output.detach().requires_grad_())
+        made.append(outputs)
     loss = loss_of(*made)
     loss.backward()  # type: ignore[no-untyped-call]
     after = _Dice(loss.device) if random else None
-    throws = iter(dice)
-    for side, outputs in zip(sides, made, strict=True):
-        for chunk, output in zip(side.chunks, outputs, strict=True):
-            if random:
-                next(throws).restore()
-            torch.autograd.backward(encode(chunk), output.grad)
+    chunks = [chunk for side in sides for chunk in side.chunks]
+    gradients = [output.grad for outputs in made for output in outputs]
+    for i, (chunk, gradient, throw) in enumerate(zip(chunks, gradients, dice, strict=True)):
+        there, whole[i] = whole[i], None  # so that its memory is free after the way back
+        if there is None and throw is not None:
+            throw.restore()
+        torch.autograd.backward(encode(chunk) if there is None else there, gradient)
     if after is not None:
         after.restore()
     return loss.detach()

@@ -125,7 +125,9 @@ class Trainer:
         seen: dict[str, Any] = {}
         with self._memory_told():
             sides = [packed(ids, mask, settings.chunk) for ids, mask in shares]
-            loss = cached_backward(self.encode, sides, lambda *made: self._loss(sides, made, seen), random=self.random)
+            loss = cached_backward(
+                self.encode, sides, lambda *made: self._loss(sides, made, seen), random=self.random, kept=settings.kept
+            )
             self.team.add_up(self.network.parameters())
             length = torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
             self.optimiser.step()

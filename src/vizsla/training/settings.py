@@ -22,6 +22,8 @@ class Settings:
     batch: int = 16_384
     chunk: int = 131_072
     """How many tokens are encoded at once; less needs less memory and changes nothing else."""
+    kept: int = 0
+    """How many chunks of a batch are not encoded twice but keep what the way back needs: faster, for memory."""
     rate: float = 1e-4
     """The highest learning rate, reached after `warmup` steps; from there it falls to `last_rate` of it."""
     warmup: int = 50
