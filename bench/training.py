@@ -64,7 +64,7 @@ def timed(name: str, step: Callable[[int], None], work: float, tokens: int, step
         spent.append(time.perf_counter() - started)
     seconds = float(np.median(spent[1:]))
     print(
-        f"{name:<56} {seconds:6.2f} s a step {tokens / seconds / 1e6:5.2f} M tokens/s {work / seconds / 1e12:4.0f} TFLOP/s "
+        f"{name:<54} {seconds:6.2f} s a step {tokens / seconds / 1e6:5.2f} M tokens/s {work / seconds / 1e12:4.0f} TFLOP/s "
         f"(first {spent[0]:.1f} s, spread {min(spent[1:]):.2f} to {max(spent[1:]):.2f})",
         flush=True,
     )

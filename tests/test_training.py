@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,19 @@ transformers = pytest.importorskip("transformers", reason="training needs transf
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.networks import Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
-from vizsla.training import Crops, TokenCorpus, cached_backward, info_nce  # noqa: E402
+from vizsla.training import (  # noqa: E402
+    CroppedPairs,
+    Crops,
+    DevSet,
+    Settings,
+    TokenCorpus,
+    Trainer,
+    cached_backward,
+    info_nce,
+)
+from vizsla.training.dev import Rows, framed  # noqa: E402
 
-VOCABULARY = 60
+VOCABULARY = 120
 
 
 def small_bert(dropout: float = 0.0) -> transformers.BertModel:
@@ -206,6 +217,144 @@ def test_info_nce_by_hand() -> None:
     assert info_nce(queries, documents, 0.5).item() == pytest.approx(float(np.log(1 + np.exp(-2))))
     more = torch.cat([documents, torch.zeros(1, 2, dtype=torch.float64)])
     assert info_nce(queries, more, symmetric=False).item() == pytest.approx(float(np.log(1 + 2 * np.exp(-1))))
+
+
+def small_pairs() -> CroppedPairs:
+    rng = np.random.default_rng(3)
+    return CroppedPairs(TokenCorpus.pack(rng.integers(2, VOCABULARY, (40, 50))), Crops(span=40, start=2, end=3))
+
+
+SMALL = Settings(steps=6, batch=12, chunk=60, warmup=2, rate=1e-2, precision="float32", keep=2, evaluate=2)
+
+
+def small_trainer(folder: Path | None, **options: object) -> Trainer:
+    return Trainer(
+        small_network(dropout=0.1), small_pairs(), replace(SMALL, **options), folder=folder, dev=[small_dev()]
+    )
+
+
+def small_dev() -> DevSet:
+    rng = np.random.default_rng(4)
+    texts = TokenCorpus.pack(rng.integers(2, VOCABULARY, (15, 9)))
+    rows = Rows(np.arange(16), rng.integers(0, 5, 15), rng.random(15))
+    return DevSet("small", texts, texts, np.array([[i, i, 1] for i in range(15)]), rows, rows)
+
+
+class _Killed(Exception):
+    pass
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    """Dropout's dice, the optimiser's memory and the best parameters included."""
+    whole = small_trainer(tmp_path / "whole")
+    expected = whole.run()
+
+    def kill(line: dict[str, object]) -> None:
+        if line["step"] == 5:
+            raise _Killed
+
+    broken = small_trainer(tmp_path / "broken")
+    broken.report = kill
+    with pytest.raises(_Killed):
+        broken.run()
+    again = small_trainer(tmp_path / "broken")
+    found = again.run(resume=True)
+    assert (found.step, found.best, found.best_step) == (expected.step, expected.best, expected.best_step)
+    for a, b in zip(whole.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    other = Trainer(Padded(small_bert()), small_pairs(), SMALL, folder=tmp_path / "broken")
+    with pytest.raises(InputError, match="does not belong to this network"):
+        other.run(resume=True)
+    with pytest.raises(VizslaError, match="no checkpoint"):
+        small_trainer(tmp_path / "nothing").run(resume=True)
+
+
+def test_training_learns_and_stops_in_time() -> None:
+    trainer = small_trainer(None, steps=40, rate=3e-2)
+    losses = [trainer.step()["loss"] for _ in range(40)]
+    assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
+    patient = small_trainer(None, steps=40, patience=1, evaluate=1, rate=1e-9)
+    assert patient.run().step < 40
+
+
+def test_the_dev_figures_are_those_of_the_scores() -> None:
+    trainer, dev = small_trainer(None), small_dev()
+    trainer.network.eval()
+    figures = dev.figures(trainer.encode, trainer.network.vectors, torch.device("cpu"))
+    made = vectors(trainer.network, *framed(dev.documents, 0, 15, "cpu"), 1000)
+    ranks = [(row > row[i]).sum().item() for i, row in enumerate(made @ made.T)]
+    expected = np.mean([1 / np.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks])
+    assert figures["small nDCG@10"] == pytest.approx(expected, abs=1e-6)
+    assert set(figures) == {"small nDCG@10", "small with BM25 nDCG@10"}
+
+
+def test_a_dev_set_goes_to_disk_and_back(tmp_path: Path) -> None:
+    small_dev().save(tmp_path / "small")
+    trainer = small_trainer(None)
+    trainer.network.eval()
+    figures = [
+        d.figures(trainer.encode, trainer.network.vectors, torch.device("cpu"))
+        for d in (small_dev(), DevSet.open(tmp_path / "small"))
+    ]
+    assert figures[0] == figures[1]
+    with pytest.raises(InputError, match="no packed dev set"):
+        DevSet.open(tmp_path)
+
+
+SHARED = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+from dataclasses import replace
+from test_training import SMALL, small_network, small_pairs
+from vizsla.training import Team, Trainer
+team = Team.assembled("cpu")
+torch.set_num_threads(1)
+settings = replace(SMALL, flops_queries=0.01, flops_documents=0.02, batch=13)
+trainer = Trainer(small_network(), small_pairs(), settings, team=team)
+trainer.run()
+if team.leads:
+    torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
+"""
+
+
+def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    made = []
+    for processes in (1, 2):
+        file = tmp_path / f"{processes}.pt"
+        code = tmp_path / f"{processes}.py"
+        code.write_text(SHARED.format(tests=str(Path(__file__).parent), file=str(file)))
+        launch = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc_per_node={processes}",
+            str(code),
+        ]
+        subprocess.run(launch, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        made.append(torch.load(file))
+    for a, b in zip(*made, strict=True):
+        assert torch.allclose(a, b, rtol=0, atol=1e-9)
+
+
+def test_settings_are_read_from_text() -> None:
+    changed = Settings().changed("batch=1_024", "rate=5e-5", "symmetric=no")
+    assert (changed.batch, changed.rate, changed.symmetric) == (1024, 5e-5, False)
+    for text, expected in (
+        ("batch", "no setting"), ("bach=1", "did you mean"), ("batch=x", "no whole number"), ("rate=-1", "more than 0"),
+        ("symmetric=maybe", "yes or no"), ("precision=float8", "precision"),
+    ):  # fmt: skip
+        with pytest.raises(VizslaError, match=expected):
+            Settings().changed(text)
+    rates = [Settings(steps=10, warmup=2, rate=1.0, last_rate=0.1).rate_at(s) for s in range(10)]
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
+
+
+def test_compiled_code_refuses_dropout() -> None:
+    with pytest.raises(VizslaError, match="other dice"):
+        small_trainer(None, compile=True)
 
 
 def test_training_imports_where_numba_is_not() -> None:

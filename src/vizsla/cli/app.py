@@ -31,6 +31,7 @@ from vizsla.cli import (
     judge,
     recipes,
     search,
+    train,
     tune,
     verify,
 )
@@ -97,6 +98,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "fuse": fuse.fuse,
     "agree": agree.agree,
     "answers": answers.answers,
+    "train": train.train,
 }
 for _name, _verb in _VERBS.items():
     app.command(_name)(_interruptible(_verb))

@@ -124,6 +124,8 @@ def _leaf(part: Explanation) -> Text:
     if not f["in_document"]:
         return line.append("  not in this document", style="dim")
     rarity = f"in {console.count(f['documents_with_term'], 'document')}"
+    if not f["counted"]:
+        return line.append(f"  = {f['query_weight']:.4f} ({rarity}) x {f['document_weight']:.4f}", style="dim")
     repeats = f", {f['in_query']:g} times in the query" if f["in_query"] != 1 else ""
     here = "once" if f["in_document"] == 1 else f"{f['in_document']} times"
     worth = f"  = {f['query_weight']:.4f} ({rarity}{repeats}) x {f['document_weight']:.4f} ({here} here)"

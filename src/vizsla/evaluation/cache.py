@@ -60,7 +60,7 @@ def key_of(content: str, model: Model, depth: int, own_ids: bool) -> str:
     """The key of a model's run on a data set with this content."""
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         description = model.describe(Path(folder))
-        files = {f.name: _digest([f]) for f in sorted(Path(folder).iterdir())}
+        files = {str(f.relative_to(folder)): _digest([f]) for f in sorted(Path(folder).rglob("*")) if f.is_file()}
     made_from = [VERSION, vizsla.__version__, content, description, files, depth, own_ids]
     whole = json.dumps(made_from, sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()

@@ -95,7 +95,7 @@ class Index:
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             model_files = folder / "model"
-            meta["model_files"] = {f.name: files.hash_file(f) for f in sorted(model_files.glob("*"))}
+            meta["model_files"] = {name: files.hash_file(f) for name, f in files.model_files(model_files)}
             database.create(folder, meta)
         except OSError as e:
             raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e

@@ -65,6 +65,7 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
             "documents_with_term": int(df[i]),
             "query_weight": query_weight,
             "document_weight": document_weight,
+            "counted": weighting.norms is not None,
         }
         leaves.append(Explanation(term, query_weight * document_weight, facts))
     facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents}

@@ -189,6 +189,11 @@ class MissingFileError(CollectionError):
     """A file the database names is not there: damage, or a newer commit has removed it."""
 
 
+def model_files(folder: Path) -> list[tuple[str, Path]]:
+    """The files a model has in a folder and in the folders inside it, with their names from there."""
+    return [(f.relative_to(folder).as_posix(), f) for f in sorted(folder.rglob("*")) if f.is_file()]
+
+
 def hash_file(file: Path) -> str:
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()

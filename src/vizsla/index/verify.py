@@ -87,9 +87,9 @@ def _check_model(path: Path, db: sqlite3.Connection) -> Iterator[str]:
             yield f"{path}: model/{name} is missing"
         elif files.hash_file(file) != sha256:
             yield f"{path}: model/{name} is damaged: its content is not what was written"
-    for file in (path / "model").glob("*"):
-        if file.name not in expected:
-            yield f"{path}: model/{file.name} does not belong here"
+    for name, _ in files.model_files(path / "model"):
+        if name not in expected:
+            yield f"{path}: model/{name} does not belong here"
 
 
 def _check_segments(path: Path, db: sqlite3.Connection) -> Iterator[str]:

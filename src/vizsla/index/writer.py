@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from vizsla.index import database, files
 from vizsla.index.analysis import Prepared, preparing
 from vizsla.index.buffer import Buffer
 from vizsla.index.compaction import Compaction
-from vizsla.models import Model
+from vizsla.models import SAMPLE, Model
 
 DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms
@@ -87,6 +87,9 @@ class Writer:
         first = self._next_number
         terms_bytes = int(self._memory * TERMS_SHARE)
         description, folder = database.get_meta(self._db, "model"), self._path / "model"
+        sample: list[Document] = []
+        if self._model.settles:
+            documents = _sampled(documents, sample)
         with preparing(
             self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
         ) as prepared:
@@ -96,6 +99,8 @@ class Writer:
                     self._flush()
                 elif self._uncommitted > MOST_UNCOMMITTED:
                     self._end_transaction()
+        if sample:
+            self._model = self._model.settled([d.content for d in sample])
         return added
 
     def _store(self, batch: Prepared, first: int, added: Added) -> None:
@@ -195,11 +200,20 @@ class Writer:
             compaction.drop_deletions()
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
+            self._settle()
             just_before()
             self._db.execute("COMMIT")
             files.sweep_segments(self._path, database.live_files(self._db))
         if compact or (self._generation == 1 and not self._store_texts):  # where there are texts it would take long
             self._shrink()
+
+    def _settle(self) -> None:
+        """Keep the weights that were fitted to the documents of this commit, the first there are."""
+        described = database.get_meta(self._db, "model")
+        if described.pop("balanced", False) and not self._model.settles:
+            for entry, part in zip(described["parts"], self._model.parts, strict=True):
+                entry["weight"] = part.weight
+            database.set_meta(self._db, "model", described)
 
     def _shrink(self) -> None:
         """Give the room of rows that are gone back to the disk; needs as much again while it works."""
@@ -222,6 +236,15 @@ class Writer:
             pass
         finally:
             self._lock.release()
+
+
+def _sampled(documents: Iterable[Document | RawLines], sample: list[Document]) -> Iterator[Document | RawLines]:
+    """The documents, the first of them put aside."""
+    for item in documents:
+        if len(sample) < SAMPLE:
+            new = item.documents() if isinstance(item, RawLines) else [item]
+            sample.extend(new[: SAMPLE - len(sample)])
+        yield item
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from vizsla.models.balanced import SAMPLE, Balanced
 from vizsla.models.bm25 import BM25
 from vizsla.models.given import GivenVectors
+from vizsla.models.learned import Learned
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
 from vizsla.models.names import MODELS, expression, parse_model
+from vizsla.models.network import Network
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
     "BM25",
     "MODELS",
+    "SAMPLE",
+    "Balanced",
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
     "Fields",
     "GivenVectors",
+    "Learned",
     "Model",
+    "Network",
     "Part",
     "Reader",
     "Statistics",

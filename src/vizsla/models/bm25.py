@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from vizsla.engine import Weighting
-from vizsla.errors import UnknownNameError, VizslaError, kind_of
+from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, field_text, text_problem
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -98,11 +98,7 @@ class BM25(Component):
         return self.kind, self.analyzer, self.fields, self.lengths
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
-        for name in self.fields:
-            value = content.get(name)
-            if value is not None and not isinstance(value, str):
-                return f"has a field {name!r} that is no text, but {kind_of(value)}"
-        return None
+        return text_problem(content, self.fields)
 
     def reader(self) -> Reader:
         return _CountingReader(self)
@@ -156,15 +152,6 @@ class BM25(Component):
 
 
 COMPONENTS[BM25.kind] = BM25
-
-
-def field_text(document: Fields, fields: Sequence[str]) -> str:
-    """The text of some fields of a document, joined by line breaks; fields that are absent are passed over."""
-    if isinstance(document, str):
-        return document if "text" in fields else ""
-    if len(fields) == 1:
-        return document.get(fields[0]) or ""
-    return "\n".join(document[f] for f in fields if document.get(f))
 
 
 class _CountingReader(Reader):

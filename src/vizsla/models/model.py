@@ -18,13 +18,32 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from vizsla.engine import Weighting
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.models.statistics import Statistics
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors
 
 Fields = Mapping[str, Any] | str
 """What a model reads: fields by name, or a text, which counts as the field `text`."""
+
+
+def field_text(document: Fields, fields: Sequence[str]) -> str:
+    """The text of some fields of a document, joined by line breaks; fields that are absent are passed over."""
+    if isinstance(document, str):
+        return document if "text" in fields else ""
+    if len(fields) == 1:
+        return document.get(fields[0]) or ""
+    return "\n".join(document[f] for f in fields if document.get(f))
+
+
+def text_problem(content: Mapping[str, Any], fields: Sequence[str]) -> str | None:
+    """Why some fields cannot be read as text, to follow the document's name in a sentence; None if they can."""
+    for name in fields:
+        value = content.get(name)
+        if value is not None and not isinstance(value, str):
+            return f"has a field {name!r} that is no text, but {kind_of(value)}"
+    return None
+
 
 CollectionStatistics = Mapping[str, Statistics]
 """The statistics of each namespace of a model."""
@@ -64,6 +83,15 @@ class Model(ABC):
         return Sum(tuple(Part(weight * p.weight, p.component) for p in self.parts))
 
     __rmul__ = __mul__
+
+    @property
+    def settles(self) -> bool:
+        """Whether weights of its parts are still to be fitted to documents."""
+        return False
+
+    def settled(self, documents: Sequence[Fields]) -> Model:  # noqa: ARG002 (most models need none)
+        """The model with its weights fitted to some documents."""
+        return self
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -138,6 +166,10 @@ class Model(ABC):
             parts.append(Part(weight, COMPONENTS[kind].from_options(options, folder)))
         if len(parts) == 1 and parts[0].weight == 1.0:
             return parts[0].component
+        if description.get("balanced"):
+            from vizsla.models.balanced import Balanced
+
+            return Balanced(tuple(parts), description["name"])
         return Sum(tuple(parts), description["name"])
 
 

@@ -6,14 +6,19 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.balanced import Balanced
 from vizsla.models.bm25 import BM25
 from vizsla.models.given import GivenVectors
-from vizsla.models.model import Model, Sum
+from vizsla.models.learned import SHIPPED, Learned
+from vizsla.models.model import Component, Model, Part, Sum
 
+BM51_WEIGHT = 0.85
+"""Of BM26 in BM51 where there are too few documents to fit it: the mean of the sets it was measured on."""
 _PIECES = {"analyzer": "wordpiece", "namespace": "pieces"}
 
 
@@ -29,11 +34,31 @@ def _prime(**options: Any) -> Model:
     return Sum(both[0].parts + both[1].parts, "bm25-prime")
 
 
+def _saved(folder: str) -> Model:
+    return Model.load(folder)
+
+
+def _bm51(weight: float | None = None, network: str = "", **options: Any) -> Model:
+    """BM25 plus BM26: equally strong by a weight fitted to the documents, or by one that is given.
+
+    `network`: the folder of a BM26 of one's own.
+    """
+    learned = Model.load(network) if network else Learned.shipped("bm26")
+    if not isinstance(learned, Learned):
+        raise VizslaError(f"{network}: there is no single network here, which BM51 needs")
+    if "fields" in options:
+        learned = replace(learned, fields=options["fields"])
+    parts = Part(1.0, BM25(**options)), Part(BM51_WEIGHT if weight is None else weight, learned)
+    return Balanced(parts, "bm51") if weight is None else Sum(parts, "bm51")
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "bm25": BM25,
     "bm25-multifield": _multifield,
     "bm25-wp": lambda **options: BM25(**{"name": "bm25-wp", **_PIECES, **options}),
     "bm25-prime": _prime,
+    "bm26": lambda **options: Learned.shipped("bm26", **options),
+    "bm51": _bm51,
     "vectors": GivenVectors,
 }
 
@@ -47,8 +72,11 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "fields": lambda text: tuple(text.split("/")),
     "namespace": str,
     "quantiser": str,
+    "length": int,
+    "weight": float,
+    "network": str,
 }
-_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
+_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
 
 def parse_model(text: str) -> Model:
@@ -91,13 +119,14 @@ def _is_folder(text: str) -> bool:
 
 def _parse_term(match: re.Match[str], text: str) -> Model:
     name, options = match["name"], match["options"]
-    if name not in MODELS:
+    if name not in MODELS and not _is_folder(name):
         raise UnknownNameError("model", name, tuple(MODELS))
     try:
-        model = MODELS[name](**_parse_options(options or "", text))
+        make = MODELS[name] if name in MODELS else partial(_saved, name)
+        model = make(**_parse_options(options or "", text))
     except TypeError:
         raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
-    if options and options.strip() and isinstance(model, BM25 | GivenVectors | Sum):
+    if options and options.strip() and isinstance(model, BM25 | GivenVectors | Learned | Sum):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model
@@ -133,12 +162,18 @@ def expression(model: Model) -> str:
     """
     terms = []
     for weight, component in model.parts:
-        name = "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
+        name = _short_name(component)
         plain = MODELS[name]()
         differing = [o for o in _OPTIONS if getattr(component, o, None) != getattr(plain, o, None)]
         options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
         terms.append((f"{weight:g} * " if weight != 1 else "") + name + (f"({options})" if options else ""))
     return " + ".join(terms)
+
+
+def _short_name(component: Component) -> str:
+    if isinstance(component, Learned):
+        return component.network.folder.name if component.network.folder.parent == SHIPPED else component.name
+    return "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
 
 
 def _written(value: Any) -> str:

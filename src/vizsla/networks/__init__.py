@@ -1,11 +1,31 @@
-"""Token ids to vectors in torch: the networks behind learned models. Needs the extra `train`."""
+"""Token ids to vectors: the networks behind learned models, in torch to be trained, in ONNX to be run without it.
+
+Names are imported when they are first used, since most of them need torch and `graph` and `session` do not.
+"""
 
 from __future__ import annotations
 
-from vizsla.networks.chunks import Batch, Chunk, packed
-from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
-from vizsla.networks.splade import Splade, TiedHead
-from vizsla.networks.unicoil import UniCoil
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vizsla.networks.chunks import Batch, Chunk, packed
+    from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
+    from vizsla.networks.splade import Splade, TiedHead
+    from vizsla.networks.unicoil import UniCoil
+
+_HOMES = {
+    "Batch": "chunks",
+    "Chunk": "chunks",
+    "PackedBert": "encoder",
+    "Padded": "encoder",
+    "Splade": "splade",
+    "TiedHead": "splade",
+    "UniCoil": "unicoil",
+    "encoder_of": "encoder",
+    "forward_operations": "encoder",
+    "packed": "chunks",
+}
 
 __all__ = [
     "Batch",
@@ -19,3 +39,11 @@ __all__ = [
     "forward_operations",
     "packed",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vizsla.networks' has no attribute {name!r}")
+    value = getattr(import_module(f"vizsla.networks.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -5,5 +5,6 @@ from __future__ import annotations
 from vizsla.text.analyzer import Analyzer, analyzer_names
 from vizsla.text.filters import Token, register_filter
 from vizsla.text.lexicon import Lexicon
+from vizsla.text.tokenizers import WordPiece
 
-__all__ = ["Analyzer", "Lexicon", "Token", "analyzer_names", "register_filter"]
+__all__ = ["Analyzer", "Lexicon", "Token", "WordPiece", "analyzer_names", "register_filter"]

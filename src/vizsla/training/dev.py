@@ -35,11 +35,13 @@ class Rows(NamedTuple):
     def dense(self, first: int, last: int, size: int, device: torch.device) -> Tensor:
         """[rows, size] some of the vectors."""
         a, z = int(self.pointers[first]), int(self.pointers[last])
-        pointers = torch.from_numpy((self.pointers[first : last + 1] - a).astype(np.int64))
-        terms = torch.from_numpy(self.terms[a:z].astype(np.int64))
-        weights = torch.from_numpy(self.weights[a:z].astype(np.float32))
-        sparse = torch.sparse_csr_tensor(pointers, terms, weights, (last - first, size), check_invariants=False)
-        return sparse.to(device).to_dense()
+        rows = np.repeat(np.arange(last - first), np.diff(self.pointers[first : last + 1]))
+        dense = torch.zeros(last - first, size, device=device)
+        terms, weights = self.terms[a:z].astype(np.int64), self.weights[a:z].astype(np.float32)
+        dense[torch.from_numpy(rows).to(device), torch.from_numpy(terms).to(device)] = torch.from_numpy(weights).to(
+            device
+        )
+        return dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ class DevSet:
         return assemble([encode(chunk) for chunk in batch.chunks], batch)
 
     def _ndcg(self, scores: Tensor) -> float:
-        grades = torch.zeros_like(scores)
+        grades = torch.zeros_like(scores, dtype=torch.float32)
         queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in self.judgements.T.copy())
         grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
         judged = torch.unique(queries.long())

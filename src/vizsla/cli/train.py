@@ -1,0 +1,70 @@
+"""vizsla train: a model from documents."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vizsla.cli import console
+from vizsla.cli.index import Format, IdField, TextField, TitleField, find_sources
+from vizsla.errors import VizslaError
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A training recipe by name, bm26 for one, or a file of your own.")],
+    corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Files or folders of documents.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The folder of the new model.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in batch=1024; see the recipe.")
+    ] = None,
+    dev: Annotated[
+        list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries tell when to stop.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
+    format: Format = None,
+    id_field: IdField = None,
+    text_field: TextField = None,
+    title_field: TitleField = None,
+) -> None:
+    """Train a model on documents, without labels: adapt BM26 to them, or make one anew."""
+    from vizsla.datasets import BeirDataset
+
+    try:
+        from vizsla.recipes.training import load_training_recipe
+        from vizsla.recipes.training import train as run
+        from vizsla.training import Team
+    except ImportError as e:
+        raise VizslaError(f"training needs more packages ({e}); install vizsla[train]") from None
+
+    if output is None:
+        raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
+    if not corpus and not resume:
+        raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
+    plan = load_training_recipe(recipe).changed(changes or [])
+    sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
+    sets = [BeirDataset.open(folder) for folder in dev or []]
+    team = Team.assembled()
+    if team.leads and team.device.type == "cpu":
+        console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
+    started = time.perf_counter()
+    documents = (document for source in sources for document in source.documents())
+    model, outcome = run(plan, documents, output, dev=sets, resume=resume, report=show_line if team.leads else None)
+    if team.leads:
+        console.remark(f"{outcome.step} steps in {time.perf_counter() - started:.0f} s: {model.name} is in {output}")
+        if outcome.figures:
+            best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
+            console.remark(f"Best at step {outcome.best_step}: {best}")
+        console.remark(f'Use it with: vizsla index SOURCE -o DIR --model {output}, or --model "bm51(network={output})"')
+
+
+def show_line(line: dict[str, Any]) -> None:
+    """A step as a person reads it."""
+    figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "nDCG" in name)
+    console.remark(
+        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}  "
+        f"terms {line['query_terms']:.0f}/{line['document_terms']:.0f}  "
+        f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
+    )

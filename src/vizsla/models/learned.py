@@ -1,0 +1,184 @@
+"""Models whose term weights a network has learnt: BM26 (uniCOIL) and BM26e (SPLADE)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.engine import Weighting
+from vizsla.errors import VizslaError
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, field_text, text_problem
+from vizsla.models.network import Network
+from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.text import Analyzer, Lexicon, Token, WordPiece
+from vizsla.vectors import SparseVectors, Vocabulary
+
+LEVELS = 255
+"""Weights of documents are stored in 8 bits; those of queries stay as they are."""
+SHIPPED = Path(__file__).parent / "data"
+"""The networks that come with the package, by name."""
+
+
+@dataclass(frozen=True)
+class Learned(Component):
+    """Word pieces weighed by a network, in documents and in queries alike.
+
+    `analyzer`: the word pieces the network was trained with. `length`: how many of a text's are read, 0 for as many as
+    the network can; what is beyond is not found.
+    """
+
+    network: Network
+    analyzer: Analyzer | str = "wordpiece"
+    length: int = 0
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "learned"
+    name: str = "learned"
+
+    kind: ClassVar[str] = "learned"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.analyzer, str):
+            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
+        if not isinstance(self.pieces, WordPiece):
+            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+        if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
+            raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
+
+    @classmethod
+    def shipped(cls, which: str, **options: Any) -> Learned:
+        """A model whose network comes with the package."""
+        return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **options})
+
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, self.network, self.analyzer, self.length, self.fields
+
+    @property
+    def pieces(self) -> Any:
+        assert isinstance(self.analyzer, Analyzer)
+        return self.analyzer.tokenizer
+
+    def field_problem(self, content: Mapping[str, Any]) -> str | None:
+        return text_problem(content, self.fields)
+
+    def reader(self) -> Reader:
+        return _WeighingReader(self)
+
+    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
+        return np.zeros(len(lengths), np.uint8)
+
+    def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
+        return Weighting(scale=self.network.most / LEVELS)
+
+    def tokens(self, text: str) -> list[Token]:
+        assert isinstance(self.analyzer, Analyzer)
+        return self.analyzer.tokens(text)
+
+    def query_terms(self, text: str) -> dict[str, float]:
+        return self.query_terms_of([text])[0]
+
+    def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
+        pointers, indices, weights = Weigher(self).weigh(texts)
+        names = self.pieces.vocabulary
+        pairs = zip(indices.tolist(), weights.tolist(), strict=True)
+        terms = [(names[i], w) for i, w in pairs]
+        return [dict(terms[a:z]) for a, z in pairwise(pointers.tolist())]
+
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
+        return np.ones(len(frequencies))
+
+    def count(self, documents: Sequence[Fields]) -> Statistics:
+        vectors, sizes = self.reader().read(documents)
+        frequencies: Counter[str] = Counter(vectors.vocabulary[int(i)][1] for i in vectors.indices)
+        return CountedStatistics(int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max(initial=0)), frequencies)
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        assert isinstance(self.analyzer, Analyzer)
+        return vars(self) | {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Learned:
+        read = {
+            "network": Network.open(folder / options["network"]),
+            "analyzer": Analyzer.parse(options["analyzer"], folder),
+            "fields": tuple(options["fields"]),
+        }
+        return cls(**{**options, **read})
+
+
+COMPONENTS[Learned.kind] = Learned
+
+
+class Weigher:
+    """Texts to rows of weights over the network's pieces; remembers the words it has met."""
+
+    def __init__(self, model: Learned) -> None:
+        assert isinstance(model.analyzer, Analyzer)
+        self._network = model.network
+        self._most = (model.length or model.network.length) - 2
+        self._numbers = model.pieces.numbers
+        self._lexicon: Lexicon = model.analyzer.lexicon()
+        self._ids = np.zeros(0, np.int64)
+
+    def weigh(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, pieces and weights; weights of 0 are left out."""
+        ids, offsets = self._framed(texts)
+        if self._network.kind == "splade":
+            words, weights, pointers = self._network.running.vectors(ids, offsets)
+            return pointers, words, weights
+        weights = self._network.running.weights(ids, offsets)
+        rows = np.repeat(np.arange(len(texts)), np.diff(offsets))
+        return _highest(rows, ids, weights, len(texts))
+
+    def _framed(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts behind one another, each between the special tokens and cut to what is read."""
+        found, ends = self._lexicon.encode(texts)
+        terms = self._lexicon.terms
+        if len(self._ids) < len(terms):
+            new = [self._numbers[t] for t in terms[len(self._ids) :]]
+            self._ids = np.concatenate([self._ids, np.array(new, np.int64)])
+        starts = np.concatenate([[0], ends])
+        sizes = np.minimum(np.diff(starts), self._most)
+        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
+        ids = np.empty(offsets[-1], np.int64)
+        ids[offsets[:-1]], ids[offsets[1:] - 1] = self._network.start, self._network.end
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        ids[np.repeat(offsets[:-1] + 1, sizes) + inside] = self._ids[found[np.repeat(starts[:-1], sizes) + inside]]
+        return ids, offsets
+
+
+def _highest(
+    rows: np.ndarray, ids: np.ndarray, weights: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The highest weight of each id in each row, in CSR form."""
+    kept = weights > 0
+    keys, values = (rows[kept] << 32) | ids[kept], weights[kept]
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)
+    highest = np.maximum.reduceat(values, first) if len(first) else values
+    pointers = np.searchsorted(keys[first] >> 32, np.arange(count + 1))
+    return pointers, keys[first] & 0xFFFFFFFF, highest
+
+
+class _WeighingReader(Reader):
+    """Weighs texts and keeps 8 bits of each weight."""
+
+    def __init__(self, model: Learned) -> None:
+        self._model = model
+        self._weigher = Weigher(model)
+        self._vocabulary = Vocabulary(model.namespace, model.pieces.vocabulary)
+
+    def read(self, documents: Sequence[Fields]) -> Stored:
+        pointers, indices, weights = self._weigher.weigh([field_text(d, self._model.fields) for d in documents])
+        whole = np.minimum(np.rint(weights * (LEVELS / self._model.network.most)), LEVELS).astype(np.int64)
+        kept = whole > 0
+        pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
+        rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])
+        return Stored(rows, np.diff(pointers))

@@ -1,0 +1,130 @@
+"""A network in a folder, as models hold it: known by its digest, opened when it is first used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.networks.graph import NETWORK, WEIGHTS, Precision, write_network
+
+ABOUT = "network.json"
+RUNTIMES = ("onnx", "torch")
+
+
+class Running(Protocol):
+    """A network that is open: token ids of texts behind one another to weights."""
+
+    def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class Network:
+    """What weighs word pieces: `kind` is unicoil, one weight a token, or splade, weights for the whole vocabulary.
+
+    `most`: the weight that becomes 255 when documents are stored in 8 bits. `length`: how many tokens it reads,
+    between `start` and `end`.
+    """
+
+    folder: Path = field(compare=False)
+    digest: str
+    kind: str = "unicoil"
+    heads: int = 12
+    length: int = 512
+    most: float = 5.0
+    start: int = 101
+    end: int = 102
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Network:
+        """The network in a folder; nothing large is read yet."""
+        path = Path(folder)
+        try:
+            return cls(path, **json.loads((path / ABOUT).read_text()))
+        except FileNotFoundError:
+            raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
+        except (ValueError, TypeError) as e:
+            raise InputError(f"this does not describe a network ({e})", file=str(path / ABOUT)) from None
+
+    @classmethod
+    def write(
+        cls,
+        folder: str | Path,
+        weights: Mapping[str, np.ndarray],
+        *,
+        kind: str,
+        heads: int,
+        most: float,
+        length: int = 512,
+        precision: Precision = "int8",
+        sample: Iterable[Sequence[int]] = (),
+    ) -> Network:
+        """Write a network that was trained, for onnxruntime and for torch; see `write_network`."""
+        path = Path(folder)
+        write_network(path, weights, attention_heads=heads, precision=precision, sample=sample)
+        sha256 = hashlib.sha256()
+        for name in (NETWORK, WEIGHTS):
+            sha256.update((path / name).read_bytes())
+        made = cls(path, sha256.hexdigest(), kind, heads, length, most)
+        about = asdict(made)
+        del about["folder"]
+        (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+        return made
+
+    def save(self, folder: Path) -> str:
+        """Copy the network into a folder; gives the name it has there."""
+        name = self.digest[:12]
+        if (folder / name).resolve() != self.folder.resolve():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for file in (NETWORK, WEIGHTS, ABOUT):
+                shutil.copyfile(self.folder / file, folder / name / file)
+                with (folder / name / file).open("rb") as copied:
+                    os.fsync(copied.fileno())
+        return name
+
+    @cached_property
+    def running(self) -> Running:
+        """The network, opened: on a GPU by torch where there is one, else by onnxruntime; VIZSLA_RUNTIME decides."""
+        if runtime() == "torch":
+            from vizsla.networks.inference import TorchNetwork
+
+            return TorchNetwork(self.folder, self.kind, self.heads)
+        from vizsla.networks.session import OnnxNetwork
+
+        return OnnxNetwork(self.folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "running"}
+
+
+def runtime() -> str:
+    """What runs networks here: torch where it sees a GPU or onnxruntime is not installed, else onnxruntime."""
+    asked = os.environ.get("VIZSLA_RUNTIME", "")
+    if asked:
+        if asked not in RUNTIMES:
+            raise UnknownNameError("runtime in VIZSLA_RUNTIME", asked, RUNTIMES)
+        return asked
+    if find_spec("torch") is not None and (find_spec("onnxruntime") is None or _sees_gpu()):
+        return "torch"
+    if find_spec("onnxruntime") is None:
+        raise VizslaError("a learned model needs onnxruntime; install it with: pip install 'vizsla[neural]'")
+    return "onnx"
+
+
+def _sees_gpu() -> bool:
+    if not Path("/dev/nvidiactl").exists():  # importing torch takes seconds
+        return False
+    import torch
+
+    return torch.cuda.is_available()

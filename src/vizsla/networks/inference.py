@@ -1,0 +1,105 @@
+"""Token ids to weights by torch: the same networks as onnxruntime runs, from the same file of weights."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vizsla.networks.chunks import Batch, packed
+from vizsla.networks.encoder import encoder_of
+from vizsla.networks.graph import WEIGHTS, read_weights
+from vizsla.networks.splade import Splade, TiedHead
+from vizsla.networks.unicoil import UniCoil
+
+_TEXTS = 4096  # prepared together
+_TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
+
+
+def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Splade:
+    """A network with these arrays, named as in a `weights.safetensors`; its shape is theirs."""
+    library = transformers()
+    vocabulary, hidden = weights["embeddings.word_embeddings.weight"].shape
+    layers = 1 + max(int(m[1]) for n in weights if (m := re.match(r"encoder\.layer\.(\d+)\.", n)))
+    config = library.BertConfig(
+        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+        intermediate_size=len(weights["encoder.layer.0.intermediate.dense.weight"]),
+        max_position_embeddings=len(weights["embeddings.position_embeddings.weight"]),
+        type_vocab_size=len(weights["embeddings.token_type_embeddings.weight"]),
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    encoder = encoder_of(library.BertModel(config, add_pooling_layer=False))
+    embeddings: Any = encoder.embeddings.word_embeddings  # type: ignore[union-attr]
+    network = Splade(encoder, TiedHead(embeddings, encoder.hidden)) if kind == "splade" else UniCoil(encoder)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(torch.tensor(weights[plain_name(name)]))
+    return network.eval()
+
+
+def transformers() -> Any:
+    """The library of that name. It needs the part of scipy that the command line hides from numba to start faster."""
+    if sys.modules.get("scipy.linalg.cython_blas", sys) is None:
+        del sys.modules["scipy.linalg.cython_blas"]
+    return import_module("transformers")
+
+
+def plain_name(name: str) -> str:
+    """The name of a network's parameter as transformers has it, and the head's without the word head."""
+    return name.removeprefix("encoder.").removeprefix("head.")
+
+
+class TorchNetwork:
+    """A network in a folder. On a GPU and on processors that have it, in 16-bit floats."""
+
+    def __init__(self, folder: str | Path, kind: str, heads: int, device: str | None = None) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.network = load(read_weights(Path(folder) / WEIGHTS), kind, heads).to(self.device)
+        self.precision = torch.bfloat16 if self.device.type == "cuda" or _has_fast_bfloat16() else torch.float32
+
+    def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """The weight of each token of texts that lie behind one another, aligned with the ids."""
+        found = np.zeros(len(ids), np.float32)
+        for first, batch, made in self._encoded(ids, offsets):
+            sizes = np.concatenate([c.starts.diff().cpu().numpy() for c in batch.chunks])
+            starts = offsets[first + batch.order.cpu().numpy()]
+            places = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes) + np.arange(sizes.sum())
+            found[places] = torch.cat(made).float().cpu().numpy()
+        return found
+
+    def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
+        words, weights, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(1, np.int64)]
+        for _, batch, made in self._encoded(ids, offsets):
+            rows = self.network.vectors(made, batch).float()
+            texts, terms = rows.nonzero(as_tuple=True)
+            words.append(terms.cpu().numpy())
+            weights.append(rows[texts, terms].cpu().numpy())
+            counts.append(torch.bincount(texts, minlength=len(rows)).cpu().numpy())
+        return np.concatenate(words), np.concatenate(weights), np.cumsum(np.concatenate(counts))
+
+    @torch.inference_mode()
+    def _encoded(self, ids: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, Batch, list[Tensor]]]:
+        """Of texts by the thousand: the first one's number, the batch, and what the network made of its chunks."""
+        for first in range(0, len(offsets) - 1, _TEXTS):
+            bounds = offsets[first : first + _TEXTS + 1]
+            lengths = torch.from_numpy(np.diff(bounds)).to(self.device)
+            mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]
+            flat = torch.from_numpy(ids[bounds[0] : bounds[-1]].astype(np.int64)).to(self.device)
+            padded = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
+            batch = packed(padded, mask, _TOKENS[self.device.type])
+            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                yield first, batch, [self.network(chunk) for chunk in batch.chunks]
+
+
+def _has_fast_bfloat16() -> bool:
+    """Whether this processor multiplies 16-bit floats by itself; elsewhere they are slower than those of 32 bits."""
+    checks = [getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")]
+    return any(check() for check in checks if check is not None)

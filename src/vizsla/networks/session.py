@@ -1,0 +1,154 @@
+"""Token ids to weights without torch: a network that `write_network` wrote, run by onnxruntime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.errors import InputError, VizslaError
+from vizsla.networks.graph import NETWORK, WEIGHTS
+
+
+class OnnxNetwork:
+    """A network in a folder. Texts are encoded side by side, each on one thread, so that no thread waits for another.
+
+    `threads`: how many texts at once; as many as there are processors, unless told. It changes no result.
+    `head`: "unicoil", one weight a token, or "splade", one weight a word of the vocabulary.
+    """
+
+    def __init__(self, folder: str | Path, threads: int | None = None) -> None:
+        self.threads = threads or _processors()
+        self._session = _open(Path(folder))
+        about = self._session.get_modelmeta().custom_metadata_map
+        try:
+            self.head, self.longest, self.words = about["head"], int(about["longest"]), int(about["words"])
+        except (KeyError, ValueError):
+            raise InputError("this network was not written by Vizsla", file=str(Path(folder) / NETWORK)) from None
+
+    def run(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """[batch, length] weights, or [batch, vocabulary] vectors, of texts padded on the right. None may be empty."""
+        ids, lengths = np.asarray(ids, np.int64), np.asarray(lengths, np.int64)
+        if ids.shape[1] > self.longest:
+            raise InputError(f"a text has {ids.shape[1]} tokens, and this network reads at most {self.longest}")
+        if ids.size and (ids.min() < 0 or ids.max() >= self.words):
+            raise InputError(f"a token id is outside of this network's vocabulary of {self.words}")
+        found: np.ndarray = self._session.run(None, {"ids": ids, "lengths": lengths})[0]
+        return found
+
+    def weights(self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0) -> np.ndarray:
+        """The weight of each token of texts that lie behind one another, aligned with the ids.
+
+        `offsets`: [texts + 1] where each text begins.
+        `budget`: pad texts of like length and encode them together, up to this many tokens. Passages are fastest alone.
+        Texts of ten tokens are twice as fast with a budget of 256, but in 8 bits their weights then depend a little on
+        their neighbours.
+        """
+        self._expect("unicoil")
+        found = np.zeros(len(ids), np.float32)
+        for texts, rows in self._batches(ids, offsets, budget):
+            for text, row in zip(texts, rows, strict=True):
+                start, end = offsets[text : text + 2]
+                found[start:end] = row[: end - start]
+        return found
+
+    def vectors(
+        self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
+        self._expect("splade")
+        words, weights = ([np.zeros(0, kind)] * (len(offsets) - 1) for kind in (np.int64, np.float32))
+        for texts, rows in self._batches(ids, offsets, budget):
+            for text, row in zip(texts, rows, strict=True):
+                words[text] = np.flatnonzero(row)
+                weights[text] = row[words[text]]
+        starts = np.cumsum([0, *map(len, words)], dtype=np.int64)
+        return (
+            np.concatenate([np.zeros(0, np.int64), *words]),
+            np.concatenate([np.zeros(0, np.float32), *weights]),
+            starts,
+        )
+
+    def _batches(self, ids: np.ndarray, offsets: np.ndarray, budget: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers of texts and what the network gives for them, batch by batch."""
+        lengths = np.diff(offsets)
+
+        def encode(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            sizes = lengths[texts]
+            padded = np.zeros((len(texts), sizes.max()), np.int64)
+            for row, text in zip(padded, texts, strict=True):
+                row[: lengths[text]] = ids[offsets[text] : offsets[text + 1]]
+            return texts, self.run(padded, sizes)
+
+        yield from _side_by_side(encode, batches(lengths, budget), self.threads)
+
+    def _expect(self, head: str) -> None:
+        if self.head != head:
+            raise VizslaError(f"this network has the head {self.head}, and not {head}")
+
+
+def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Texts of like length together, the long ones first, with padding at most `budget` tokens; empty ones left out.
+
+    >>> [b.tolist() for b in batches(np.array([2, 9, 0, 3, 2]), 6)]
+    [[1], [3, 0], [4]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    made, start = [], 0
+    while start < len(order):
+        size = max(1, budget // int(lengths[order[start]]))
+        made.append(order[start : start + size])
+        start += size
+    return made
+
+
+def _side_by_side(
+    work: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], parts: list[np.ndarray], threads: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """In order, a few ahead of what was asked for, so that results do not pile up."""
+    if threads == 1 or len(parts) <= 1:
+        yield from map(work, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = [pool.submit(work, part) for part in parts[: 4 * threads]]
+        for i in range(len(parts)):
+            if i + len(ahead) < len(parts):
+                ahead.append(pool.submit(work, parts[i + len(ahead)]))
+            yield ahead.pop(0).result()
+
+
+def _processors() -> int:
+    """Those this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _open(folder: Path) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise VizslaError("encoding with a learned network needs onnxruntime; install vizsla[neural]") from None
+    for name in (NETWORK, WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"there is no network here (no {name})", file=str(folder))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # texts run side by side instead, which keeps all processors busy
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # Transposes of constants are worked out; fusions, of which some are slower than their parts, are not looked for.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    for name, value in (
+        ("session.intra_op.allow_spinning", "0"),
+        ("session.inter_op.allow_spinning", "0"),
+        ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
+    ):
+        options.add_session_config_entry(name, value)
+    try:
+        return onnxruntime.InferenceSession(folder / NETWORK, options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's own exceptions have no common kind but this
+        reason = " ".join(str(e).split())
+        raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None

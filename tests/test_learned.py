@@ -1,0 +1,299 @@
+"""Learned models: a small network through onnxruntime and torch, in an index, in a sum, trained and saved."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="writing networks needs onnx")
+pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
+
+from conftest import Cli
+from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25, Balanced, Learned, Model, Network, parse_model
+from vizsla.models.model import Part
+
+HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
+TEXTS = [
+    "Dogs bark at night.",
+    "A cat sleeps; the dog barks, barks and barks.",
+    "",
+    "Quantum chromodynamics of quarks.",
+]
+
+
+def small_weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """An encoder of two layers with random numbers, and uniCOIL's head."""
+    rng = np.random.default_rng(seed)
+    made: dict[str, np.ndarray] = {}
+
+    def matrix(name: str, rows: int, columns: int) -> None:
+        made[f"{name}.weight"] = rng.normal(0, 0.3, (rows, columns)).astype(np.float32)
+
+    def linear(name: str, rows: int, columns: int) -> None:
+        matrix(name, rows, columns)
+        made[f"{name}.bias"] = rng.normal(0, 0.1, rows).astype(np.float32)
+
+    def norm(name: str) -> None:
+        made[f"{name}.weight"], made[f"{name}.bias"] = np.ones(HIDDEN, np.float32), np.zeros(HIDDEN, np.float32)
+
+    for name, rows in (("word", VOCABULARY), ("position", 64), ("token_type", 2)):
+        matrix(f"embeddings.{name}_embeddings", rows, HIDDEN)
+    norm("embeddings.LayerNorm")
+    for layer in range(2):
+        at = f"encoder.layer.{layer}"
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            linear(f"{at}.attention.{name}", HIDDEN, HIDDEN)
+        norm(f"{at}.attention.output.LayerNorm")
+        linear(f"{at}.intermediate.dense", INNER, HIDDEN)
+        linear(f"{at}.output.dense", HIDDEN, INNER)
+        norm(f"{at}.output.LayerNorm")
+    linear("weigh", 1, HIDDEN)
+    made["weigh.bias"] += 0.5
+    return made
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    folder = tmp_path_factory.mktemp("network")
+    network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
+    return Learned(network, namespace="small", name="small")
+
+
+def test_a_weight_is_the_highest_of_its_repeats(small: Learned) -> None:
+    (terms,) = small.query_terms_of(["the dog barks, barks and barks."])
+    assert list(terms) == list(dict.fromkeys(terms))
+    assert all(weight > 0 for weight in terms.values())
+    assert set(terms) <= {"the", "dog", "bark", "##s", ",", "and", "."}
+    ids = np.array([101, *(small.pieces.numbers[p] for p in ("dog", "bark", "dog")), 102])
+    weights = small.network.running.weights(ids, np.array([0, 5]))
+    assert small.query_terms("dog bark dog")["dog"] == pytest.approx(max(weights[1], weights[3]))
+
+
+def test_texts_alone_and_together_are_the_same(small: Learned) -> None:
+    assert small.query_terms_of(TEXTS) == [small.query_terms(t) for t in TEXTS]
+    assert small.query_terms("") == {}
+
+
+def test_what_is_too_long_is_cut(small: Learned) -> None:
+    long = " ".join(f"dog {i}" for i in range(200))
+    assert small.query_terms(long) == small.query_terms(" ".join(long.split()[:62]))
+    short = replace(small, length=5)
+    assert short.query_terms(long) == short.query_terms("dog 0 dog")
+    assert short.storage != small.storage
+    with pytest.raises(VizslaError, match="reads 3 to 64 tokens"):
+        replace(small, length=65)
+
+
+def test_torch_makes_the_same_of_the_same_file(small: Learned) -> None:
+    pytest.importorskip("torch")
+    from vizsla.networks.inference import TorchNetwork
+
+    numbers = small.pieces.numbers
+    texts = [[101, *(numbers[p] for p in ("dog", "bark", "cat", "night")[:n]), 102] for n in (1, 4, 0, 3)]
+    ids, offsets = np.concatenate(texts), np.cumsum([0, *map(len, texts)])
+    torch_made = TorchNetwork(small.network.folder, "unicoil", 4, "cpu").weights(ids, offsets)
+    made = small.network.running.weights(ids, offsets)
+    spread = made[made > 0].std()
+    assert np.abs(torch_made - made).max() < 0.3 * spread
+    assert ((torch_made > 0) == (made > 0)).mean() > 0.9
+
+
+def test_an_index_scores_as_the_vectors_do(small: Learned, tmp_path: Path) -> None:
+    documents = [{"id": str(i), "text": t} for i, t in enumerate(TEXTS)]
+    with Index.create(tmp_path / "i", small) as index:
+        assert [d.id for d in index.add(documents).empty] == ["2"]
+        index.commit()
+        rows = small.encode_documents([{"text": t} for t in TEXTS])
+        expected = small.encode_queries(["a barking dog"], small.fit([{"text": t} for t in TEXTS])).dot(rows)[0]
+        hits = {hit.id: hit.score for hit in index.search("a barking dog")}
+        assert hits == pytest.approx({str(i): s for i, s in enumerate(expected) if s > 0}, rel=1e-6)
+        index.delete(["1"])
+        index.add([{"id": "0", "text": "Nothing of the kind."}])
+        index.commit()
+        assert "1" not in {hit.id for hit in index.search("a barking dog")}
+        assert index.verify() == []
+
+
+def test_an_index_has_its_own_copy_of_the_network(small: Learned, tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", small) as index:
+        index.add([{"id": "1", "text": "dogs"}])
+        index.commit()
+    with Index.open(tmp_path / "i") as index:
+        (part,) = index.model.parts
+        assert part.component == small
+        assert part.component.network.folder.parent == tmp_path / "i" / "model"
+        assert [hit.id for hit in index.search("dogs")] == ["1"]
+    weights = part.component.network.folder / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    with Index.open(tmp_path / "i") as index:
+        assert any("weights.safetensors is damaged" in problem for problem in index.verify())
+    weights.unlink()
+    with Index.open(tmp_path / "i") as index, pytest.raises(InputError, match="no network here"):
+        index.search("dogs")
+
+
+def test_a_saved_model_is_the_same_again(small: Learned, tmp_path: Path) -> None:
+    model = BM25() + 0.5 * small
+    model.save(tmp_path / "m")
+    again = Model.load(tmp_path / "m")
+    assert again.parts == model.parts
+    small.save(tmp_path / "alone")
+    assert parse_model(f"bm25 + 0.5 * {tmp_path / 'alone'}").parts == model.parts
+    (tmp_path / "m" / small.network.digest[:12] / "network.json").write_text("{")
+    with pytest.raises(InputError, match="does not describe a network"):
+        Model.load(tmp_path / "m")
+
+
+def documents_of(count: int) -> list[dict[str, str]]:
+    words = "dog bark night cat sleep quark field theory river stone bridge summer winter music paint".split()  # noqa: SIM905
+    rng = np.random.default_rng(5)
+    return [{"id": str(i), "text": " ".join(rng.choice(words, 30))} for i in range(count)]
+
+
+def test_a_balanced_sum_is_settled_at_the_first_commit(small: Learned, tmp_path: Path) -> None:
+    model = Balanced((Part(1.0, BM25()), Part(0.5, small)), "both")
+    documents = documents_of(80)
+    with Index.create(tmp_path / "i", model) as index:
+        assert index.model.settles
+        index.add(documents)
+        index.commit()
+        assert not index.model.settles
+        fitted = index.model.parts[1].weight
+        assert fitted != 0.5
+        assert fitted == model.settled([{"text": d["text"]} for d in documents]).parts[1].weight
+        index.add([{"id": "more", "text": "dog dog dog"}])
+        index.commit()
+        explanation = index.explain("dog bark", "0")
+        assert [p.name for p in explanation.parts] == ["bm25", "small"]
+    with Index.open(tmp_path / "i") as index:
+        assert index.model.parts[1].weight == fitted
+        assert index.model.name == "both"
+        alone = index.run({"q": "dog bark"}, model=small)["q"]
+        both = index.run({"q": "dog bark"})["q"]
+        words = index.run({"q": "dog bark"}, model="bm25")["q"]
+        sums = dict(zip(words.documents, words.scores, strict=True))
+        for document, score in zip(alone.documents, alone.scores, strict=True):
+            sums[document] = sums.get(document, 0.0) + fitted * score
+        assert dict(zip(both.documents, both.scores, strict=True)) == pytest.approx(sums, rel=1e-5)
+
+
+def test_the_parts_of_a_settled_sum_lift_alike(small: Learned) -> None:
+    contents = [{"text": d["text"]} for d in documents_of(90)]
+    settled = Balanced((Part(1.0, BM25()), Part(1.0, small))).settled(contents)
+    doubled = Balanced((Part(2.0, BM25()), Part(1.0, small))).settled(contents)
+    assert doubled.parts[1].weight == pytest.approx(2 * settled.parts[1].weight, rel=1e-3)
+    assert not settled.settles
+    few = Balanced((Part(1.0, BM25()), Part(0.7, small))).settled(contents[:10])
+    assert (few.parts[1].weight, few.settles) == (0.7, False)
+
+
+def test_a_rolled_back_add_leaves_the_sum_unsettled(small: Learned, tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+        index.add(documents_of(60))
+        index.rollback()
+        index.refresh()
+        assert index.model.settles
+        index.commit()
+
+
+def test_models_run_where_torch_is_not(tmp_path: Path) -> None:
+    """The shipped BM51, on a machine with onnxruntime and none of the packages that training needs."""
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'transformers', 'sentence_transformers', 'accelerate', 'onnx')))\n"
+        "from vizsla.index import Index\n"
+        f"with Index.create({str(tmp_path / 'i')!r}, 'bm51') as index:\n"
+        "    index.add([{'id': '1', 'text': 'The dog barks.'}, {'id': '2', 'text': 'A cat on the mat.'}])\n"
+        "    index.commit()\n"
+        "    assert [hit.id for hit in index.search('the barking of dogs')][0] == '1'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_shipped_network_knows_what_matters() -> None:
+    bm26 = parse_model("bm26")
+    terms = bm26.query_terms("what is the height of the tallest volcano in the world")
+    assert set(sorted(terms, key=terms.__getitem__)[-2:]) == {"tallest", "volcano"}
+    assert terms["the"] < terms["volcano"] / 2
+    folder = bm26.parts[0].component.network.folder  # type: ignore[attr-defined]
+    assert sum(f.stat().st_size for f in folder.iterdir()) < 25_000_000
+
+
+def test_a_runtime_that_is_none_is_refused(small: Learned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIZSLA_RUNTIME", "jax")
+    fresh = replace(small, network=Network.open(small.network.folder))
+    with pytest.raises(VizslaError, match="VIZSLA_RUNTIME"):
+        fresh.query_terms("dogs")
+
+
+# Training, from documents to a saved model
+
+
+@pytest.fixture(scope="module")
+def start(small: Learned, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start") / "model"
+    small.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
+    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents_of(40)]
+    file.write_text("\n".join([*lines, json.dumps({"_id": "short", "text": "dog"})]) + "\n")
+    return file
+
+
+SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
+
+
+def trained(cli: Cli, corpus: Path, start: Path, output: Path, *more: str) -> str:
+    changes = [part for setting in (f"start={start}", *SETTINGS) for part in ("--set", setting)]
+    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", output, *changes, *more)
+    assert code == 0, said
+    return said
+
+
+def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    told = trained(cli, corpus, start, tmp_path / "m")
+    assert "step     4" in told
+    assert "4 steps in" in told
+    assert cli("index", corpus, "-o", tmp_path / "i", "--model", f"bm51(network={tmp_path / 'm'})")[0] == 0
+    with Index.open(tmp_path / "i") as index:
+        assert index.model.namespaces == ("words", "bm26")
+        assert index.search("dog bark")
+    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", tmp_path / "m")
+    assert (code, "there is a model here already" in said) == (2, True)
+
+
+def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"_id": "1", "text": ""}\n')
+    documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"start={start}")
+    for arguments, expected in (
+        (("bm26", *documents, *out, *at), "a batch of 2,048 needs as many documents, and the corpus has 40"),
+        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no packed corpus here"),
+        (("bm26", *out, *at, "--resume"), "no checkpoint to go on from"),
+        (("bm26", *out), "name the documents"),
+        (("bm26", *documents), "name a folder"),
+        (("bm26", *documents, *out, "--set", "batch=x"), "no whole number"),
+        (("bm26", *documents, *out, "--set", "bach=1"), "did you mean"),
+        (("bm27", *documents, *out), "training recipe"),
+        (("bm26", "--corpus", empty, "-o", tmp_path / "n", *at), "no document with 20 tokens"),
+        (("bm26", *documents, "-o", tmp_path / "n", "--set", f"start={tmp_path}"), "tokenizer"),
+    ):
+        code, printed, said = cli("train", *arguments)
+        assert (code, printed) == (2, ""), arguments
+        assert expected in said, said
