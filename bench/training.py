@@ -4,9 +4,9 @@
 
 The encoder has MiniLM's shape and random weights. Crops are all 64 tokens long, so that nobody pads, and dropout is 0
 for all. The peer gets the same network as a module of its own, in bfloat16 and with scaled-dot-product attention; once
-with uniCOIL's vectors and once with mean-pooled ones of 384 numbers, whose scores cost it next to nothing. With --ragged
-crops are as BM26's are, and the peer pads them to the longest of a batch, as its collator does. Arithmetic is counted
-for the encoder alone: forward, then forward and backward.
+with uniCOIL's vectors and once with mean-pooled ones of 384 numbers, whose scores cost it next to nothing. With
+--ragged crops are as BM26's are, and the peer pads them to the longest of a batch, as its collator does. Arithmetic is
+counted for the encoder alone: forward, then forward and backward.
 """
 
 from __future__ import annotations
@@ -63,11 +63,9 @@ def timed(name: str, step: Callable[[int], None], work: float, tokens: int, step
         _wait()
         spent.append(time.perf_counter() - started)
     seconds = float(np.median(spent[1:]))
-    print(
-        f"{name:<54} {seconds:6.2f} s a step {tokens / seconds / 1e6:5.2f} M tokens/s {work / seconds / 1e12:4.0f} TFLOP/s "
-        f"(first {spent[0]:.1f} s, spread {min(spent[1:]):.2f} to {max(spent[1:]):.2f})",
-        flush=True,
-    )
+    rates = f"{tokens / seconds / 1e6:5.2f} M tokens/s {work / seconds / 1e12:4.0f} TFLOP/s"
+    others = f"first {spent[0]:.1f} s, spread {min(spent[1:]):.2f} to {max(spent[1:]):.2f}"
+    print(f"{name:<56} {seconds:6.2f} s a step {rates} ({others})", flush=True)
     return seconds
 
 
@@ -87,7 +85,7 @@ def peer(pairs: CroppedPairs, batch: int, mini: int, pooled: bool, device: str) 
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
 
     def step(i: int) -> None:
-        sides = pairs.sides(batch, 0, i, torch.device(device))
+        sides = pairs.sides(batch, 0, i, torch.device(device)).texts
         features = [{"input_ids": ids, "attention_mask": mask.long()} for ids, mask in sides]
         with torch.autocast(device, torch.bfloat16):
             loss = loss_of(features, None)
@@ -119,7 +117,7 @@ def main() -> None:
         rng = np.random.default_rng(0)
         corpus = TokenCorpus.pack(rng.integers(1000, VOCABULARY, (max(options.batch, 20_000), 256)))
     pairs = CroppedPairs(corpus, Crops() if options.ragged else CROPS)
-    sides = pairs.sides(options.batch, 0, 0, torch.device(device))
+    sides = pairs.sides(options.batch, 0, 0, torch.device(device)).texts
     lengths = torch.cat([mask.sum(1) for _, mask in sides]).cpu().numpy()
     tokens, work = int(lengths.sum()), 4 * forward_operations(encoder_of(bert()), lengths)
     best: dict[str, float] = {}

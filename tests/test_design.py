@@ -73,6 +73,8 @@ MODULES = [m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_are_true(name: str) -> None:
+    if name == "vizsla.networks.attention":
+        pytest.importorskip("triton", reason="kernels for the GPU need triton")
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 

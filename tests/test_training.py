@@ -20,11 +20,14 @@ from vizsla.training import (  # noqa: E402
     CroppedPairs,
     Crops,
     DevSet,
+    MinedPairs,
     Settings,
     TokenCorpus,
     Trainer,
     cached_backward,
+    contrast,
     info_nce,
+    train_masked,
 )
 from vizsla.training.dev import Rows, framed  # noqa: E402
 
@@ -150,6 +153,101 @@ def test_splade_pools_the_maximum_over_what_is_there() -> None:
     assert network.head.decoder.weight is embeddings.weight
     calm = Splade(encoder, TiedHead(embeddings, 16, shift=100.0))
     assert (vectors(calm, ids, mask) == 0).all()
+
+
+def test_pooling_without_all_logits_is_plain_pooling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same values and gradients as with the logits of all tokens in memory, in groups of a few texts."""
+    monkeypatch.setattr("vizsla.networks.splade._TOGETHER", 20)
+    made = []
+    for plain in (False, True):
+        encoder = encoder_of(small_bert().double())
+        torch.manual_seed(3)
+        network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16).double()).double()
+        (chunk,) = packed(*batch(6), 1000).chunks
+        if plain:
+            logits = network.head(encoder(chunk))
+            parts = torch.tensor_split(logits, chunk.starts[1:-1].long())
+            values = torch.log1p(torch.relu(torch.stack([part.amax(0) for part in parts])))
+        else:
+            values = network(chunk)
+        (values * torch.arange(values.numel()).view_as(values).cos()).sum().backward()
+        made.append([values.detach(), *(p.grad for p in network.parameters() if p.grad is not None)])
+    assert len(made[0]) == len(made[1]) > 30
+    assert all(torch.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*made, strict=True))
+
+
+def test_a_calm_head_has_few_active_terms() -> None:
+    encoder = encoder_of(small_bert().eval())
+    network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=-3.0))
+    side = packed(*batch(6), 1000)
+    assert (network(side.chunks[0]) > 0).sum(1).float().mean() > 100
+    network.calm(side.chunks, terms=10)
+    assert (network(side.chunks[0]) > 0).sum(1).float().median() <= 10
+
+
+def test_a_head_learns_to_name_masked_words() -> None:
+    """Every text repeats one word, so that what is masked can be told from its neighbours."""
+    corpus = TokenCorpus.pack([[word] * 12 for word in range(5, 25)] * 4)
+    encoder = encoder_of(small_bert())
+    network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16))
+    settings = Settings(steps=60, batch=40, chunk=200, rate=2e-2, warmup=5, precision="float32")
+    seen = []
+    last = train_masked(network, corpus, settings, report=seen.append)
+    assert last == seen[-1]["masked_loss"] < 0.5 * seen[0]["masked_loss"]
+
+
+def mined() -> MinedPairs:
+    rng = np.random.default_rng(8)
+    texts = TokenCorpus.pack(rng.integers(4, 100, (30, 8)))
+    positives = TokenCorpus.of([np.array(p) for p in ([0], [1, 2], [], [3], [1, 4], [5])])
+    negatives = TokenCorpus.of([np.array(n) for n in ([7, 8, 9], [10, 11], [12], [13, 1], [14, 15, 16, 17], [18])])
+    return MinedPairs(TokenCorpus.pack(rng.integers(4, 100, (6, 5))), texts, positives, negatives, group=3)
+
+
+def test_mined_pairs_go_through_all_queries_and_take_turns() -> None:
+    pairs = mined()
+    seen: dict[int, set[int]] = {}
+    for step in range(10):  # two steps an epoch: query 2 has no positive
+        texts, forbidden = pairs.sides(2, 0, step, torch.device("cpu"))
+        assert [len(ids) for ids, _ in texts] == [2, 2, 4]
+        assert forbidden.shape == (2, 6)
+        assert not forbidden[[0, 1], [0, 1]].any()
+        for row in range(2):
+            query = next(
+                q for q in range(6) if torch.equal(texts[0][0][row][1:-1], torch.tensor(pairs.queries[q].astype(int)))
+            )
+            found = next(
+                d
+                for d in range(30)
+                if torch.equal(texts[1][0][row][1:-1], torch.tensor(pairs.documents[d].astype(int)))
+            )
+            seen.setdefault(query, set()).add(found)
+    assert seen.keys() <= {0, 1, 3, 4, 5}
+    assert all(found <= set(pairs.positives[q].tolist()) for q, found in seen.items())
+    assert seen[1] == {1, 2} or seen[4] == {1, 4}
+    again = pairs.sides(2, 0, 3, torch.device("cpu"))
+    assert all(
+        torch.equal(a[0], b[0])
+        for a, b in zip(again.texts, pairs.sides(2, 0, 3, torch.device("cpu")).texts, strict=True)
+    )
+    with pytest.raises(VizslaError, match="needs as many queries"):
+        pairs.sides(6, 0, 0, torch.device("cpu"))
+
+
+def test_a_document_that_answers_too_is_not_held_against_a_query() -> None:
+    pairs = mined()
+    forbidden = pairs._forbidden(np.array([1, 4, 3]), np.array([1, 4, 3, 1, 2, 9]))
+    expected = [[0, 0, 0, 1, 1, 0], [1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]]
+    assert forbidden.int().tolist() == expected
+    scores = torch.zeros(3, 6, dtype=torch.float64)
+    loss = contrast(scores, symmetric=False, forbidden=forbidden)
+    assert loss.item() == pytest.approx((np.log(4) + np.log(4) + np.log(6)) / 3)
+
+
+def test_supervised_training_runs_on_the_same_loop() -> None:
+    trainer = Trainer(small_network(), mined(), replace(SMALL, batch=4, symmetric=False, rate=3e-3, steps=30))
+    losses = [trainer.step()["loss"] for _ in range(30)]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
 def test_chunks_are_of_like_length_and_can_be_put_back() -> None:
@@ -281,7 +379,7 @@ def test_the_dev_figures_are_those_of_the_scores() -> None:
     trainer, dev = small_trainer(None), small_dev()
     trainer.network.eval()
     figures = dev.figures(trainer.encode, trainer.network.vectors, torch.device("cpu"))
-    made = vectors(trainer.network, *framed(dev.documents, 0, 15, "cpu"), 1000)
+    made = vectors(trainer.network, *framed(dev.documents, range(15), "cpu"), 1000)
     ranks = [(row > row[i]).sum().item() for i, row in enumerate(made @ made.T)]
     expected = np.mean([1 / np.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks])
     assert figures["small nDCG@10"] == pytest.approx(expected, abs=1e-6)

@@ -270,7 +270,7 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     network = network.cpu().eval()
     texts = min(len(corpus), _SAMPLE)
     with torch.inference_mode():
-        batch = packed(*framed(corpus, 0, texts, "cpu"), 1 << 14)
+        batch = packed(*framed(corpus, range(texts), "cpu"), 1 << 14)
         most = max(float(network(chunk).max()) for chunk in batch.chunks)
     sample = [[101, *corpus[i][:510].tolist(), 102] for i in range(texts)]
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}

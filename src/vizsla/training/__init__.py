@@ -5,12 +5,15 @@ Works where only torch, transformers, sentence-transformers, accelerate and nump
 
 from __future__ import annotations
 
+from vizsla.training.batches import Pairs, Sides
 from vizsla.training.caching import cached_backward
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.crops import CroppedPairs, Crops
 from vizsla.training.dev import DevSet
 from vizsla.training.loop import Outcome, Trainer
 from vizsla.training.losses import contrast, flops, info_nce, inner_products, quadratic_rise
+from vizsla.training.masking import train_masked
+from vizsla.training.pairs import MinedPairs
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
@@ -18,8 +21,11 @@ __all__ = [
     "CroppedPairs",
     "Crops",
     "DevSet",
+    "MinedPairs",
     "Outcome",
+    "Pairs",
     "Settings",
+    "Sides",
     "Team",
     "TokenCorpus",
     "Trainer",
@@ -29,4 +35,5 @@ __all__ = [
     "info_nce",
     "inner_products",
     "quadratic_rise",
+    "train_masked",
 ]

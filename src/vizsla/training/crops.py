@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import VizslaError
+from vizsla.training.batches import Sides
 from vizsla.training.corpus import TokenCorpus
 
 
@@ -80,7 +81,7 @@ class CroppedPairs:
     corpus: TokenCorpus
     crops: Crops = Crops()
 
-    def sides(self, size: int, seed: int, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Token ids and mask of `size` pseudo-queries, and of their pseudo-documents."""
         if size > len(self.corpus):
             raise VizslaError(
@@ -90,7 +91,7 @@ class CroppedPairs:
         ids, offsets = self._tensors(device)
         dice = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
         chosen = torch.randperm(len(self.corpus), generator=dice, device=device)[:size]
-        return [self.crops.crop(ids, offsets, chosen, dice) for _ in range(2)]
+        return Sides([self.crops.crop(ids, offsets, chosen, dice) for _ in range(2)])
 
     def _tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         kept: dict[torch.device, tuple[Tensor, Tensor]] = self.__dict__.setdefault("_kept", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,7 +105,7 @@ class DevSet:
     def _vectors(
         self, texts: TokenCorpus, first: int, last: int, encode: Encode, assemble: Assemble, device: torch.device
     ) -> Tensor:
-        batch = packed(*framed(texts, first, last, device), _TOKENS)
+        batch = packed(*framed(texts, range(first, last), device), _TOKENS)
         return assemble([encode(chunk) for chunk in batch.chunks], batch)
 
     def _ndcg(self, scores: Tensor) -> float:
@@ -120,10 +120,15 @@ class DevSet:
 
 
 def framed(
-    texts: TokenCorpus, first: int, last: int, device: Any, start: int = 101, end: int = 102, longest: int = LONGEST
+    texts: TokenCorpus,
+    chosen: Sequence[int] | np.ndarray,
+    device: Any,
+    start: int = 101,
+    end: int = 102,
+    longest: int = LONGEST,
 ) -> tuple[Tensor, Tensor]:
     """Token ids and mask of some texts between special tokens, cut to what is read of them."""
-    rows = [texts[i][: longest - 2] for i in range(first, last)]
+    rows = [texts[int(i)][: longest - 2] for i in chosen]
     lengths = np.array([len(r) + 2 for r in rows])
     mask = np.arange(lengths.max(initial=2)) < lengths[:, None]
     ids = np.zeros(mask.shape, np.int64)

@@ -15,19 +15,13 @@ from torch import Tensor, nn
 
 from vizsla.errors import VizslaError
 from vizsla.networks import Batch, Chunk, forward_operations, packed
+from vizsla.training.batches import Pairs
 from vizsla.training.caching import cached_backward
 from vizsla.training.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
 from vizsla.training.dev import DevSet
 from vizsla.training.losses import contrast, flops, inner_products, quadratic_rise
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
-
-
-class Pairs(Protocol):
-    """Where batches come from: the same seed and step give the same batch."""
-
-    def sides(self, size: int, seed: int, step: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-        """Ids and masks of queries, of their documents, and of more documents that belong to no query."""
 
 
 class Network(Protocol):
@@ -79,7 +73,8 @@ class Trainer:
         self.random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in network.modules())
         if settings.compile and self.random:
             raise VizslaError("compiled code throws other dice in its second pass; set dropout to 0 or compile to no")
-        self._encode = torch.compile(network, dynamic=True) if settings.compile else network
+        if settings.compile:
+            network.encoder.compile(dynamic=True)
         self.optimiser = torch.optim.AdamW(
             network.parameters(), settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
         )
@@ -118,15 +113,17 @@ class Trainer:
         torch.manual_seed((settings.seed * 1_000_003 + step) * self.team.size + self.team.rank)
         for group in self.optimiser.param_groups:
             group["lr"] = settings.rate_at(step)
-        shares = [
-            [self.team.share(part) for part in side]
-            for side in self.pairs.sides(settings.batch, settings.seed, step, device)
-        ]
+        drawn = self.pairs.sides(settings.batch, settings.seed, step, device)
+        shares = [[self.team.share(part) for part in side] for side in drawn.texts]
         seen: dict[str, Any] = {}
         with self._memory_told():
             sides = [packed(ids, mask, settings.chunk) for ids, mask in shares]
             loss = cached_backward(
-                self.encode, sides, lambda *made: self._loss(sides, made, seen), random=self.random, kept=settings.kept
+                self.encode,
+                sides,
+                lambda *made: self._loss(sides, made, drawn.forbidden, seen),
+                random=self.random,
+                kept=settings.kept,
             )
             self.team.add_up(self.network.parameters())
             length = torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
@@ -143,19 +140,19 @@ class Trainer:
         return line
 
     def encode(self, chunk: Chunk) -> Tensor:
-        if self.settings.precision == "float32":
-            return self._encode(chunk)  # type: ignore[no-any-return]
-        with torch.autocast(self.team.device.type, torch.bfloat16):
-            return self._encode(chunk)  # type: ignore[no-any-return]
+        with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            return self.network(chunk)  # type: ignore[no-any-return]
 
-    def _loss(self, sides: list[Batch], made: tuple[list[Tensor], ...], seen: dict[str, Any]) -> Tensor:
+    def _loss(
+        self, sides: list[Batch], made: tuple[list[Tensor], ...], forbidden: Tensor | None, seen: dict[str, Any]
+    ) -> Tensor:
         settings = self.settings
         own = [self.network.vectors(m, side) for m, side in zip(made, sides, strict=True)]
         queries, *documents = (self.team.gathered(v) for v in own)
         scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
-        loss = contrast(
-            scores if settings.temperature == 1 else scores / settings.temperature, symmetric=settings.symmetric
-        )
+        if settings.temperature != 1:
+            scores = scores / settings.temperature
+        loss = contrast(scores, symmetric=settings.symmetric, forbidden=forbidden)
         with torch.no_grad():
             right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
             seen["accuracy"] = right.float().mean()

@@ -33,11 +33,13 @@ def inner_products(queries: Tensor, documents: Tensor) -> Tensor:
     return queries.to(kind) @ documents.to(kind).T
 
 
-def contrast(scores: Tensor, *, symmetric: bool = True) -> Tensor:
+def contrast(scores: Tensor, *, symmetric: bool = True, forbidden: Tensor | None = None) -> Tensor:
     """How badly each query's own document is told from all others of the batch, and if `symmetric` the other way round.
 
-    Document i belongs to query i; more documents than queries are negatives for all.
+    Document i belongs to query i; more documents than queries are negatives for all, except where they are `forbidden`.
     """
+    if forbidden is not None:
+        scores = scores.masked_fill(forbidden, -torch.inf)
     own = torch.arange(len(scores), device=scores.device)
     loss = F.cross_entropy(scores, own)
     if not symmetric:

@@ -1,0 +1,84 @@
+"""Judged pairs with mined negatives: supervised training, by the rules of Tevatron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from vizsla.errors import VizslaError
+from vizsla.training.batches import Sides
+from vizsla.training.corpus import TokenCorpus
+from vizsla.training.dev import framed
+
+
+@dataclass(frozen=True, eq=False)
+class MinedPairs:
+    """Queries with documents that answer them and documents that only look like it.
+
+    Every epoch goes through the queries in another order; a query's positives take turns by epoch, and its negatives
+    are shuffled once an epoch and the next `group - 1` taken. A document of the batch that answers another query of it
+    is never held against that query.
+    """
+
+    queries: TokenCorpus
+    documents: TokenCorpus
+    positives: TokenCorpus
+    """For each query, the numbers of its documents."""
+    negatives: TokenCorpus
+    group: int = 8
+    query_length: int = 64
+    document_length: int = 256
+
+    def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
+        """Ids and masks of queries, of one document for each, and of `size * (group - 1)` negatives."""
+        usable = self._usable
+        if size > len(usable):
+            raise VizslaError(
+                f"a batch of {size:,} needs as many queries with positives and negatives, and there are "
+                f"{len(usable):,}; ask for a smaller batch, as in --set batch=64"
+            )
+        steps = len(usable) // size
+        epoch, place = divmod(step, steps)
+        dice = np.random.default_rng((seed, epoch))
+        chosen = usable[dice.permutation(len(usable))[place * size : (place + 1) * size]]
+        right = np.array([self.positives[q][epoch % len(self.positives[q])] for q in chosen], np.int64)
+        wrong = np.concatenate([self._taken(int(q), seed, epoch) for q in chosen])
+        texts = [
+            _framed(self.queries, chosen, self.query_length, device),
+            _framed(self.documents, right, self.document_length, device),
+            _framed(self.documents, wrong, self.document_length, device),
+        ]
+        return Sides(texts, self._forbidden(chosen, np.concatenate([right, wrong])).to(device))
+
+    @cached_property
+    def _usable(self) -> np.ndarray:
+        there = (np.diff(self.positives.offsets) > 0) & (np.diff(self.negatives.offsets) > 0)
+        return np.flatnonzero(there)
+
+    def _taken(self, query: int, seed: int, epoch: int) -> np.ndarray:
+        """The negatives of a query in an epoch; where there are too few, some come twice."""
+        order = np.random.default_rng((seed, epoch, query)).permutation(np.asarray(self.negatives[query], np.int64))
+        return np.resize(order, self.group - 1)
+
+    @cached_property
+    def _answers(self) -> np.ndarray:
+        """All pairs of a query and a document that answers it, each as one number, in order."""
+        queries = np.repeat(np.arange(len(self.positives)), np.diff(self.positives.offsets))
+        return np.sort(queries * len(self.documents) + self.positives.ids.astype(np.int64))
+
+    def _forbidden(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
+        """[queries, documents] where a document answers a query and is not the one it is asked for."""
+        keys = queries[:, None] * len(self.documents) + documents[None, :]
+        at = np.searchsorted(self._answers, keys).clip(max=len(self._answers) - 1)
+        found = self._answers[at] == keys
+        found[np.arange(len(queries)), np.arange(len(queries))] = False
+        return torch.from_numpy(found)
+
+
+def _framed(
+    texts: TokenCorpus, chosen: np.ndarray, longest: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return framed(texts, chosen, device, longest=longest)
