@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("onnx", reason="writing networks needs onnx")
 pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
 
+import vizsla
 from conftest import Cli
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
@@ -275,6 +276,64 @@ def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, 
         assert index.search("dog bark")
     code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", tmp_path / "m")
     assert (code, "there is a model here already" in said) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in BEIR's layout whose queries are stretches of its documents."""
+    folder = tmp_path_factory.mktemp("judged") / "set"
+    (folder / "qrels").mkdir(parents=True)
+    documents = documents_of(40)
+    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    queries = [{"_id": f"q{i}", "text": " ".join(d["text"].split()[3:8])} for i, d in enumerate(documents)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
+    for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
+        rows = [f"q{i}\t{i}\t1" for i in part]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("recipe", ["unicoil", "splade"])
+def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_path: Path, recipe: str) -> None:
+    pytest.importorskip("torch")
+    changes = (f"start={start}", "batch=8", "steps=2", "warmup=1", "group=3", "precision=float32", "calm=20",
+               "masked.steps=2", "masked.batch=16", "masked.precision=float32")  # fmt: skip
+    asked = [part for c in changes[: None if recipe == "splade" else -4] for part in ("--set", c)]
+    code, _, said = cli("train", recipe, "--dataset", judged, "--dev", judged, "-o", tmp_path / "m", *asked)
+    assert code == 0, said
+    assert "Best at step 2" in said
+    assert ("masked     2" in said) == (recipe == "splade")
+    model = parse_model(str(tmp_path / "m"))
+    assert isinstance(model, Learned)
+    assert model.network.kind == recipe
+    with Index.create(tmp_path / "i", model) as index:
+        index.add(documents_of(5))
+        index.commit()
+        assert index.verify() == []
+    code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *asked)
+    assert (code, "name a data set with --dataset" in said) == (2, True)
+
+
+def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus: Path, cli: Cli) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    folder = tmp_path / "encoder"
+    transformers.BertModel(config).save_pretrained(folder)
+    arguments = ("train", "bm26-fresh", "--corpus", corpus, "-o", tmp_path / "m", "--set", f"start={folder}")
+    small = [part for s in SETTINGS for part in ("--set", s)]
+    code, _, said = cli(*arguments, *small)
+    assert (code, "tokenizer" in said) == (2, True)
+    pieces = json.loads((Path(vizsla.__file__).parent / "text" / "data" / "bert-uncased.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
+    code, _, said = cli(*arguments, *small)
+    assert code == 0, said
+    pieces["added_tokens"].append({**pieces["added_tokens"][0], "id": VOCABULARY, "content": "[MORE]"})
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
+    code, _, said = cli(*arguments[:4], "-o", tmp_path / "n", *arguments[6:], *small)
+    assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
 
 
 def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting, as in batch=1024; see the recipe.")
     ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option("--dataset", help="A BEIR folder whose train split is learnt from, for such recipes.")
+    ] = None,
     dev: Annotated[
         list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries tell when to stop.")
     ] = None,
@@ -41,7 +44,8 @@ def train(
 
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
-    if not corpus and not resume:
+    judged = BeirDataset.open(dataset) if dataset is not None else None
+    if not corpus and judged is None and not resume:
         raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
     plan = load_training_recipe(recipe).changed(changes or [])
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
@@ -51,7 +55,11 @@ def train(
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
     started = time.perf_counter()
     documents = (document for source in sources for document in source.documents())
-    model, outcome = run(plan, documents, output, dev=sets, resume=resume, report=show_line if team.leads else None)
+    if judged is not None and not corpus:
+        documents = (document for document in judged.documents())
+    model, outcome = run(
+        plan, documents, output, dataset=judged, dev=sets, resume=resume, report=show_line if team.leads else None
+    )
     if team.leads:
         console.remark(f"{outcome.step} steps in {time.perf_counter() - started:.0f} s: {model.name} is in {output}")
         if outcome.figures:
@@ -62,6 +70,10 @@ def train(
 
 def show_line(line: dict[str, Any]) -> None:
     """A step as a person reads it."""
+    if "masked_loss" in line:
+        rate = f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s"
+        console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {rate}")
+        return
     figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "nDCG" in name)
     console.remark(
         f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}  "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -15,17 +16,20 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.index import Index
 from vizsla.models import BM25, Learned, Model, Network
 from vizsla.models.learned import SHIPPED
 from vizsla.models.model import field_text
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
-    from vizsla.training import DevSet, Outcome, TokenCorpus
+    from vizsla.training import DevSet, MinedPairs, Outcome, TokenCorpus
 
 FIELDS = ("title", "text")
 LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
-NETWORKS = ("unicoil",)
+NETWORKS = ("unicoil", "splade")
+PAIRS = ("crops", "judged")
+_DEPTH = 100  # of the BM25 rankings that negatives are mined from
 _TEXTS = 5000  # tokenised together
 _SAMPLE = 40  # texts that 8-bit weights are fitted on
 _ROOM = 1.1  # above the highest weight seen
@@ -36,7 +40,10 @@ class TrainingRecipe:
     """How a model is trained.
 
     `start`: a network that comes with Vizsla, a model it saved, or an encoder of transformers' by folder or name.
+    `pairs`: crops of documents, or judged queries of a data set with negatives mined by BM25, `group - 1` a query.
     `join`: so many neighbours with the same title are read as one document: passages are short for two crops.
+    `masked`: the settings of a masked-language stage before, for a head that knows nothing yet; `calm`: how many terms
+    of a text are active after it.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -46,7 +53,11 @@ class TrainingRecipe:
     title: str
     network: str
     start: str
+    pairs: str = "crops"
     join: int = 1
+    group: int = 8
+    masked: dict[str, Any] = field(default_factory=dict)
+    calm: int = 100
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -60,8 +71,11 @@ class TrainingRecipe:
             name, _, text = (part.strip() for part in change.partition("="))
             if name == "start":
                 new = replace(new, start=text)
-            elif name == "join":
-                new = replace(new, join=_whole(text))
+            elif name in ("join", "group", "calm"):
+                new = replace(new, **{name: _whole(name, text)})  # type: ignore[arg-type]
+            elif name.startswith("masked."):
+                masked = Settings(**new.masked).changed(change.strip().removeprefix("masked."))
+                new = replace(new, masked=masked.as_data())
             elif name in Crops.__dataclass_fields__ and text:
                 own[name] = _number(name, text)
             else:
@@ -95,6 +109,8 @@ def load_training_recipe(name: str) -> TrainingRecipe:
         ) from None
     if recipe.network not in NETWORKS:
         raise UnknownNameError("network", recipe.network, NETWORKS)
+    if recipe.pairs not in PAIRS:
+        raise UnknownNameError("kind of pairs", recipe.pairs, PAIRS)
     return recipe
 
 
@@ -103,6 +119,7 @@ def train(
     documents: Iterable[Document],
     output: str | Path,
     *,
+    dataset: BeirDataset | None = None,
     dev: Sequence[BeirDataset] = (),
     resume: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
@@ -110,12 +127,13 @@ def train(
     """Train on documents and save the model in a folder; checkpoints and the log go to `training` inside it.
 
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
+    `dataset`: where judged pairs come from, its train split, for recipes that want them.
     """
-    from vizsla.training import CroppedPairs, Crops, Settings, Team, TokenCorpus, Trainer
+    from vizsla.training import CroppedPairs, Crops, Pairs, Settings, Team, TokenCorpus, Trainer, train_masked
 
     folder = Path(output)
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
-    network, analyzer = starting_network(recipe.start)
+    network, analyzer, fresh = starting_network(recipe.start, recipe.network)
     place = folder / "training"
     if resume:
         corpus = TokenCorpus.open(place / "corpus")
@@ -124,8 +142,15 @@ def train(
             raise VizslaError(f"{folder}: there is a model here already; name another folder")
         corpus = pack(documents, analyzer, recipe.join)
         corpus.save(place / "corpus")
-    pairs = CroppedPairs(corpus, crops)
     team = Team.assembled()
+    if fresh and recipe.masked and not resume:
+        train_masked(network, corpus, Settings(**recipe.masked), team=team, report=report)
+        _calm(network, corpus, recipe.calm)
+    pairs: Pairs = CroppedPairs(corpus, crops)
+    if recipe.pairs == "judged":
+        if dataset is None:
+            raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+        pairs = judged_pairs(dataset, analyzer, recipe.group)
     trainer = Trainer(
         network, pairs, settings, dev=[dev_set(d, analyzer) for d in dev], folder=place, team=team, report=report
     )
@@ -134,17 +159,24 @@ def train(
     return model, outcome
 
 
-def starting_network(start: str) -> tuple[Any, Analyzer]:
-    """A network to train and the word pieces it reads."""
+def starting_network(start: str, kind: str = "unicoil") -> tuple[Any, Analyzer, bool]:
+    """A network to train, the word pieces it reads, and whether its head knows nothing yet."""
+    from vizsla.networks import Splade, TiedHead, UniCoil
     from vizsla.networks.graph import WEIGHTS, read_weights
     from vizsla.networks.inference import load
 
     known = _known_model(start)
-    if known is not None:
-        weights = read_weights(known.network.folder / WEIGHTS)
+    if known is None:
+        encoder, analyzer = _fresh_encoder(_packaged(start))
+    else:
         assert isinstance(known.analyzer, Analyzer)
-        return load(weights, known.network.kind, known.network.heads), known.analyzer
-    return _fresh_network(_packaged(start))
+        network = load(read_weights(known.network.folder / WEIGHTS), known.network.kind, known.network.heads)
+        if known.network.kind == kind:
+            return network, known.analyzer, False
+        encoder, analyzer = network.encoder, known.analyzer
+    if kind == "unicoil":
+        return UniCoil(encoder), analyzer, True
+    return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)), analyzer, True
 
 
 def _known_model(start: str) -> Learned | None:
@@ -159,9 +191,9 @@ def _known_model(start: str) -> Learned | None:
     return None
 
 
-def _fresh_network(start: str) -> tuple[Any, Analyzer]:
-    """An encoder of transformers' with a head that knows nothing yet."""
-    from vizsla.networks import UniCoil, encoder_of
+def _fresh_encoder(start: str) -> tuple[Any, Analyzer]:
+    """An encoder of transformers' and its word pieces."""
+    from vizsla.networks import encoder_of
     from vizsla.networks.inference import transformers
 
     analyzer = Analyzer.parse(f"wordpiece:{start}")
@@ -179,7 +211,44 @@ def _fresh_network(start: str) -> tuple[Any, Analyzer]:
             f"the encoder knows {encoder.config.vocab_size:,} word pieces and its tokenizer gives {pieces:,}",
             file=start,
         )
-    return UniCoil(encoder_of(encoder)), analyzer
+    return encoder_of(encoder), analyzer
+
+
+def _calm(network: Any, corpus: TokenCorpus, terms: int) -> None:
+    """Leave a head that has learnt to name words with few active terms, judged by the first documents."""
+    from vizsla.networks import packed
+    from vizsla.training.dev import framed
+
+    device = next(network.parameters()).device
+    network.calm(packed(*framed(corpus, range(min(len(corpus), 256)), device, longest=128), 1 << 14).chunks, terms)
+
+
+def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:
+    """The judged queries of a data set and, for each, what BM25 finds and nobody has judged relevant."""
+    from vizsla.training import MinedPairs, TokenCorpus
+
+    qrels = dataset.qrels(split)
+    queries = dataset.queries_of(qrels)
+    documents = list(dataset.documents())
+    places = {d.id: i for i, d in enumerate(documents)}
+    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(f"{folder}/index", store=False) as index:
+        index.add(documents)
+        index.commit()
+        found = index.run(queries, _DEPTH)
+    right, wrong = [], []
+    for query in queries:
+        relevant = {d for d, grade in qrels.judgements[query].items() if grade > 0}
+        right.append(np.array([places[d] for d in relevant if d in places], np.int64))
+        ranked = found[query].documents if query in found else ()
+        wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
+    encode = _tokens_of(analyzer)
+    return MinedPairs(
+        TokenCorpus.of(encode(list(queries.values()))),
+        TokenCorpus.of(encode([field_text(d.content, FIELDS) for d in documents])),
+        TokenCorpus.of(right),
+        TokenCorpus.of(wrong),
+        group,
+    )
 
 
 def _packaged(start: str) -> str:
@@ -283,9 +352,9 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     return model
 
 
-def _whole(text: str) -> int:
+def _whole(name: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise VizslaError(f"{text!r} is no number of neighbours to join; expected 1 or more")
+        raise VizslaError(f"{text!r} is no number for {name}; expected 1 or more")
     return int(text)
 
 
