@@ -13,7 +13,6 @@ from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation import evaluate
 from vizsla.index import Index
-from vizsla.models import parse_model
 from vizsla.recipes import check, load_recipe, recipe_names, recipe_table
 from vizsla.runs import Measure, Qrels, Run, parse_measures
 
@@ -79,14 +78,12 @@ def test_measures_are_values() -> None:
         parse_measures(" ")
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", sorted({*recipe_names()} - {"bm26"}))
 def test_every_recipe_reaches_its_figures(name: str, data: Path) -> None:
+    """BM51 on the smaller set only, which takes its network long enough; `make check` does the rest."""
     recipe = load_recipe(name)
-    try:
-        parse_model(recipe.model)
-    except VizslaError as e:
-        pytest.skip(str(e))
-    small = tuple(t for t in recipe.targets if t.dataset in ("scifact", "nfcorpus"))
+    sets = ("nfcorpus",) if name == "bm51" else ("scifact", "nfcorpus")
+    small = tuple(t for t in recipe.targets if t.dataset in sets)
     findings = list(check(replace(recipe, targets=small), data))
     assert findings
     assert [f for f in findings if not f.reached] == []

@@ -135,14 +135,13 @@ def train(
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
     network, analyzer, fresh = starting_network(recipe.start, recipe.network)
     place = folder / "training"
-    if resume:
-        corpus = TokenCorpus.open(place / "corpus")
-    else:
+    team = Team.assembled()
+    if not resume and team.leads:
         if (folder / "model.json").exists():
             raise VizslaError(f"{folder}: there is a model here already; name another folder")
-        corpus = pack(documents, analyzer, recipe.join)
-        corpus.save(place / "corpus")
-    team = Team.assembled()
+        pack(documents, analyzer, recipe.join).save(place / "corpus")
+    team.wait()
+    corpus = TokenCorpus.open(place / "corpus")
     if fresh and recipe.masked and not resume:
         train_masked(network, corpus, Settings(**recipe.masked), team=team, report=report)
         _calm(network, corpus, recipe.calm)
@@ -155,8 +154,10 @@ def train(
         network, pairs, settings, dev=[dev_set(d, analyzer) for d in dev], folder=place, team=team, report=report
     )
     outcome = trainer.run(resume=resume)
-    model = write_model(trainer.network, analyzer, corpus, folder, recipe.name)
-    return model, outcome
+    if team.leads:
+        write_model(trainer.network, analyzer, corpus, folder, recipe.name)
+    team.wait()
+    return Model.load(folder), outcome
 
 
 def starting_network(start: str, kind: str = "unicoil") -> tuple[Any, Analyzer, bool]:
@@ -328,7 +329,7 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
     )
 
 
-def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> Learned:
+def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> None:
     """A trained network as a model in a folder, in 8 bits for onnxruntime."""
     import torch
 
@@ -347,9 +348,7 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
         folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=_ROOM * most, sample=sample
     )
     place = written.folder.rename(folder / written.digest[:12])
-    model = Learned(Network.open(place), analyzer, namespace=name, name=name)
-    model.save(folder)
-    return model
+    Learned(Network.open(place), analyzer, namespace=name, name=name).save(folder)
 
 
 def _whole(name: str, text: str) -> int:

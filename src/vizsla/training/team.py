@@ -29,7 +29,7 @@ class Team:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
 
-            state = PartialState(cpu=device == "cpu")
+            state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
             return cls(state.process_index, state.num_processes, state.device)
         return cls(device=torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
 
@@ -37,6 +37,11 @@ class Team:
     def leads(self) -> bool:
         """Whether this process writes files and says what happens."""
         return self.rank == 0
+
+    def wait(self) -> None:
+        """Go on when all processes are here."""
+        if self.size > 1:
+            torch.distributed.barrier()
 
     def share(self, rows: Tensor) -> Tensor:
         """This process's part of the rows of a batch."""
