@@ -46,7 +46,7 @@ class PackedBert(nn.Module):
 
     def __init__(self, bert: Any) -> None:
         super().__init__()
-        self.embeddings, self.encoder = bert.embeddings, bert.encoder
+        self.embeddings, self.encoder, self.config = bert.embeddings, bert.encoder, bert.config
         self.heads: int = bert.config.num_attention_heads
         self.hidden: int = bert.config.hidden_size
         self.vocabulary: int = bert.config.vocab_size

@@ -330,11 +330,12 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
 
 
 def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> None:
-    """A trained network as a model in a folder, in 8 bits for onnxruntime."""
+    """A trained network as a model in a folder: in 8 bits to be searched with, and in floats as others open it."""
     import torch
 
     from vizsla.networks import packed
     from vizsla.networks.inference import plain_name
+    from vizsla.networks.layout import save_layout
     from vizsla.training.dev import framed
 
     network = network.cpu().eval()
@@ -349,6 +350,7 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     )
     place = written.folder.rename(folder / written.digest[:12])
     Learned(Network.open(place), analyzer, namespace=name, name=name).save(folder)
+    save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
 
 
 def _whole(name: str, text: str) -> int:

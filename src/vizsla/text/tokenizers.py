@@ -66,7 +66,7 @@ class WordPiece(Tokenizer):
     """
 
     def __init__(self, content: bytes, origin: str) -> None:
-        self._content = content
+        self.content = content
         self._origin = origin
         self.sha256 = hashlib.sha256(content).hexdigest()
         try:
@@ -81,7 +81,7 @@ class WordPiece(Tokenizer):
     def save(self, folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{self.sha256[:12]}.json").open("wb") as file:
-            file.write(self._content)
+            file.write(self.content)
             file.flush()
             os.fsync(file.fileno())
         return str(self)
@@ -91,7 +91,7 @@ class WordPiece(Tokenizer):
         from tokenizers import Tokenizer as Fast
 
         try:
-            tokenizer = Fast.from_buffer(self._content)
+            tokenizer = Fast.from_buffer(self.content)
         except Exception as e:  # the library raises plain Exception
             raise InputError(f"this is no tokenizer.json ({e})", file=self._origin) from None
         tokenizer.no_truncation()

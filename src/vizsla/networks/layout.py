@@ -1,0 +1,66 @@
+"""A network as others open it: the files of transformers, and of sentence-transformers where it has a word for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vizsla.networks.inference import plain_name, transformers
+from vizsla.networks.splade import Splade
+
+_HEAD = {"dense.": "transform.dense.", "norm.": "transform.LayerNorm.", "decoder.": "decoder."}
+_POOLING = "1_SpladePooling"
+_MODULES = [
+    ("", "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer"),
+    (_POOLING, "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"),
+]
+
+
+def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
+    """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
+
+    SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens. uniCOIL's has no
+    module there: its encoder is a BERT for anybody, and its head is in `weigh.safetensors`.
+    """
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {plain_name(n): p.detach().float().cpu().contiguous() for n, p in network.named_parameters()}
+    config = network.encoder.config
+    if isinstance(network, Splade):
+        model = transformers().BertForMaskedLM(config)
+        model.load_state_dict(_masked_language(values), strict=False)
+        _write_json(folder / "modules.json", _modules())
+        pooling = {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": None}
+        (folder / _POOLING).mkdir(exist_ok=True)
+        _write_json(folder / _POOLING / "config.json", pooling)
+        _write_json(folder / "config_sentence_transformers.json", {"model_type": "SparseEncoder", "prompts": {}})
+    else:
+        model = transformers().BertModel(config, add_pooling_layer=False)
+        model.load_state_dict({n: v for n, v in values.items() if not n.startswith("weigh.")})
+        save_file({n: v for n, v in values.items() if n.startswith("weigh.")}, folder / "weigh.safetensors")
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes(tokenizer)
+    settings = {"tokenizer_class": "BertTokenizer", "model_max_length": config.max_position_embeddings}
+    _write_json(folder / "tokenizer_config.json", settings)
+
+
+def _masked_language(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The parameters under the names of a BERT with a masked-language head."""
+    named = {}
+    for name, value in values.items():
+        part = next((p for p in _HEAD if name.startswith(p)), None)
+        named[f"cls.predictions.{_HEAD[part]}{name.removeprefix(part)}" if part else f"bert.{name}"] = value
+    named["cls.predictions.bias"] = named["cls.predictions.decoder.bias"]
+    return named
+
+
+def _modules() -> list[dict[str, Any]]:
+    return [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(_MODULES)]
+
+
+def _write_json(file: Path, content: Any) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n")
