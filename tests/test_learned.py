@@ -19,6 +19,7 @@ from conftest import Cli
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Balanced, Learned, Model, Network, parse_model
+from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
 
 HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
@@ -205,6 +206,48 @@ def test_a_rolled_back_add_leaves_the_sum_unsettled(small: Learned, tmp_path: Pa
         index.refresh()
         assert index.model.settles
         index.commit()
+
+
+def test_impacts_are_bm25_in_eight_bits(tmp_path: Path) -> None:
+    contents = [{"text": d["text"] + " and more" * (i % 7)} for i, d in enumerate(documents_of(60))]
+    bm25, impacts = BM25(), Impacts(BM25())
+    assert impacts.freezes
+    with pytest.raises(VizslaError, match="settle it on all of them first"):
+        impacts.encode_documents(contents)
+    with pytest.raises(VizslaError, match="freezes statistics"):
+        Index.create(tmp_path / "i", impacts)
+    settled = impacts.settled(contents)
+    statistics = bm25.fit(contents)
+    scores = [
+        m.encode_queries(["dog bark river"], m.fit(contents)).dot(m.encode_documents(contents))[0]
+        for m in (bm25, settled)
+    ]
+    assert np.corrcoef(scores)[0, 1] > 0.98
+    made = settled.encode_documents(contents).values
+    assert (made.min(), made.max()) == (1, 256)
+    assert statistics["words"].documents == 60
+    with Index.create(tmp_path / "i", settled + 1.0 * BM25()) as index:
+        index.add([{"id": str(i), **c} for i, c in enumerate(contents[:40])])
+        index.commit()
+        index.add([{"id": "new", "text": "dog dog unheard-of " * 50}])
+        index.commit()
+        assert index.search("unheard-of dog")[0].id == "new"
+        assert index.verify() == []
+    with Index.open(tmp_path / "i") as index:
+        assert index.model.parts[0].component == settled
+        assert index.run({"q": "dog"}, model=settled)["q"].scores.max() <= 256 * 256
+
+
+def test_the_papers_sum_is_of_whole_numbers(small: Learned) -> None:
+    whole = replace(small, whole=True)
+    assert all(w == round(w) for w in whole.query_terms("the dog barks").values())
+    contents = [{"text": t} for t in TEXTS]
+    assert set(whole.encode_documents(contents).values) <= set(range(1, 256))
+    paper = parse_model("bm51-paper")
+    assert (paper.freezes, paper.namespaces) == (True, ("impacts", "bm26"))
+    assert not paper.settled(contents).freezes
+    both = parse_model("bm25-prime-paper").settled(contents)
+    assert [p.component.name for p in both.parts] == ["bm25", "bm25-wp"]
 
 
 def test_models_run_where_torch_is_not(tmp_path: Path) -> None:

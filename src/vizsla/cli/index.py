@@ -45,14 +45,21 @@ def index(
     """Index documents: JSON lines, csv, tsv, Parquet, TREC SGML, a BEIR folder, or a folder of text files."""
     from vizsla.datasets import Splitter
     from vizsla.index import Index, replace_index
+    from vizsla.models import parse_model
 
     found = find_sources(sources, format, id_field, text_field, title_field)
     size = console.parse_size(memory)
     splitter = Splitter(passages, overlap) if passages is not None else None
     started = time.perf_counter()
+    chosen = parse_model(model)
+    if chosen.freezes:
+        console.remark(
+            f"{chosen.name} freezes the statistics of all documents: they are read twice, and held in memory"
+        )
+        chosen = chosen.settled([document.content for source in found for document in source.documents()])
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(building, model, memory=size, passages=splitter, store=store) as new,
+        Index.create(building, chosen, memory=size, passages=splitter, store=store) as new,
     ):
         added = new.add(watched(found, "Indexing", workers), workers=workers)
         new.commit()

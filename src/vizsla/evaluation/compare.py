@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from vizsla.evaluation.cache import Cache, Kept, content_of, key_of
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import Difference, compare_values, corrected
-from vizsla.evaluation.systems import DEPTH, answer
+from vizsla.evaluation.systems import DEPTH, answer, settled_on
 from vizsla.index import Index
-from vizsla.models import SAMPLE, Component, Model, Part, Sum
+from vizsla.models import Component, Model, Part, Sum
 from vizsla.runs import Measure, Qrels, Run
 
 TIMED = 100  # queries asked one at a time to measure latency
@@ -208,6 +207,7 @@ def _search(
 ) -> dict[str, Kept]:
     """Index a data set once for all models, and search with each."""
     queries = dataset.queries_of(dataset.qrels(split))
+    models = {name: settled_on(dataset, model) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         with Index.create(Path(folder) / "index", shared_model(models.values()), store=False) as index:
@@ -217,7 +217,7 @@ def _search(
                 raise VizslaError(f"{dataset.folder}: there are no documents to search")
             indexed = time.perf_counter() - started
             found = {}
-            for name, model in settled_on(dataset, models).items():
+            for name, model in models.items():
                 started = time.perf_counter()
                 run = answer(index, queries, depth, model, own_ids=how.own_ids)
                 seconds = {"index": indexed, "search": time.perf_counter() - started}
@@ -229,12 +229,6 @@ def _search(
                 }
                 found[name] = Kept(run, facts)
             return found
-
-
-def settled_on(dataset: BeirDataset, models: Mapping[str, Model]) -> dict[str, Model]:
-    """The models with weights that are to be fitted to documents fitted to the first ones of a data set."""
-    sample = [d.content for d in islice(dataset.documents(), SAMPLE)] if any(m.settles for m in models.values()) else []
-    return {name: model.settled(sample) for name, model in models.items()}
 
 
 def shared_model(models: Iterable[Model]) -> Model:

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
@@ -14,7 +15,7 @@ from vizsla.evaluation.answers import accuracy, answer_rank
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
-from vizsla.models import Model
+from vizsla.models import SAMPLE, Model
 from vizsla.runs import Qrels, Run, parse_measures
 
 DEPTH = 1000
@@ -47,11 +48,19 @@ def evaluate_model(
     qrels = dataset.qrels(split)
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
-        with Index.create(Path(folder) / "index", model, store=False) as index:
+        settled = settled_on(dataset, model) if model.freezes else model
+        with Index.create(Path(folder) / "index", settled, store=False) as index:
             index.add(dataset.documents() if documents is None else documents)
             index.commit()
             seconds = {"index": time.perf_counter() - started}
             return evaluate_index(index, dataset, qrels, measures, depth, seconds, convention)
+
+
+def settled_on(dataset: BeirDataset, model: Model) -> Model:
+    """A model with what is to be fitted to documents fitted to those of a data set, all or the first of them."""
+    if not model.settles and not model.freezes:
+        return model
+    return model.settled([d.content for d in islice(dataset.documents(), None if model.freezes else SAMPLE)])
 
 
 def evaluate_index(

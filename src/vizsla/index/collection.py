@@ -83,6 +83,10 @@ class Index:
         """
         folder = Path(path)
         chosen = parse_model(model) if isinstance(model, str) else model
+        if chosen.freezes:
+            raise VizslaError(
+                f"{chosen.name} freezes statistics of all documents; give it them first: model.settled(...)"
+            )
         make_room(folder, overwrite)
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -30,12 +30,14 @@ class Learned(Component):
     """Word pieces weighed by a network, in documents and in queries alike.
 
     `analyzer`: the word pieces the network was trained with. `length`: how many of a text's are read, 0 for as many as
-    the network can; what is beyond is not found.
+    the network can; what is beyond is not found. `whole`: weights of queries are rounded as those of documents are, and
+    scores are products of whole numbers up to 255.
     """
 
     network: Network
     analyzer: Analyzer | str = "wordpiece"
     length: int = 0
+    whole: bool = False
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "learned"
     name: str = "learned"
@@ -74,7 +76,7 @@ class Learned(Component):
         return np.zeros(len(lengths), np.uint8)
 
     def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
-        return Weighting(scale=self.network.most / LEVELS)
+        return Weighting(scale=1.0 if self.whole else self.network.most / LEVELS)
 
     def tokens(self, text: str) -> list[Token]:
         assert isinstance(self.analyzer, Analyzer)
@@ -85,10 +87,12 @@ class Learned(Component):
 
     def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
         pointers, indices, weights = Weigher(self).weigh(texts)
+        if self.whole:
+            weights = whole_weights(weights, self.network.most)
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
-        return [dict(terms[a:z]) for a, z in pairwise(pointers.tolist())]
+        return [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
 
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
         return np.ones(len(frequencies))
@@ -113,6 +117,11 @@ class Learned(Component):
 
 
 COMPONENTS[Learned.kind] = Learned
+
+
+def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:
+    """Weights in 8 bits."""
+    return np.minimum(np.rint(weights * (LEVELS / most)), LEVELS).astype(np.int64)
 
 
 class Weigher:
@@ -177,7 +186,7 @@ class _WeighingReader(Reader):
 
     def read(self, documents: Sequence[Fields]) -> Stored:
         pointers, indices, weights = self._weigher.weigh([field_text(d, self._model.fields) for d in documents])
-        whole = np.minimum(np.rint(weights * (LEVELS / self._model.network.most)), LEVELS).astype(np.int64)
+        whole = whole_weights(weights, self._model.network.most)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
         rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])

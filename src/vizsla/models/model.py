@@ -89,8 +89,13 @@ class Model(ABC):
         """Whether weights of its parts are still to be fitted to documents."""
         return False
 
+    @property
+    def freezes(self) -> bool:
+        """Whether statistics of all documents have to be counted before any can be encoded."""
+        return False
+
     def settled(self, documents: Sequence[Fields]) -> Model:  # noqa: ARG002 (most models need none)
-        """The model with its weights fitted to some documents."""
+        """The model with what is to be fitted to documents fitted to these."""
         return self
 
     @property
@@ -290,6 +295,15 @@ class Sum(Model):
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.summands
+
+    @property
+    def freezes(self) -> bool:
+        return any(p.component.freezes for p in self.parts)
+
+    def settled(self, documents: Sequence[Fields]) -> Model:
+        if not self.freezes:
+            return self
+        return Sum(tuple(Part(w, c.settled(documents)) for w, c in self.parts), self.name)  # type: ignore[arg-type]
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]

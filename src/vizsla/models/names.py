@@ -14,6 +14,7 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.balanced import Balanced
 from vizsla.models.bm25 import BM25
 from vizsla.models.given import GivenVectors
+from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
 from vizsla.models.model import Component, Model, Part, Sum
 
@@ -52,6 +53,19 @@ def _bm51(weight: float | None = None, network: str = "", **options: Any) -> Mod
     return Balanced(parts, "bm51") if weight is None else Sum(parts, "bm51")
 
 
+def _bm51_paper(**options: Any) -> Model:
+    """BM25 plus BM26 as the paper adds them: both in 8 bits, on either side, with weights of 1."""
+    parts = Impacts(BM25(**options), name="bm25"), Learned.shipped("bm26", whole=True)
+    return Sum(parts[0].parts + parts[1].parts, "bm51-paper")
+
+
+def _prime_paper(**options: Any) -> Model:
+    """BM25' as the paper adds it: words and word pieces, both in 8 bits."""
+    pieces = Impacts(BM25(**{**_PIECES, **options}), namespace="pieces", name="bm25-wp")
+    parts = Impacts(BM25(**options), name="bm25"), pieces
+    return Sum(parts[0].parts + parts[1].parts, "bm25-prime-paper")
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "bm25": BM25,
     "bm25-multifield": _multifield,
@@ -59,6 +73,8 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm25-prime": _prime,
     "bm26": lambda **options: Learned.shipped("bm26", **options),
     "bm51": _bm51,
+    "bm51-paper": _bm51_paper,
+    "bm25-prime-paper": _prime_paper,
     "vectors": GivenVectors,
 }
 
