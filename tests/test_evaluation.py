@@ -115,8 +115,8 @@ def test_the_top_thousand_equal_lucenes(name: str, data: Path, reference: Path, 
 
 
 def test_recipes_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(VizslaError, match="no recipe called 'bm52'; did you mean 'bm25'"):
-        load_recipe("bm52")
+    with pytest.raises(VizslaError, match="no recipe called 'bm225'; did you mean 'bm25'"):
+        load_recipe("bm225")
     with pytest.raises(InputError, match="no such recipe file"):
         load_recipe("missing.yaml")
     for content in ["name: x", "a: [", "7"]:

@@ -18,8 +18,8 @@ import numpy as np
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, field_text, text_problem
-from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
+from vizsla.models.statistics import Statistics, average_length
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -130,12 +130,7 @@ class BM25(Component):
         return VARIANTS[self.variant].idf(documents, frequencies)
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
-        vectors, lengths = self.reader().read(documents)
-        terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
-        frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
-        longest = int(lengths.max()) if len(lengths) else 0
-        with_terms = int(np.count_nonzero(lengths))
-        return CountedStatistics(with_terms, int(lengths.sum()), longest, dict(zip(terms, frequencies, strict=True)))
+        return counted(self.reader().read(documents))
 
     @property
     def text_analyzer(self) -> Analyzer:

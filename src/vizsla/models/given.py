@@ -14,8 +14,8 @@ import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError, kind_of
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
-from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted
+from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
@@ -94,9 +94,7 @@ class GivenVectors(Component):
         return np.ones(len(frequencies))
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
-        vectors, sizes = self.reader().read(documents)
-        frequencies: Counter[str] = Counter(vectors.vocabulary[int(i)][1] for i in vectors.indices)
-        return CountedStatistics(int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max(initial=0)), frequencies)
+        return counted(self.reader().read(documents))
 
     def options(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002 (it needs no files)
         return dict(vars(self))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,9 +12,9 @@ import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, field_text, text_problem
+from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
 from vizsla.models.network import Network
-from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, Lexicon, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -98,9 +97,7 @@ class Learned(Component):
         return np.ones(len(frequencies))
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
-        vectors, sizes = self.reader().read(documents)
-        frequencies: Counter[str] = Counter(vectors.vocabulary[int(i)][1] for i in vectors.indices)
-        return CountedStatistics(int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max(initial=0)), frequencies)
+        return counted(self.reader().read(documents))
 
     def options(self, folder: Path) -> dict[str, Any]:
         assert isinstance(self.analyzer, Analyzer)

@@ -19,7 +19,7 @@ import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError, kind_of
-from vizsla.models.statistics import Statistics
+from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors
 
@@ -54,6 +54,15 @@ class Stored(NamedTuple):
 
     vectors: SparseVectors
     lengths: np.ndarray
+
+
+def counted(stored: Stored) -> CountedStatistics:
+    """The statistics of documents in memory."""
+    vectors, lengths = stored
+    terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
+    frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
+    there = {term: n for term, n in zip(terms, frequencies, strict=True) if n}
+    return CountedStatistics(int(np.count_nonzero(lengths)), int(lengths.sum()), int(lengths.max(initial=0)), there)
 
 
 class Reader(ABC):

@@ -17,44 +17,46 @@ LONGEST = 128
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _forward(Q, K, V, OUT, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _places(starts, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where the numbers of this program's text and head lie, and which of its rows there are."""
     text, head = tl.program_id(0), tl.program_id(1)
     begin = tl.load(starts + text).to(tl.int64)
-    size = tl.load(starts + text + 1) - begin
-    rows, columns = tl.arange(0, BLOCK), tl.arange(0, D)
-    at = (begin + rows)[:, None] * WIDTH + head * D + columns[None, :]
-    there = (rows < size)[:, None]
-    q = tl.load(Q + at, mask=there, other=0.0)
-    k = tl.load(K + at, mask=there, other=0.0)
-    v = tl.load(V + at, mask=there, other=0.0)
-    scores = tl.where((rows < size)[None, :], tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    rows = tl.arange(0, BLOCK)
+    at = (begin + rows)[:, None] * WIDTH + head * D + tl.arange(0, D)[None, :]
+    return at, rows < tl.load(starts + text + 1) - begin
+
+
+@triton.jit
+def _shares(q, k, there, scale):  # type: ignore[no-untyped-def]
+    """How much each token looks at each other."""
+    scores = tl.where(there[None, :], tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     shares = tl.exp(scores - tl.max(scores, 1)[:, None])
-    shares = shares / tl.sum(shares, 1)[:, None]
-    tl.store(OUT + at, tl.dot(shares.to(v.dtype), v).to(v.dtype), mask=there)
+    return shares / tl.sum(shares, 1)[:, None]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _backward(  # type: ignore[no-untyped-def]
-    Q, K, V, G, DQ, DK, DV, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    text, head = tl.program_id(0), tl.program_id(1)
-    begin = tl.load(starts + text).to(tl.int64)
-    size = tl.load(starts + text + 1) - begin
-    rows, columns = tl.arange(0, BLOCK), tl.arange(0, D)
-    at = (begin + rows)[:, None] * WIDTH + head * D + columns[None, :]
-    there = (rows < size)[:, None]
-    q = tl.load(Q + at, mask=there, other=0.0)
-    k = tl.load(K + at, mask=there, other=0.0)
-    v = tl.load(V + at, mask=there, other=0.0)
-    g = tl.load(G + at, mask=there, other=0.0)
-    scores = tl.where((rows < size)[None, :], tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-    shares = tl.exp(scores - tl.max(scores, 1)[:, None])
-    shares = shares / tl.sum(shares, 1)[:, None]
-    tl.store(DV + at, tl.dot(tl.trans(shares.to(g.dtype)), g).to(v.dtype), mask=there)
+def _forward(Q, K, V, OUT, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at, there = _places(starts, WIDTH, D, BLOCK)
+    q = tl.load(Q + at, mask=there[:, None], other=0.0)
+    k = tl.load(K + at, mask=there[:, None], other=0.0)
+    v = tl.load(V + at, mask=there[:, None], other=0.0)
+    shares = _shares(q, k, there, scale)
+    tl.store(OUT + at, tl.dot(shares.to(v.dtype), v).to(v.dtype), mask=there[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _backward(Q, K, V, G, DQ, DK, DV, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at, there = _places(starts, WIDTH, D, BLOCK)
+    q = tl.load(Q + at, mask=there[:, None], other=0.0)
+    k = tl.load(K + at, mask=there[:, None], other=0.0)
+    v = tl.load(V + at, mask=there[:, None], other=0.0)
+    g = tl.load(G + at, mask=there[:, None], other=0.0)
+    shares = _shares(q, k, there, scale)
+    tl.store(DV + at, tl.dot(tl.trans(shares.to(g.dtype)), g).to(v.dtype), mask=there[:, None])
     flow = tl.dot(g, tl.trans(v))
     flow = (shares * (flow - tl.sum(shares * flow, 1)[:, None]) * scale).to(q.dtype)
-    tl.store(DQ + at, tl.dot(flow, k).to(q.dtype), mask=there)
-    tl.store(DK + at, tl.dot(tl.trans(flow), q).to(q.dtype), mask=there)
+    tl.store(DQ + at, tl.dot(flow, k).to(q.dtype), mask=there[:, None])
+    tl.store(DK + at, tl.dot(tl.trans(flow), q).to(q.dtype), mask=there[:, None])
 
 
 def _block(longest: int) -> int:
