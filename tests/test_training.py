@@ -450,6 +450,17 @@ def test_settings_are_read_from_text() -> None:
     assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
 
 
+def test_too_little_memory_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = small_trainer(None)
+
+    def full(*_: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(trainer.network, "forward", full)
+    with pytest.raises(VizslaError, match="too little memory for chunks of 60 tokens .* --set chunk=30"):
+        trainer.step()
+
+
 def test_compiled_code_refuses_dropout() -> None:
     with pytest.raises(VizslaError, match="other dice"):
         small_trainer(None, compile=True)
