@@ -84,6 +84,17 @@ def test_texts_alone_and_together_are_the_same(small: Learned) -> None:
     assert small.query_terms("") == {}
 
 
+def test_documents_and_queries_are_cut_into_the_same_pieces(small: Learned) -> None:
+    """One way through the lexicon, the other through the tokenizers library."""
+    texts = [*TEXTS, "naïve café — 3,5 kg?", "x" * 300, "漢字 emoji 🐕 and\ttabs", "half a pair \ud800 here"]
+    rows = small.encode_documents([{"text": t} for t in texts])
+    for row, terms in enumerate(small.query_terms_of(texts)):
+        stored = {term: weight for (_, term), weight in rows[row].items()}
+        step = small.network.most / 255
+        assert stored.keys() == {t for t, w in terms.items() if w > step / 2}
+        assert all(abs(terms[t] - w) <= step / 2 + 1e-6 for t, w in stored.items())
+
+
 def test_what_is_too_long_is_cut(small: Learned) -> None:
     long = " ".join(f"dog {i}" for i in range(200))
     assert small.query_terms(long) == small.query_terms(" ".join(long.split()[:62]))

@@ -457,7 +457,7 @@ def test_too_little_memory_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatc
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(trainer.network, "forward", full)
-    with pytest.raises(VizslaError, match="too little memory for chunks of 60 tokens .* --set chunk=30"):
+    with pytest.raises(VizslaError, match=r"too little memory for chunks of 60 tokens .* --set chunk=30"):
         trainer.step()
 
 

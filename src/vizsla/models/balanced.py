@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.models.model import Fields, Model, Part, Sum, field_text
+from vizsla.models.model import Component, Fields, Model, Part, Sum, counted, field_text
 
 SAMPLE = 400
 """So many documents a weight is fitted on."""
@@ -63,10 +63,11 @@ def _pseudo_queries(documents: Sequence[Fields], fields: Sequence[str]) -> tuple
     return queries, [i for i, _ in chosen]
 
 
-def _lift(model: Model, documents: Sequence[Fields], queries: list[str], sources: list[int]) -> float:
+def _lift(component: Component, documents: Sequence[Fields], queries: list[str], sources: list[int]) -> float:
     """By how much a query's own document scores above the mean of all."""
-    statistics = model.fit(documents)
-    asked, rows = model.encode_queries(queries, statistics), model.encode_documents(documents, statistics)
+    stored = component.reader().read(documents)  # once: a network is slow
+    statistics = counted(stored)
+    asked, rows = component.query_vectors(queries, statistics), component.weighed(stored, statistics)
     names = [rows.vocabulary[i] for i in range(len(rows.vocabulary))]
     known = {name: i for i, name in enumerate(names)}
     places = np.array([known.get(asked.vocabulary[i], -1) for i in range(len(asked.vocabulary))], np.int64)

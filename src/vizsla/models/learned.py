@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from vizsla.errors import VizslaError
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
 from vizsla.models.network import Network
 from vizsla.models.statistics import Statistics
-from vizsla.text import Analyzer, Lexicon, Token, WordPiece
+from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
 
 LEVELS = 255
@@ -85,13 +85,32 @@ class Learned(Component):
         return self.query_terms_of([text])[0]
 
     def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
-        pointers, indices, weights = Weigher(self).weigh(texts)
+        pointers, indices, weights = self.rows(*_joined(self.pieces.ids(texts)))
         if self.whole:
             weights = whole_weights(weights, self.network.most)
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
         return [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
+
+    def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, pieces and weights of texts given as token ids behind one another; weights of 0 are left out."""
+        framed, offsets = self._framed(ids, starts)
+        if self.network.kind == "splade":
+            words, weights, pointers = self.network.running.vectors(framed, offsets)
+            return pointers, words, weights
+        texts = np.repeat(np.arange(len(starts) - 1), np.diff(offsets))
+        return _highest(texts, framed, self.network.running.weights(framed, offsets), len(starts) - 1)
+
+    def _framed(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each text between the special tokens, cut to what is read of it."""
+        sizes = np.minimum(np.diff(starts), (self.length or self.network.length) - 2)
+        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
+        framed = np.empty(offsets[-1], np.int64)
+        framed[offsets[:-1]], framed[offsets[1:] - 1] = self.network.start, self.network.end
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        framed[np.repeat(offsets[:-1] + 1, sizes) + inside] = ids[np.repeat(starts[:-1], sizes) + inside]
+        return framed, offsets
 
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
         return np.ones(len(frequencies))
@@ -121,42 +140,10 @@ def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:
     return np.minimum(np.rint(weights * (LEVELS / most)), LEVELS).astype(np.int64)
 
 
-class Weigher:
-    """Texts to rows of weights over the network's pieces; remembers the words it has met."""
-
-    def __init__(self, model: Learned) -> None:
-        assert isinstance(model.analyzer, Analyzer)
-        self._network = model.network
-        self._most = (model.length or model.network.length) - 2
-        self._numbers = model.pieces.numbers
-        self._lexicon: Lexicon = model.analyzer.lexicon()
-        self._ids = np.zeros(0, np.int64)
-
-    def weigh(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pointers, pieces and weights; weights of 0 are left out."""
-        ids, offsets = self._framed(texts)
-        if self._network.kind == "splade":
-            words, weights, pointers = self._network.running.vectors(ids, offsets)
-            return pointers, words, weights
-        weights = self._network.running.weights(ids, offsets)
-        rows = np.repeat(np.arange(len(texts)), np.diff(offsets))
-        return _highest(rows, ids, weights, len(texts))
-
-    def _framed(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts behind one another, each between the special tokens and cut to what is read."""
-        found, ends = self._lexicon.encode(texts)
-        terms = self._lexicon.terms
-        if len(self._ids) < len(terms):
-            new = [self._numbers[t] for t in terms[len(self._ids) :]]
-            self._ids = np.concatenate([self._ids, np.array(new, np.int64)])
-        starts = np.concatenate([[0], ends])
-        sizes = np.minimum(np.diff(starts), self._most)
-        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
-        ids = np.empty(offsets[-1], np.int64)
-        ids[offsets[:-1]], ids[offsets[1:] - 1] = self._network.start, self._network.end
-        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        ids[np.repeat(offsets[:-1] + 1, sizes) + inside] = self._ids[found[np.repeat(starts[:-1], sizes) + inside]]
-        return ids, offsets
+def _joined(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Ids behind one another, and where each text begins and the last ends."""
+    starts = np.cumsum([0, *map(len, rows)])
+    return np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1])), starts
 
 
 def _highest(
@@ -174,15 +161,20 @@ def _highest(
 
 
 class _WeighingReader(Reader):
-    """Weighs texts and keeps 8 bits of each weight."""
+    """Weighs texts and keeps 8 bits of each weight; remembers the words it has met."""
 
     def __init__(self, model: Learned) -> None:
+        assert isinstance(model.analyzer, Analyzer)
         self._model = model
-        self._weigher = Weigher(model)
+        self._lexicon = model.analyzer.lexicon()
+        self._ids = np.zeros(0, np.int64)
         self._vocabulary = Vocabulary(model.namespace, model.pieces.vocabulary)
 
     def read(self, documents: Sequence[Fields]) -> Stored:
-        pointers, indices, weights = self._weigher.weigh([field_text(d, self._model.fields) for d in documents])
+        found, ends = self._lexicon.encode([field_text(d, self._model.fields) for d in documents])
+        new = self._lexicon.terms[len(self._ids) :]
+        self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
+        pointers, indices, weights = self._model.rows(self._ids[found], np.concatenate([[0], ends]))
         whole = whole_weights(weights, self._model.network.most)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]

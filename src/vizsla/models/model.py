@@ -263,7 +263,11 @@ class Component(Model):
         """The component with these options; files they name lie in the folder."""
 
     def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> SparseVectors:
-        vectors, lengths = self.reader().read(documents)
+        return self.weighed(self.reader().read(documents), statistics)
+
+    def weighed(self, stored: Stored, statistics: Statistics) -> SparseVectors:
+        """The vectors of documents that have been read."""
+        vectors, lengths = stored
         codes = np.repeat(self.length_codes(lengths), np.diff(vectors.pointers))
         values = self.weighting(statistics).weigh(vectors.values, codes)
         return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)

@@ -107,6 +107,10 @@ class WordPiece(Tokenizer):
         vocabulary = self.vocabulary
         return [vocabulary[i] for e in encodings for i in e.ids], list(map(len, encodings))
 
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the pieces of texts; for documents an analyzer's lexicon is many times faster."""
+        return [e.ids for e in self._tokenizer.encode_batch_fast(list(map(_valid, texts)), add_special_tokens=False)]
+
     @cached_property
     def numbers(self) -> dict[str, int]:
         """The number of each piece, special tokens included."""
