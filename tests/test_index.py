@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import vizsla
 from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import Index, analysis, writer
-from vizsla.models import parse_model
+from vizsla.index import Index, writer
+from vizsla.models import BM25, parse_model
 
 Records = list[dict[str, Any]]
 
@@ -85,7 +85,7 @@ def test_scores_equal_the_models_vectors(
 
 
 def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(BM25, "together", 3)
     records = [{"id": str(i), "text": f"word{i % 5} common"} for i in range(20)]
     with Index.create(folder, memory=1) as index:  # every batch is flushed, and terms are forgotten
         index.add(records)

@@ -207,7 +207,37 @@ def test_the_parts_of_a_settled_sum_lift_alike(small: Learned) -> None:
     assert doubled.parts[1].weight == pytest.approx(2 * settled.parts[1].weight, rel=1e-3)
     assert not settled.settles
     few = Balanced((Part(1.0, BM25()), Part(0.7, small))).settled(contents[:10])
-    assert (few.parts[1].weight, few.settles) == (0.7, False)
+    assert (few.parts[1].weight, few.settles) == (0.7, True)
+
+
+def test_a_sum_waits_for_enough_documents(small: Learned, tmp_path: Path) -> None:
+    documents = documents_of(70)
+    with Index.create(tmp_path / "i", Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+        index.add(documents[:5])
+        index.commit()
+        assert (index.model.settles, index.model.parts[1].weight) == (True, 0.5)
+        assert index.search("dog")
+        index.add(documents[5:])
+        index.commit()
+        assert not index.model.settles
+
+
+def test_workers_have_networks_of_their_own(small: Learned, tmp_path: Path) -> None:
+    code = (
+        "import sys, json\n"
+        "from vizsla.index import Index\n"
+        "from vizsla.models import Model\n"
+        "if __name__ == '__main__':\n"
+        f"    with Index.create({str(tmp_path / 'i')!r}, Model.load({str(tmp_path / 'm')!r})) as index:\n"
+        "        index.add([{'id': str(i), 'text': f'dog number {i}'} for i in range(300)], workers=2)\n"
+        "        index.commit()\n"
+    )
+    small.save(tmp_path / "m")
+    (tmp_path / "run.py").write_text(code)
+    subprocess.run([sys.executable, str(tmp_path / "run.py")], check=True)
+    with Index.open(tmp_path / "i") as index:
+        assert len(index) == 300
+        assert index.search("dog")
 
 
 def test_a_rolled_back_add_leaves_the_sum_unsettled(small: Learned, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from vizsla.datasets.document import refusal
 from vizsla.errors import VizslaError
 from vizsla.models import Model
 
-BATCH_DOCUMENTS = 2000
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number
 
@@ -129,8 +128,8 @@ class Analyst:
         return row
 
 
-def batches(items: Iterable[Document | RawLines]) -> Iterator[list[Document] | RawLines]:
-    """Documents in batches bounded in number and, roughly, in characters; raw lines as they come."""
+def batches(items: Iterable[Document | RawLines], most: int) -> Iterator[list[Document] | RawLines]:
+    """Documents in batches of at most so many, and roughly bounded in characters; raw lines as they come."""
     stream = iter(items)
     for item in stream:
         if isinstance(item, RawLines):
@@ -143,7 +142,7 @@ def batches(items: Iterable[Document | RawLines]) -> Iterator[list[Document] | R
                 break
             batch.append(more)
             size += _size(more)
-            if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
+            if len(batch) >= most or size >= BATCH_CHARACTERS:
                 break
         yield batch
 
@@ -180,7 +179,8 @@ def preparing(
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
     try:
-        yield lambda items: _in_order(executor, task, batches(items), ahead)
+        most = min(p.component.together for p in model.parts)
+        yield lambda items: _in_order(executor, task, batches(items, most), ahead)
     finally:
         executor.shutdown(cancel_futures=True)
 

@@ -14,7 +14,7 @@ from vizsla.models.model import Component, Fields, Model, Part, Sum, counted, fi
 
 SAMPLE = 400
 """So many documents a weight is fitted on."""
-LEAST = 50  # documents; with fewer the weight stays what it was
+LEAST = 50  # documents long enough to ask about
 _QUERIES = 200
 _WORDS = (4, 12)  # in a pseudo-query
 
@@ -33,11 +33,11 @@ class Balanced(Sum):
         return True
 
     def settled(self, documents: Sequence[Fields]) -> Model:
-        """The sum with its weight fitted; too few documents leave it at what it was measured to be elsewhere."""
+        """The sum with its weight fitted; too few documents leave it as it is, to be fitted when there are more."""
         first, *others = self.parts
         queries, sources = _pseudo_queries(documents, self.fields)
         if len(queries) < LEAST:
-            return Sum(self.parts, self.name)
+            return self
         wanted = _lift(first.component, documents, queries, sources) * first.weight
         parts = [first]
         for part in others:

@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
-from vizsla.models.network import Network
+from vizsla.models.network import Network, runtime
 from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -55,6 +55,11 @@ class Learned(Component):
     def shipped(cls, which: str, **options: Any) -> Learned:
         """A model whose network comes with the package."""
         return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **options})
+
+    @property
+    def together(self) -> int:
+        """On a processor a second's work, so that progress is seen and Ctrl-C is heard."""
+        return 2000 if runtime() == "torch" else 100
 
     @property
     def storage(self) -> tuple[Any, ...]:

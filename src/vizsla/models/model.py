@@ -198,6 +198,11 @@ class Component(Model):
         return (Part(1.0, self),)
 
     @property
+    def together(self) -> int:
+        """How many documents are best read at once."""
+        return 2000
+
+    @property
     @abstractmethod
     def storage(self) -> tuple[Any, ...]:
         """What decides what an index stores; components that agree in it can be asked of the same index."""
