@@ -18,7 +18,7 @@ import vizsla
 from conftest import Cli
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, Balanced, Learned, Model, Network, parse_model
+from vizsla.models import BM25, Balanced, Learned, Model, Network, expression, parse_model
 from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
 
@@ -208,6 +208,30 @@ def test_the_parts_of_a_settled_sum_lift_alike(small: Learned) -> None:
     assert not settled.settles
     few = Balanced((Part(1.0, BM25()), Part(0.7, small))).settled(contents[:10])
     assert (few.parts[1].weight, few.settles) == (0.7, True)
+
+
+def test_several_adds_of_one_commit_are_fitted_together(small: Learned, tmp_path: Path) -> None:
+    documents, weights = documents_of(90), []
+    for name, parts in (("one", [documents]), ("three", [documents[:30], documents[30:60], documents[60:]])):
+        with Index.create(tmp_path / name, Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+            for part in parts:
+                index.add(part)
+            index.commit()
+            weights.append(index.model.parts[1].weight)
+    assert weights[0] == weights[1] != 0.5
+
+
+def test_expressions_of_learned_models(small: Learned, tmp_path: Path) -> None:
+    small.save(tmp_path / "m")
+    saved = Model.load(tmp_path / "m")
+    assert expression(0.5 * saved + BM25()) == f"0.5 * {tmp_path / 'm'} + bm25"
+    assert expression(parse_model("bm51(weight=0.7)")) == "bm25 + 0.7 * bm26"
+    assert expression(parse_model("bm26(length=128)")) == "bm26(length=128)"
+    for wrong in ("nan", "-1", "0"):
+        with pytest.raises(VizslaError, match=r"must be a number above 0|is no number"):
+            parse_model(f"bm51(weight={wrong})")
+    with pytest.raises(VizslaError, match="cannot be written as an expression"):
+        expression(parse_model("bm51-paper"))
 
 
 def test_a_sum_waits_for_enough_documents(small: Learned, tmp_path: Path) -> None:
@@ -420,6 +444,37 @@ def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus:
     assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
 
 
+def test_a_stopped_run_goes_on_with_what_it_was_started_with(
+    cli: Cli, judged: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command needs nothing but the folder; the model is that of a run that was never stopped."""
+    pytest.importorskip("torch")
+    from vizsla.cli import train as verb
+
+    documents, show = judged / "corpus.jsonl", verb.show_line
+    trained(cli, documents, start, tmp_path / "whole", "--dev", str(judged), "--set", "evaluate=1")
+
+    def stop(line: dict[str, object]) -> None:
+        if line["step"] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "show_line", stop)
+    changes = [p for s in (f"start={start}", *SETTINGS, "evaluate=1") for p in ("--set", s)]
+    begun = ("train", "bm26", "--corpus", documents, "-o", tmp_path / "half", *changes, "--dev", judged)
+    assert cli(*begun)[0] == 130
+    monkeypatch.setattr(verb, "show_line", show)
+    code, _, said = cli(*begun)
+    assert (code, "a run has been stopped here; go on with --resume" in said) == (2, True), said
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume", "--set", "rate=1")
+    assert (code, "the run began with rate 5e-05, not 1.0" in said) == (2, True), said
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")
+    assert code == 0, said
+    networks = [parse_model(str(tmp_path / name)).parts[0].component.network for name in ("whole", "half")]
+    assert networks[0] == networks[1]
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")  # there is nothing left to do
+    assert code == 0, said
+
+
 def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     empty = tmp_path / "empty.jsonl"
@@ -427,12 +482,13 @@ def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Pa
     documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"start={start}")
     for arguments, expected in (
         (("bm26", *documents, *out, *at), "a batch of 2,048 needs as many documents, and the corpus has 40"),
-        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no packed corpus here"),
+        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no run here to go on with"),
         (("bm26", *out, *at, "--resume"), "no checkpoint to go on from"),
         (("bm26", *out), "name the documents"),
         (("bm26", *documents), "name a folder"),
         (("bm26", *documents, *out, "--set", "batch=x"), "no whole number"),
         (("bm26", *documents, *out, "--set", "bach=1"), "did you mean"),
+        (("bm26", *documents, *out, "--set", "keep=0"), "keep must be more than 0"),
         (("bm27", *documents, *out), "training recipe"),
         (("bm26", "--corpus", empty, "-o", tmp_path / "n", *at), "no document with 20 tokens"),
         (("bm26", *documents, "-o", tmp_path / "n", "--set", f"start={tmp_path}"), "tokenizer"),

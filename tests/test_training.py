@@ -408,7 +408,10 @@ from vizsla.training import Team, Trainer
 team = Team.assembled("cpu")
 torch.set_num_threads(1)
 settings = replace(SMALL, flops_queries=0.01, flops_documents=0.02, batch=13)
-trainer = Trainer(small_network(), small_pairs(), settings, team=team)
+network = small_network()
+for parameter in network.parameters():
+    parameter.data += team.rank  # all start from the first one's all the same
+trainer = Trainer(network, small_pairs(), settings, team=team)
 trainer.run()
 if team.leads:
     torch.save([p.detach() for p in trainer.network.parameters()], {file!r})

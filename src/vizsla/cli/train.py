@@ -36,7 +36,7 @@ def train(
     from vizsla.datasets import BeirDataset
 
     try:
-        from vizsla.recipes.training import load_training_recipe
+        from vizsla.recipes.training import load_training_recipe, resumed
         from vizsla.recipes.training import train as run
         from vizsla.training import Team
     except ImportError as e:
@@ -47,9 +47,11 @@ def train(
     judged = BeirDataset.open(dataset) if dataset is not None else None
     if not corpus and judged is None and not resume:
         raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
-    plan = load_training_recipe(recipe).changed(changes or [])
+    plan, sets = load_training_recipe(recipe), [BeirDataset.open(folder) for folder in dev or []]
+    if resume:
+        plan, sets, judged = resumed(output)
+    plan = plan.changed(changes or [])
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
-    sets = [BeirDataset.open(folder) for folder in dev or []]
     team = Team.assembled()
     if team.leads and team.device.type == "cpu":
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")

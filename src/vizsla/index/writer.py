@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,7 @@ class Writer:
         self._splitter = splitter
         self._memory = memory
         self._uncommitted = 0
+        self._sample: list[Document] = []
         self._lock = database.WriterLock(path, wait)
         try:
             database.break_seal(path)
@@ -87,9 +89,8 @@ class Writer:
         first = self._next_number
         terms_bytes = int(self._memory * TERMS_SHARE)
         description, folder = database.get_meta(self._db, "model"), self._path / "model"
-        sample: list[Document] = []
         if self._model.settles:
-            documents = _sampled(documents, sample)
+            documents = self._sampled(documents)
         with preparing(
             self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
         ) as prepared:
@@ -99,9 +100,16 @@ class Writer:
                     self._flush()
                 elif self._uncommitted > MOST_UNCOMMITTED:
                     self._end_transaction()
-        if sample:
-            self._model = self._model.settled([d.content for d in sample])
         return added
+
+    def _sampled(self, documents: Iterable[Document | RawLines]) -> Iterator[Document | RawLines]:
+        """The documents, the first of them put aside, in passages where the index has those."""
+        for item in documents:
+            if len(self._sample) < SAMPLE:
+                for document in item.documents() if isinstance(item, RawLines) else [item]:
+                    parts = [document] if self._splitter is None else self._splitter.passages(document)
+                    self._sample.extend(islice(parts, SAMPLE - len(self._sample)))
+            yield item
 
     def _store(self, batch: Prepared, first: int, added: Added) -> None:
         with database.told_plainly(self._path):
@@ -208,7 +216,9 @@ class Writer:
             self._shrink()
 
     def _settle(self) -> None:
-        """Keep the weights that were fitted to the documents of this commit, the first there are."""
+        """Fit the weights that are to be fitted to the documents of this commit, and keep them."""
+        if self._sample:
+            self._model = self._model.settled([d.content for d in self._sample])
         described = database.get_meta(self._db, "model")
         if described.pop("balanced", False) and not self._model.settles:
             for entry, part in zip(described["parts"], self._model.parts, strict=True):
@@ -236,15 +246,6 @@ class Writer:
             pass
         finally:
             self._lock.release()
-
-
-def _sampled(documents: Iterable[Document | RawLines], sample: list[Document]) -> Iterator[Document | RawLines]:
-    """The documents, the first of them put aside."""
-    for item in documents:
-        if len(sample) < SAMPLE:
-            new = item.documents() if isinstance(item, RawLines) else [item]
-            sample.extend(new[: SAMPLE - len(sample)])
-        yield item
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:

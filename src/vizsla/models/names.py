@@ -44,6 +44,8 @@ def _bm51(weight: float | None = None, network: str = "", **options: Any) -> Mod
 
     `network`: the folder of a BM26 of one's own.
     """
+    if weight is not None and not 0 < weight < math.inf:
+        raise VizslaError(f"the weight of BM26 in bm51 must be a number above 0, not {weight:g}")
     learned = Model.load(network) if network else Learned.shipped("bm26")
     if not isinstance(learned, Learned):
         raise VizslaError(f"{network}: there is no single network here, which BM51 needs")
@@ -179,16 +181,23 @@ def expression(model: Model) -> str:
     terms = []
     for weight, component in model.parts:
         name = _short_name(component)
-        plain = MODELS[name]()
-        differing = [o for o in _OPTIONS if getattr(component, o, None) != getattr(plain, o, None)]
+        plain = MODELS[name]() if name in MODELS else Model.load(name)
+        learned = ("fields", "namespace", "length")
+        options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned) else _OPTIONS
+        differing = [o for o in options_of if getattr(component, o, None) != getattr(plain, o, None)]
         options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
         terms.append((f"{weight:g} * " if weight != 1 else "") + name + (f"({options})" if options else ""))
     return " + ".join(terms)
 
 
 def _short_name(component: Component) -> str:
+    if isinstance(component, Impacts):
+        raise VizslaError(
+            f"{component.name} has frozen statistics and cannot be written as an expression; save the model"
+        )
     if isinstance(component, Learned):
-        return component.network.folder.name if component.network.folder.parent == SHIPPED else component.name
+        folder = component.network.folder
+        return folder.name if folder.parent == SHIPPED else str(folder.parent)
     return "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
 
 

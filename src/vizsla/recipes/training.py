@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from importlib.util import find_spec
 from itertools import groupby, islice
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 FIELDS = ("title", "text")
 LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
 NETWORKS = ("unicoil", "splade")
+_PLAN = "plan.json"
 PAIRS = ("crops", "judged")
 _DEPTH = 100  # of the BM25 rankings that negatives are mined from
 _TEXTS = 5000  # tokenised together
@@ -130,16 +133,20 @@ def train(
     `dataset`: where judged pairs come from, its train split, for recipes that want them.
     """
     from vizsla.training import CroppedPairs, Crops, Pairs, Settings, Team, TokenCorpus, Trainer, train_masked
+    from vizsla.training.checkpoints import has_checkpoint
 
     folder = Path(output)
-    settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
-    network, analyzer, fresh = starting_network(recipe.start, recipe.network)
     place = folder / "training"
+    settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
+    network, analyzer, fresh = starting_network(recipe.start, recipe.network, settings.seed)
     team = Team.assembled()
     if not resume and team.leads:
         if (folder / "model.json").exists():
             raise VizslaError(f"{folder}: there is a model here already; name another folder")
+        if has_checkpoint(place):
+            raise VizslaError(f"{folder}: a run has been stopped here; go on with --resume, or name another folder")
         pack(documents, analyzer, recipe.join).save(place / "corpus")
+        _write_plan(place, recipe, dev, dataset)
     team.wait()
     corpus = TokenCorpus.open(place / "corpus")
     if fresh and recipe.masked and not resume:
@@ -160,12 +167,39 @@ def train(
     return Model.load(folder), outcome
 
 
-def starting_network(start: str, kind: str = "unicoil") -> tuple[Any, Analyzer, bool]:
+def _write_plan(place: Path, recipe: TrainingRecipe, dev: Sequence[BeirDataset], dataset: BeirDataset | None) -> None:
+    """Keep what a run was started with, so that it can go on with it."""
+    plan = {
+        "recipe": asdict(recipe),
+        "dev": [str(d.folder.resolve()) for d in dev],
+        "dataset": None if dataset is None else str(dataset.folder.resolve()),
+    }
+    (place / _PLAN).write_text(json.dumps(plan, indent=2) + "\n")
+
+
+def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], BeirDataset | None]:
+    """The recipe, the dev sets and the data set of a run that was stopped."""
+    file = Path(output) / "training" / _PLAN
+    try:
+        plan = json.loads(file.read_text())
+        recipe = TrainingRecipe(**plan["recipe"])
+    except FileNotFoundError:
+        raise VizslaError(f"{output}: there is no run here to go on with") from None
+    except (ValueError, TypeError, KeyError) as e:
+        raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
+    dataset = None if plan["dataset"] is None else BeirDataset.open(plan["dataset"])
+    return recipe, [BeirDataset.open(d) for d in plan["dev"]], dataset
+
+
+def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:
     """A network to train, the word pieces it reads, and whether its head knows nothing yet."""
+    import torch
+
     from vizsla.networks import Splade, TiedHead, UniCoil
     from vizsla.networks.graph import WEIGHTS, read_weights
     from vizsla.networks.inference import load
 
+    torch.manual_seed(seed)
     known = _known_model(start)
     if known is None:
         encoder, analyzer = _fresh_encoder(_packaged(start))
@@ -204,8 +238,13 @@ def _fresh_encoder(start: str) -> tuple[Any, Analyzer]:
         )
     except (OSError, ValueError) as e:
         raise InputError(f"there is no encoder to start from here ({str(e).splitlines()[0]})", file=start) from None
-    if encoder.config.model_type != "bert":
-        raise InputError(f"this is a {encoder.config.model_type}; only BERT encoders can be trained", file=start)
+    if encoder.config.model_type != "bert" or encoder.config.hidden_act != "gelu":
+        raise InputError(f"this is a {encoder.config.model_type}; only plain BERT encoders can be trained", file=start)
+    numbers = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+    if [numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")] != [0, 101, 102, 103]:
+        raise InputError(
+            "only encoders whose special tokens are numbered as in BERT's vocabulary can be trained", file=start
+        )
     pieces = len(analyzer.tokenizer.vocabulary)  # type: ignore[attr-defined]
     if pieces > encoder.config.vocab_size:
         raise InputError(
@@ -238,7 +277,7 @@ def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: st
         found = index.run(queries, _DEPTH)
     right, wrong = [], []
     for query in queries:
-        relevant = {d for d, grade in qrels.judgements[query].items() if grade > 0}
+        relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0}  # in order, unlike a set
         right.append(np.array([places[d] for d in relevant if d in places], np.int64))
         ranked = found[query].documents if query in found else ()
         wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
@@ -339,16 +378,23 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     from vizsla.training.dev import framed
 
     network = network.cpu().eval()
-    texts = min(len(corpus), _SAMPLE)
+    length = network.encoder.config.max_position_embeddings
+    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), _SAMPLE)).astype(int)
     with torch.inference_mode():
-        batch = packed(*framed(corpus, range(texts), "cpu"), 1 << 14)
+        batch = packed(*framed(corpus, chosen, "cpu", longest=length), 1 << 14)
         most = max(float(network(chunk).max()) for chunk in batch.chunks)
-    sample = [[101, *corpus[i][:510].tolist(), 102] for i in range(texts)]
+    if not most > 0:
+        raise VizslaError("the network gives no weights any more; train with a lower rate, as in --set rate=1e-5")
+    sample = [[101, *corpus[i][: length - 2].tolist(), 102] for i in chosen]
+    shutil.rmtree(folder / "written", ignore_errors=True)
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
     written = Network.write(
-        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=_ROOM * most, sample=sample
-    )
-    place = written.folder.rename(folder / written.digest[:12])
+        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=_ROOM * most, length=length,
+        sample=sample,
+    )  # fmt: skip
+    place = folder / written.digest[:12]
+    shutil.rmtree(place, ignore_errors=True)
+    written.folder.rename(place)
     Learned(Network.open(place), analyzer, namespace=name, name=name).save(folder)
     save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
 

@@ -113,9 +113,10 @@ class DevSet:
         queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in self.judgements.T.copy())
         grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
         judged = torch.unique(queries.long())
-        discount = 1 / torch.log2(torch.arange(2, _DEPTH + 2, device=scores.device).float())
-        found = grades.gather(1, scores.topk(_DEPTH, 1).indices)[judged] @ discount
-        best = grades.topk(_DEPTH, 1).values[judged] @ discount
+        depth = min(_DEPTH, scores.shape[1])
+        discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
+        found = grades.gather(1, scores.topk(depth, 1).indices)[judged] @ discount
+        best = grades.topk(depth, 1).values[judged] @ discount
         return float(torch.where(best > 0, found / best, 0.0).mean())
 
 

@@ -33,6 +33,8 @@ class Network(Protocol):
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor: ...
 
 
+FREE = ("steps", "keep", "evaluate", "patience", "chunk", "kept", "compile")
+"""Settings that a run may go on with changed; with other ones it would be another run."""
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -70,6 +72,7 @@ class Trainer:
         self.team = team or Team.assembled()
         self.folder = Path(folder) if folder is not None else None
         self.network.to(self.team.device)
+        self.team.agree(self.network)
         self.random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in network.modules())
         if settings.compile and self.random:
             raise VizslaError("compiled code throws other dice in its second pass; set dropout to 0 or compile to no")
@@ -134,7 +137,10 @@ class Trainer:
         line = {name: value.item() if isinstance(value, Tensor) else value for name, value in seen.items()}
         seconds = time.perf_counter() - started
         lengths = torch.cat([c.starts.diff() for side in sides for c in side.chunks]).cpu().numpy()
+        once = [c.starts.diff() for c in [c for side in sides for c in side.chunks][: settings.kept]]
         operations = 4 * forward_operations(self.network.encoder, lengths)  # forward, again, and backward for two
+        if once:  # these were not encoded again
+            operations -= forward_operations(self.network.encoder, torch.cat(once).cpu().numpy())
         line["tokens_per_second"] = lengths.sum().item() * self.team.size / seconds
         line["tflops"] = operations * self.team.size / seconds / 1e12
         return line
@@ -195,6 +201,7 @@ class Trainer:
         told = {
             "step": self.outcome.step, "best": self.outcome.best, "best_step": self.outcome.best_step,
             "figures": self.outcome.figures, "misses": self._misses, "settings": self.settings.as_data(),
+            "dev": [d.name for d in self.dev],
         }  # fmt: skip
         save_checkpoint(self.folder, self.network, self.optimiser, told, self._best)
 
@@ -202,6 +209,11 @@ class Trainer:
         if self.folder is None or not has_checkpoint(self.folder):
             raise VizslaError(f"there is no checkpoint to go on from in {self.folder}")
         told, self._best = load_checkpoint(self.folder, self.network, self.optimiser)
+        before = told["settings"] | {"dev": told["dev"]}
+        now = self.settings.as_data() | {"dev": [d.name for d in self.dev]}
+        other = next((n for n in now if n not in FREE and before.get(n) != now[n]), None)
+        if other is not None:
+            raise VizslaError(f"the run began with {other} {before.get(other)}, not {now[other]}; go on with the same")
         self.outcome = Outcome(told["step"], told["best"], told["best_step"], told["figures"])
         self._misses = told["misses"]
 

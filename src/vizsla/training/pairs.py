@@ -32,6 +32,10 @@ class MinedPairs:
     query_length: int = 64
     document_length: int = 256
 
+    def __post_init__(self) -> None:
+        if self.group < 2:
+            raise VizslaError(f"a group is a document and its negatives, so 2 at least, not {self.group}")
+
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Ids and masks of queries, of one document for each, and of `size * (group - 1)` negatives."""
         usable = self._usable

@@ -49,7 +49,7 @@ class Settings:
     """Every how many steps a checkpoint is written."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "chunk", "rate", "temperature", "clip"):
+        for name in ("steps", "batch", "chunk", "rate", "temperature", "clip", "evaluate", "keep"):
             if not getattr(self, name) > 0:
                 raise VizslaError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.precision not in PRECISIONS:

@@ -43,6 +43,12 @@ class Team:
         if self.size > 1:
             torch.distributed.barrier()
 
+    def agree(self, network: nn.Module) -> None:
+        """Give every process the parameters of the first."""
+        if self.size > 1:
+            for parameter in network.parameters():
+                torch.distributed.broadcast(parameter.data, 0)
+
     def share(self, rows: Tensor) -> Tensor:
         """This process's part of the rows of a batch."""
         return torch.tensor_split(rows, self.size)[self.rank]
