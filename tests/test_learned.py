@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,15 +13,13 @@ import pytest
 pytest.importorskip("onnx", reason="writing networks needs onnx")
 pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
 
-import vizsla
-from conftest import Cli
+from small import documents_of, small_model
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Balanced, Learned, Model, Network, expression, parse_model
 from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
 
-HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
 TEXTS = [
     "Dogs bark at night.",
     "A cat sleeps; the dog barks, barks and barks.",
@@ -31,42 +28,9 @@ TEXTS = [
 ]
 
 
-def small_weights(seed: int = 0) -> dict[str, np.ndarray]:
-    """An encoder of two layers with random numbers, and uniCOIL's head."""
-    rng = np.random.default_rng(seed)
-    made: dict[str, np.ndarray] = {}
-
-    def matrix(name: str, rows: int, columns: int) -> None:
-        made[f"{name}.weight"] = rng.normal(0, 0.3, (rows, columns)).astype(np.float32)
-
-    def linear(name: str, rows: int, columns: int) -> None:
-        matrix(name, rows, columns)
-        made[f"{name}.bias"] = rng.normal(0, 0.1, rows).astype(np.float32)
-
-    def norm(name: str) -> None:
-        made[f"{name}.weight"], made[f"{name}.bias"] = np.ones(HIDDEN, np.float32), np.zeros(HIDDEN, np.float32)
-
-    for name, rows in (("word", VOCABULARY), ("position", 64), ("token_type", 2)):
-        matrix(f"embeddings.{name}_embeddings", rows, HIDDEN)
-    norm("embeddings.LayerNorm")
-    for layer in range(2):
-        at = f"encoder.layer.{layer}"
-        for name in ("self.query", "self.key", "self.value", "output.dense"):
-            linear(f"{at}.attention.{name}", HIDDEN, HIDDEN)
-        norm(f"{at}.attention.output.LayerNorm")
-        linear(f"{at}.intermediate.dense", INNER, HIDDEN)
-        linear(f"{at}.output.dense", HIDDEN, INNER)
-        norm(f"{at}.output.LayerNorm")
-    linear("weigh", 1, HIDDEN)
-    made["weigh.bias"] += 0.5
-    return made
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    folder = tmp_path_factory.mktemp("network")
-    network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
-    return Learned(network, namespace="small", name="small")
+    return small_model(tmp_path_factory.mktemp("network"))
 
 
 def test_a_weight_is_the_highest_of_its_repeats(small: Learned) -> None:
@@ -165,12 +129,6 @@ def test_a_saved_model_is_the_same_again(small: Learned, tmp_path: Path) -> None
     (tmp_path / "m" / small.network.digest[:12] / "network.json").write_text("{")
     with pytest.raises(InputError, match="does not describe a network"):
         Model.load(tmp_path / "m")
-
-
-def documents_of(count: int) -> list[dict[str, str]]:
-    words = "dog bark night cat sleep quark field theory river stone bridge summer winter music paint".split()  # noqa: SIM905
-    rng = np.random.default_rng(5)
-    return [{"id": str(i), "text": " ".join(rng.choice(words, 30))} for i in range(count)]
 
 
 def test_a_balanced_sum_is_settled_at_the_first_commit(small: Learned, tmp_path: Path) -> None:
@@ -343,156 +301,3 @@ def test_a_runtime_that_is_none_is_refused(small: Learned, monkeypatch: pytest.M
     fresh = replace(small, network=Network.open(small.network.folder))
     with pytest.raises(VizslaError, match="VIZSLA_RUNTIME"):
         fresh.query_terms("dogs")
-
-
-# Training, from documents to a saved model
-
-
-@pytest.fixture(scope="module")
-def start(small: Learned, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("start") / "model"
-    small.save(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
-    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents_of(40)]
-    file.write_text("\n".join([*lines, json.dumps({"_id": "short", "text": "dog"})]) + "\n")
-    return file
-
-
-SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
-
-
-def trained(cli: Cli, corpus: Path, start: Path, output: Path, *more: str) -> str:
-    changes = [part for setting in (f"start={start}", *SETTINGS) for part in ("--set", setting)]
-    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", output, *changes, *more)
-    assert code == 0, said
-    return said
-
-
-def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    told = trained(cli, corpus, start, tmp_path / "m")
-    assert "step     4" in told
-    assert "4 steps in" in told
-    assert cli("index", corpus, "-o", tmp_path / "i", "--model", f"bm51(network={tmp_path / 'm'})")[0] == 0
-    with Index.open(tmp_path / "i") as index:
-        assert index.model.namespaces == ("words", "bm26")
-        assert index.search("dog bark")
-    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", tmp_path / "m")
-    assert (code, "there is a model here already" in said) == (2, True)
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set in BEIR's layout whose queries are stretches of its documents."""
-    folder = tmp_path_factory.mktemp("judged") / "set"
-    (folder / "qrels").mkdir(parents=True)
-    documents = documents_of(40)
-    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    queries = [{"_id": f"q{i}", "text": " ".join(d["text"].split()[3:8])} for i, d in enumerate(documents)]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
-    for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
-        rows = [f"q{i}\t{i}\t1" for i in part]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-    return folder
-
-
-@pytest.mark.parametrize("recipe", ["unicoil", "splade"])
-def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_path: Path, recipe: str) -> None:
-    pytest.importorskip("torch")
-    changes = (f"start={start}", "batch=8", "steps=2", "warmup=1", "group=3", "precision=float32", "calm=20",
-               "masked.steps=2", "masked.batch=16", "masked.precision=float32")  # fmt: skip
-    asked = [part for c in changes[: None if recipe == "splade" else -4] for part in ("--set", c)]
-    code, _, said = cli("train", recipe, "--dataset", judged, "--dev", judged, "-o", tmp_path / "m", *asked)
-    assert code == 0, said
-    assert "Best at step 2" in said
-    assert ("masked     2" in said) == (recipe == "splade")
-    model = parse_model(str(tmp_path / "m"))
-    assert isinstance(model, Learned)
-    assert model.network.kind == recipe
-    with Index.create(tmp_path / "i", model) as index:
-        index.add(documents_of(5))
-        index.commit()
-        assert index.verify() == []
-    code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *asked)
-    assert (code, "name a data set with --dataset" in said) == (2, True)
-
-
-def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus: Path, cli: Cli) -> None:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
-    )
-    folder = tmp_path / "encoder"
-    transformers.BertModel(config).save_pretrained(folder)
-    arguments = ("train", "bm26-fresh", "--corpus", corpus, "-o", tmp_path / "m", "--set", f"start={folder}")
-    small = [part for s in SETTINGS for part in ("--set", s)]
-    code, _, said = cli(*arguments, *small)
-    assert (code, "tokenizer" in said) == (2, True)
-    pieces = json.loads((Path(vizsla.__file__).parent / "text" / "data" / "bert-uncased.json").read_text())
-    (folder / "tokenizer.json").write_text(json.dumps(pieces))
-    code, _, said = cli(*arguments, *small)
-    assert code == 0, said
-    pieces["added_tokens"].append({**pieces["added_tokens"][0], "id": VOCABULARY, "content": "[MORE]"})
-    (folder / "tokenizer.json").write_text(json.dumps(pieces))
-    code, _, said = cli(*arguments[:4], "-o", tmp_path / "n", *arguments[6:], *small)
-    assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
-
-
-def test_a_stopped_run_goes_on_with_what_it_was_started_with(
-    cli: Cli, judged: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command needs nothing but the folder; the model is that of a run that was never stopped."""
-    pytest.importorskip("torch")
-    from vizsla.cli import train as verb
-
-    documents, show = judged / "corpus.jsonl", verb.show_line
-    trained(cli, documents, start, tmp_path / "whole", "--dev", str(judged), "--set", "evaluate=1")
-
-    def stop(line: dict[str, object]) -> None:
-        if line["step"] == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(verb, "show_line", stop)
-    changes = [p for s in (f"start={start}", *SETTINGS, "evaluate=1") for p in ("--set", s)]
-    begun = ("train", "bm26", "--corpus", documents, "-o", tmp_path / "half", *changes, "--dev", judged)
-    assert cli(*begun)[0] == 130
-    monkeypatch.setattr(verb, "show_line", show)
-    code, _, said = cli(*begun)
-    assert (code, "a run has been stopped here; go on with --resume" in said) == (2, True), said
-    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume", "--set", "rate=1")
-    assert (code, "the run began with rate 5e-05, not 1.0" in said) == (2, True), said
-    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")
-    assert code == 0, said
-    networks = [parse_model(str(tmp_path / name)).parts[0].component.network for name in ("whole", "half")]
-    assert networks[0] == networks[1]
-    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")  # there is nothing left to do
-    assert code == 0, said
-
-
-def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text('{"_id": "1", "text": ""}\n')
-    documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"start={start}")
-    for arguments, expected in (
-        (("bm26", *documents, *out, *at), "a batch of 2,048 needs as many documents, and the corpus has 40"),
-        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no run here to go on with"),
-        (("bm26", *out, *at, "--resume"), "no checkpoint to go on from"),
-        (("bm26", *out), "name the documents"),
-        (("bm26", *documents), "name a folder"),
-        (("bm26", *documents, *out, "--set", "batch=x"), "no whole number"),
-        (("bm26", *documents, *out, "--set", "bach=1"), "did you mean"),
-        (("bm26", *documents, *out, "--set", "keep=0"), "keep must be more than 0"),
-        (("bm27", *documents, *out), "training recipe"),
-        (("bm26", "--corpus", empty, "-o", tmp_path / "n", *at), "no document with 20 tokens"),
-        (("bm26", *documents, "-o", tmp_path / "n", "--set", f"start={tmp_path}"), "tokenizer"),
-    ):
-        code, printed, said = cli("train", *arguments)
-        assert (code, printed) == (2, ""), arguments
-        assert expected in said, said

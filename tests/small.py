@@ -1,0 +1,54 @@
+"""A small network and small documents that several tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from vizsla.models import Learned, Network
+
+HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
+
+
+def small_weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """An encoder of two layers with random numbers, and uniCOIL's head."""
+    rng = np.random.default_rng(seed)
+    made: dict[str, np.ndarray] = {}
+
+    def matrix(name: str, rows: int, columns: int) -> None:
+        made[f"{name}.weight"] = rng.normal(0, 0.3, (rows, columns)).astype(np.float32)
+
+    def linear(name: str, rows: int, columns: int) -> None:
+        matrix(name, rows, columns)
+        made[f"{name}.bias"] = rng.normal(0, 0.1, rows).astype(np.float32)
+
+    def norm(name: str) -> None:
+        made[f"{name}.weight"], made[f"{name}.bias"] = np.ones(HIDDEN, np.float32), np.zeros(HIDDEN, np.float32)
+
+    for name, rows in (("word", VOCABULARY), ("position", 64), ("token_type", 2)):
+        matrix(f"embeddings.{name}_embeddings", rows, HIDDEN)
+    norm("embeddings.LayerNorm")
+    for layer in range(2):
+        at = f"encoder.layer.{layer}"
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            linear(f"{at}.attention.{name}", HIDDEN, HIDDEN)
+        norm(f"{at}.attention.output.LayerNorm")
+        linear(f"{at}.intermediate.dense", INNER, HIDDEN)
+        linear(f"{at}.output.dense", HIDDEN, INNER)
+        norm(f"{at}.output.LayerNorm")
+    linear("weigh", 1, HIDDEN)
+    made["weigh.bias"] += 0.5
+    return made
+
+
+def documents_of(count: int) -> list[dict[str, str]]:
+    words = "dog bark night cat sleep quark field theory river stone bridge summer winter music paint".split()  # noqa: SIM905
+    rng = np.random.default_rng(5)
+    return [{"id": str(i), "text": " ".join(rng.choice(words, 30))} for i in range(count)]
+
+
+def small_model(folder: Path) -> Learned:
+    """An untrained model of two layers, written to a folder."""
+    network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
+    return Learned(network, namespace="small", name="small")

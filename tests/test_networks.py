@@ -1,0 +1,112 @@
+"""Networks over packed texts, against the plain way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="networks need torch")
+pytest.importorskip("transformers", reason="networks need transformers")
+
+from test_training import VOCABULARY, batch, small_bert, small_network, vectors  # noqa: E402
+from vizsla.networks import Padded, Splade, TiedHead, encoder_of, packed  # noqa: E402
+
+
+def test_packed_texts_are_encoded_as_padded_ones() -> None:
+    bert, (ids, mask) = small_bert().double().eval(), batch(8)
+    fast, plain = encoder_of(bert), Padded(bert)
+    for chunk in packed(ids, mask, 30).chunks:
+        assert torch.allclose(fast(chunk), plain(chunk), atol=1e-12)
+
+
+def test_a_vector_holds_the_highest_weight_of_each_token() -> None:
+    network, (ids, mask) = small_network(), batch(3)
+    made = vectors(network, ids, mask)
+    for row in range(len(ids)):
+        (chunk,) = packed(ids[row : row + 1], mask[row : row + 1], 100).chunks
+        expected = torch.zeros(network.width, dtype=torch.float64)
+        for token, weight in zip(chunk.ids.tolist(), network(chunk), strict=True):
+            expected[token] = max(expected[token], weight) if token > 1 else 0.0
+        assert torch.allclose(made[row], expected, atol=1e-12)
+
+
+def test_attention_in_short_texts() -> None:
+    """The kernel, interpreted, against the padded way, there and back."""
+    pytest.importorskip("triton", reason="kernels for the GPU need triton")
+    code = """
+import torch
+from vizsla.networks.attention import short_attention
+from vizsla.networks.encoder import attend
+torch.manual_seed(0)
+lengths = torch.tensor([1, 3, 17, 30])
+starts = torch.cat([torch.zeros(1), lengths.cumsum(0)]).int()
+q, k, v = (torch.randn(51, 2, 16, requires_grad=True) for _ in range(3))
+fast, plain = short_attention(q, k, v, starts, 32), attend(q, k, v, starts, 32)
+assert torch.allclose(fast, plain, atol=1e-5)
+gradient = torch.randn_like(fast)
+for a, b in zip(*(torch.autograd.grad(made, (q, k, v), gradient) for made in (fast, plain))):
+    assert torch.allclose(a, b, atol=1e-5)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+
+
+def test_splade_pools_the_maximum_over_what_is_there() -> None:
+    encoder = encoder_of(small_bert().eval())
+    embeddings = encoder.embeddings.word_embeddings
+    network = Splade(encoder, TiedHead(embeddings, 16, shift=0.1))
+    ids, mask = batch(6, 3)
+    made = vectors(network, ids, mask)
+    for row in range(3):
+        states = Padded(small_bert().eval())(packed(ids[row : row + 1], mask[row : row + 1], 99).chunks[0])
+        expected = torch.log1p(torch.relu(network.head(states))).amax(0)
+        assert torch.allclose(made[row, :VOCABULARY], expected, atol=1e-5)
+        assert (made[row, VOCABULARY:] == 0).all()
+    assert network.head.decoder.weight is embeddings.weight
+    calm = Splade(encoder, TiedHead(embeddings, 16, shift=100.0))
+    assert (vectors(calm, ids, mask) == 0).all()
+
+
+def test_pooling_without_all_logits_is_plain_pooling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same values and gradients as with the logits of all tokens in memory, in groups of a few texts."""
+    monkeypatch.setattr("vizsla.networks.splade._TOGETHER", 20)
+    made = []
+    for plain in (False, True):
+        encoder = encoder_of(small_bert().double())
+        torch.manual_seed(3)
+        network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16).double()).double()
+        (chunk,) = packed(*batch(6), 1000).chunks
+        if plain:
+            logits = network.head(encoder(chunk))
+            parts = torch.tensor_split(logits, chunk.starts[1:-1].long())
+            values = torch.log1p(torch.relu(torch.stack([part.amax(0) for part in parts])))
+        else:
+            values = network(chunk)
+        (values * torch.arange(values.numel()).view_as(values).cos()).sum().backward()
+        made.append([values.detach(), *(p.grad for p in network.parameters() if p.grad is not None)])
+    assert len(made[0]) == len(made[1]) > 30
+    assert all(torch.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*made, strict=True))
+
+
+def test_a_calm_head_has_few_active_terms() -> None:
+    encoder = encoder_of(small_bert().eval())
+    network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=-3.0))
+    side = packed(*batch(6), 1000)
+    assert (network(side.chunks[0]) > 0).sum(1).float().mean() > 100
+    network.calm(side.chunks, terms=10)
+    assert (network(side.chunks[0]) > 0).sum(1).float().median() <= 10
+
+
+def test_chunks_are_of_like_length_and_can_be_put_back() -> None:
+    ids, mask = batch(5)
+    side = packed(ids, mask, 30)
+    sizes = [chunk.starts.diff().tolist() for chunk in side.chunks]
+    assert all(sum(s) <= 30 for s in sizes)
+    assert [n for s in sizes for n in s] == sorted(mask.sum(1).tolist())
+    rows = [text for chunk in side.chunks for text in torch.tensor_split(chunk.ids, chunk.starts[1:-1].long())]
+    for place, row in zip(side.order.tolist(), rows, strict=True):
+        assert torch.equal(ids[place][mask[place]], row)
+    assert side.texts.tolist() == [p for p, row in zip(side.order.tolist(), rows, strict=True) for _ in row]
+    assert all(chunk.positions.tolist() == [i for s in n for i in range(s)] for chunk, n in zip(side.chunks, sizes))  # noqa: B905

@@ -1,0 +1,163 @@
+"""vizsla train: from documents to a saved model, in a few steps of a small network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnx", reason="writing networks needs onnx")
+pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
+pytest.importorskip("torch", reason="training needs torch")
+
+import vizsla
+from conftest import Cli
+from small import VOCABULARY, documents_of, small_model
+from vizsla.index import Index
+from vizsla.models import Learned, parse_model
+
+SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    small_model(folder / "network").save(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("corpus") / "documents.jsonl"
+    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents_of(40)]
+    file.write_text("\n".join([*lines, json.dumps({"_id": "short", "text": "dog"})]) + "\n")
+    return file
+
+
+def trained(cli: Cli, corpus: Path, start: Path, output: Path, *more: str) -> str:
+    changes = [part for setting in (f"start={start}", *SETTINGS) for part in ("--set", setting)]
+    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", output, *changes, *more)
+    assert code == 0, said
+    return said
+
+
+def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
+    told = trained(cli, corpus, start, tmp_path / "m")
+    assert "step     4" in told
+    assert "4 steps in" in told
+    assert cli("index", corpus, "-o", tmp_path / "i", "--model", f"bm51(network={tmp_path / 'm'})")[0] == 0
+    with Index.open(tmp_path / "i") as index:
+        assert index.model.namespaces == ("words", "bm26")
+        assert index.search("dog bark")
+    code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", tmp_path / "m")
+    assert (code, "there is a model here already" in said) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in BEIR's layout whose queries are stretches of its documents."""
+    folder = tmp_path_factory.mktemp("judged") / "set"
+    (folder / "qrels").mkdir(parents=True)
+    documents = documents_of(40)
+    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    queries = [{"_id": f"q{i}", "text": " ".join(d["text"].split()[3:8])} for i, d in enumerate(documents)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
+    for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
+        rows = [f"q{i}\t{i}\t1" for i in part]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("recipe", ["unicoil", "splade"])
+def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_path: Path, recipe: str) -> None:
+    changes = (f"start={start}", "batch=8", "steps=2", "warmup=1", "group=3", "precision=float32", "calm=20",
+               "masked.steps=2", "masked.batch=16", "masked.precision=float32")  # fmt: skip
+    asked = [part for c in changes[: None if recipe == "splade" else -4] for part in ("--set", c)]
+    code, _, said = cli("train", recipe, "--dataset", judged, "--dev", judged, "-o", tmp_path / "m", *asked)
+    assert code == 0, said
+    assert "Best at step 2" in said
+    assert ("masked     2" in said) == (recipe == "splade")
+    model = parse_model(str(tmp_path / "m"))
+    assert isinstance(model, Learned)
+    assert model.network.kind == recipe
+    with Index.create(tmp_path / "i", model) as index:
+        index.add(documents_of(5))
+        index.commit()
+        assert index.verify() == []
+    code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *asked)
+    assert (code, "name a data set with --dataset" in said) == (2, True)
+
+
+def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus: Path, cli: Cli) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    folder = tmp_path / "encoder"
+    transformers.BertModel(config).save_pretrained(folder)
+    arguments = ("train", "bm26-fresh", "--corpus", corpus, "-o", tmp_path / "m", "--set", f"start={folder}")
+    small = [part for s in SETTINGS for part in ("--set", s)]
+    code, _, said = cli(*arguments, *small)
+    assert (code, "tokenizer" in said) == (2, True)
+    pieces = json.loads((Path(vizsla.__file__).parent / "text" / "data" / "bert-uncased.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
+    code, _, said = cli(*arguments, *small)
+    assert code == 0, said
+    pieces["added_tokens"].append({**pieces["added_tokens"][0], "id": VOCABULARY, "content": "[MORE]"})
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
+    code, _, said = cli(*arguments[:4], "-o", tmp_path / "n", *arguments[6:], *small)
+    assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
+
+
+def test_a_stopped_run_goes_on_with_what_it_was_started_with(
+    cli: Cli, judged: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command needs nothing but the folder; the model is that of a run that was never stopped."""
+    from vizsla.cli import train as verb
+
+    documents, show = judged / "corpus.jsonl", verb.show_line
+    trained(cli, documents, start, tmp_path / "whole", "--dev", str(judged), "--set", "evaluate=1")
+
+    def stop(line: dict[str, object]) -> None:
+        if line["step"] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "show_line", stop)
+    changes = [p for s in (f"start={start}", *SETTINGS, "evaluate=1") for p in ("--set", s)]
+    begun = ("train", "bm26", "--corpus", documents, "-o", tmp_path / "half", *changes, "--dev", judged)
+    assert cli(*begun)[0] == 130
+    monkeypatch.setattr(verb, "show_line", show)
+    code, _, said = cli(*begun)
+    assert (code, "a run has been stopped here; go on with --resume" in said) == (2, True), said
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume", "--set", "rate=1")
+    assert (code, "the run began with rate 5e-05, not 1.0" in said) == (2, True), said
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")
+    assert code == 0, said
+    networks = [parse_model(str(tmp_path / name)).parts[0].component.network for name in ("whole", "half")]
+    assert networks[0] == networks[1]
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")  # there is nothing left to do
+    assert code == 0, said
+
+
+def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"_id": "1", "text": ""}\n')
+    documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"start={start}")
+    for arguments, expected in (
+        (("bm26", *documents, *out, *at), "a batch of 2,048 needs as many documents, and the corpus has 40"),
+        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no run here to go on with"),
+        (("bm26", *out, *at, "--resume"), "no checkpoint to go on from"),
+        (("bm26", *out), "name the documents"),
+        (("bm26", *documents), "name a folder"),
+        (("bm26", *documents, *out, "--set", "batch=x"), "no whole number"),
+        (("bm26", *documents, *out, "--set", "bach=1"), "did you mean"),
+        (("bm26", *documents, *out, "--set", "keep=0"), "keep must be more than 0"),
+        (("bm27", *documents, *out), "training recipe"),
+        (("bm26", "--corpus", empty, "-o", tmp_path / "n", *at), "no document with 20 tokens"),
+        (("bm26", *documents, "-o", tmp_path / "n", "--set", f"start={tmp_path}"), "tokenizer"),
+    ):
+        code, printed, said = cli("train", *arguments)
+        assert (code, printed) == (2, ""), arguments
+        assert expected in said, said
