@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -91,14 +91,14 @@ class _HighestLogits(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
         made, where = [], []
-        for begin, rows, mask in _groups(states, starts):
+        for _, rows, mask in _groups(states, starts):
             logits = rows @ weight.T
             logits += bias
             logits.masked_fill_(~mask[..., None], -torch.inf)
             best = logits.max(1)
             made.append(best.values)
             where.append(best.indices.to(torch.int16))
-            del logits, begin
+            del logits  # before the next ones are made
         ctx.save_for_backward(states, weight, bias, starts, torch.cat(where))
         return torch.cat(made)
 
@@ -119,7 +119,7 @@ class _HighestLogits(torch.autograd.Function):
         return to_states, to_weight.to(weight.dtype), gradients[0].sum(0, dtype=_wide(bias)).to(bias.dtype), None
 
 
-def _groups(states: Tensor, starts: Tensor) -> Any:
+def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Some texts at a time: their first token, [texts, length, hidden] padded states, and which are there."""
     bounds = starts.tolist()
     first = 0
