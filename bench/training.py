@@ -2,7 +2,7 @@
 
     python bench/training.py [--batch 16384] [--chunks 65536,131072] [--peer 128,256,512,1024,2048] [--corpus FOLDER]
 
-The encoder has MiniLM's shape and random weights. Crops are all 64 tokens long, so that nobody pads, and dropout is 0
+The encoder has MiniLM's shape and random weights. Texts are all 64 tokens long, so that nobody pads, and dropout is 0
 for all. The peer gets the same network as a module of its own, in bfloat16 and with scaled-dot-product attention; once
 with uniCOIL's vectors and once with mean-pooled ones of 384 numbers, whose scores cost it next to nothing. With
 --ragged crops are as BM26's are, and the peer pads them to the longest of a batch, as its collator does. Arithmetic is
@@ -14,15 +14,17 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
+from vizsla.errors import VizslaError
 from vizsla.networks import UniCoil, encoder_of, forward_operations
 from vizsla.training import CroppedPairs, Crops, Settings, TokenCorpus, Trainer
 
-VOCABULARY, TOKENS = 30_522, 64
+VOCABULARY, TOKENS = 30_522, 62  # and two special ones
 CROPS = Crops(span=256, shortest=TOKENS / 256, longest=TOKENS / 256, deletion=0.0)
 
 
@@ -104,7 +106,7 @@ def main() -> None:
     parser.add_argument("--peer", default="", help="mini-batches to try the peer with, as in 128,256,512,1024,2048")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--ragged", action="store_true", help="crops of BM26's lengths")
-    parser.add_argument("--kept", type=int, default=0, help="chunks that are not encoded twice")
+    parser.add_argument("--kept", default="0", help="chunks that are not encoded twice, as in 8,12")
     parser.add_argument("--plain", action="store_true", help="not compiled")
     parser.add_argument("--corpus", help="a packed corpus; otherwise random tokens")
     parser.add_argument("--profile", action="store_true", help="where the time of a step goes")
@@ -121,10 +123,14 @@ def main() -> None:
     lengths = torch.cat([mask.sum(1) for _, mask in sides]).cpu().numpy()
     tokens, work = int(lengths.sum()), 4 * forward_operations(encoder_of(bert()), lengths)
     best: dict[str, float] = {}
-    for chunk in map(int, options.chunks.split(",")):
-        trainer = ours(pairs, options.batch, chunk, not options.plain, options.kept, device)
-        name = f"vizsla, chunks of {chunk:,} tokens{'' if options.plain else ', compiled'}"
-        seconds = timed(name, lambda _, t=trainer: t.step() and None, work, tokens, options.steps)
+    for chunk, kept in product(*(map(int, asked.split(",")) for asked in (options.chunks, options.kept))):
+        trainer = ours(pairs, options.batch, chunk, not options.plain, kept, device)
+        name = f"vizsla, chunks of {chunk:,} tokens, {kept} kept{'' if options.plain else ', compiled'}"
+        try:
+            seconds = timed(name, lambda _, t=trainer: t.step() and None, work, tokens, options.steps)
+        except VizslaError as e:
+            print(f"{name}: {e}", flush=True)
+            continue
         best["vizsla"] = min(best.get("vizsla", np.inf), seconds)
     if options.profile:
         with torch.profiler.profile() as seen:

@@ -120,6 +120,17 @@ def mined() -> MinedPairs:
     return MinedPairs(TokenCorpus.pack(rng.integers(4, 100, (6, 5))), texts, positives, negatives, group=3)
 
 
+def test_pairs_of_several_data_sets_are_those_of_each() -> None:
+    one, both = mined(), MinedPairs.joined([mined(), mined()])
+    assert (len(both.queries), len(both.documents)) == (12, 60)
+    for query in range(6):
+        for name in ("queries", "positives", "negatives"):
+            first, second = getattr(both, name)[query], getattr(both, name)[query + 6]
+            assert first.tolist() == getattr(one, name)[query].tolist()
+            assert second.tolist() == (first + (0 if name == "queries" else 30)).tolist()
+    assert both.documents[31].tolist() == one.documents[1].tolist()
+
+
 def test_mined_pairs_go_through_all_queries_and_take_turns() -> None:
     pairs = mined()
     seen: dict[int, set[int]] = {}

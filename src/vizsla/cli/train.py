@@ -21,7 +21,8 @@ def train(
         list[str] | None, typer.Option("--set", help="Change a setting, as in batch=1024; see the recipe.")
     ] = None,
     dataset: Annotated[
-        Path | None, typer.Option("--dataset", help="A BEIR folder whose train split is learnt from, for such recipes.")
+        list[Path] | None,
+        typer.Option("--dataset", help="BEIR folders whose train splits are learnt from, for such recipes."),
     ] = None,
     dev: Annotated[
         list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries tell when to stop.")
@@ -44,8 +45,8 @@ def train(
 
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
-    judged = BeirDataset.open(dataset) if dataset is not None else None
-    if not corpus and judged is None and not resume:
+    judged = [BeirDataset.open(folder) for folder in dataset or []]
+    if not corpus and not judged and not resume:
         raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
     plan, sets = load_training_recipe(recipe), [BeirDataset.open(folder) for folder in dev or []]
     if resume:
@@ -57,10 +58,10 @@ def train(
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
     started = time.perf_counter()
     documents = (document for source in sources for document in source.documents())
-    if judged is not None and not corpus:
-        documents = (document for document in judged.documents())
+    if not corpus:
+        documents = (document for each in judged for document in each.documents())
     model, outcome = run(
-        plan, documents, output, dataset=judged, dev=sets, resume=resume, report=show_line if team.leads else None
+        plan, documents, output, datasets=judged, dev=sets, resume=resume, report=show_line if team.leads else None
     )
     if team.leads:
         console.remark(f"{outcome.step} steps in {time.perf_counter() - started:.0f} s: {model.name} is in {output}")

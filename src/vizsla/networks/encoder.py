@@ -12,26 +12,23 @@ from torch import Tensor, nn
 from vizsla.networks.chunks import Chunk
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """Attention inside each text of [tokens, heads, size]; by a kernel for ragged texts where there is one."""
-    if queries.is_cuda and queries.dtype in (torch.bfloat16, torch.float16):
+def attend(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
+    """Attention inside each text, given [tokens, 3, heads, size]; by a kernel for ragged texts where there is one."""
+    if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
         from vizsla.networks.attention import LONGEST, short_attention
 
         if longest <= LONGEST:
-            attended: Tensor = short_attention(queries, keys, values, starts, longest)
+            attended: Tensor = short_attention(qkv, starts, longest)
             return attended
         from torch.nn.attention.varlen import varlen_attn
 
-        return varlen_attn(queries, keys, values, starts, starts, longest, longest)  # type: ignore[return-value]
+        q, k, v = qkv.unbind(1)
+        return varlen_attn(q, k, v, starts, starts, longest, longest)  # type: ignore[return-value]
     lengths = starts.diff()
     mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
-
-    def padded(x: Tensor) -> Tensor:
-        rows = x.new_zeros(*mask.shape, *x.shape[1:])
-        rows[mask] = x
-        return rows.transpose(1, 2)
-
-    q, k, v = map(padded, (queries, keys, values))
+    rows = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
+    rows[mask] = qkv
+    q, k, v = (x.transpose(1, 2) for x in rows.unbind(2))
     made = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
     return made.transpose(1, 2)[mask]
 
@@ -58,16 +55,23 @@ class PackedBert(nn.Module):
         states = (
             e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + e.token_type_embeddings.weight[0]
         )
-        states = e.dropout(e.LayerNorm(states))
+        states = e.dropout(_short(e.LayerNorm(states)))
         for layer in self.encoder.layer:
-            looks = layer.attention.self
-            q, k, v = (f(states).unflatten(-1, (self.heads, -1)) for f in (looks.query, looks.key, looks.value))
-            seen = attend(q, k, v, chunk.starts, chunk.longest).flatten(-2)
+            looks = (layer.attention.self.query, layer.attention.self.key, layer.attention.self.value)
+            weight, bias = torch.cat([f.weight for f in looks]), torch.cat([f.bias for f in looks])
+            qkv = F.linear(states, weight, bias).view(len(states), 3, self.heads, -1)
+            seen = attend(qkv, chunk.starts, chunk.longest).flatten(-2)
             gives = layer.attention.output
-            states = gives.LayerNorm(gives.dropout(gives.dense(seen)) + states)
+            states = _short(gives.LayerNorm(gives.dropout(gives.dense(seen)) + states))
             inner = F.gelu(layer.intermediate.dense(states))
-            states = layer.output.LayerNorm(layer.output.dropout(layer.output.dense(inner)) + states)
+            states = _short(layer.output.LayerNorm(layer.output.dropout(layer.output.dense(inner)) + states))
         return states  # type: ignore[no-any-return]
+
+
+def _short(states: Tensor) -> Tensor:
+    """States as long as what reads them: autocast normalises in 32 bits and leaves them so."""
+    kind = states.device.type
+    return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 class Padded(nn.Module):

@@ -12,6 +12,7 @@ from vizsla.networks.chunks import Batch, Chunk
 from vizsla.networks.encoder import PackedBert, Padded
 
 _TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits
+_ENTRIES = 1 << 20  # gradients of single terms that go back at the same time
 
 
 class TiedHead(nn.Module):
@@ -85,42 +86,42 @@ class Splade(nn.Module):
 class _HighestLogits(torch.autograd.Function):
     """The highest of `states @ weight.T + bias` in each text, without the logits of all tokens in memory.
 
-    Only where the maximum was is kept for the way back.
+    Only where the maximum was is kept for the way back. There most gradients are 0, since ReLU cuts off most terms, and
+    a few hundred terms a text go to the states and the embeddings one by one: far less work than two products with the
+    whole vocabulary.
     """
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
         made, where = [], []
-        for _, rows, mask in _groups(states, starts):
-            logits = rows @ weight.T
-            logits += bias
-            logits.masked_fill_(~mask[..., None], -torch.inf)
-            best = logits.max(1)
+        for rows, lengths in _groups(states, starts):
+            best = nn.functional.linear(rows, weight, bias).max(1)
             made.append(best.values)
-            where.append(best.indices.to(torch.int16))
-            del logits  # before the next ones are made
+            where.append(torch.where(best.indices < lengths[:, None], best.indices, 0).to(torch.int16))
+            del best  # before the next logits are made
         ctx.save_for_backward(states, weight, bias, starts, torch.cat(where))
         return torch.cat(made)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         states, weight, bias, starts, where = ctx.saved_tensors
-        to_states, to_weight = torch.zeros_like(states), torch.zeros_like(weight, dtype=_wide(weight))
-        first = 0
-        for begin, rows, mask in _groups(states, starts):
-            part = slice(first, first + len(rows))
-            spread = rows.new_zeros(*rows.shape[:2], len(weight))
-            spread.scatter_(1, where[part].long()[:, None], gradients[0][part].to(rows.dtype)[:, None])
-            back = spread @ weight
-            size = int(mask.sum())
-            to_states[begin : begin + size] = back[mask]
-            to_weight += spread.flatten(0, 1).T @ rows.flatten(0, 1)
-            first += len(rows)
-        return to_states, to_weight.to(weight.dtype), gradients[0].sum(0, dtype=_wide(bias)).to(bias.dtype), None
+        to_states, to_weight = (torch.zeros_like(x, dtype=_wide(x)) for x in (states, weight))
+        texts, terms = gradients[0].nonzero(as_tuple=True)
+        for part in range(0, len(texts), _ENTRIES):
+            text, term = texts[part : part + _ENTRIES], terms[part : part + _ENTRIES]
+            flow = gradients[0][text, term][:, None]
+            token = starts[text] + where[text, term]
+            to_states.index_add_(0, token, (flow * weight[term]).to(to_states.dtype))
+            to_weight.index_add_(0, term, (flow * states[token]).to(to_weight.dtype))
+        to_bias = gradients[0].sum(0, dtype=_wide(bias)).to(bias.dtype)
+        return to_states.to(states.dtype), to_weight.to(weight.dtype), to_bias, None
 
 
-def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Some texts at a time: their first token, [texts, length, hidden] padded states, and which are there."""
+def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some texts at a time: [texts, length, hidden] states, and the lengths; a text's first state fills it up.
+
+    So the highest logit over a row is that of its text, and none has to be masked.
+    """
     bounds = starts.tolist()
     first = 0
     while first < len(bounds) - 1:
@@ -128,10 +129,8 @@ def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[int, Tensor, Tenso
         while last < len(bounds) - 1 and bounds[last + 1] - bounds[first] <= _TOGETHER:
             last += 1
         lengths = starts[first : last + 1].diff()
-        mask = torch.arange(int(lengths.max()), device=states.device) < lengths[:, None]
-        rows = states.new_zeros(*mask.shape, states.shape[1])
-        rows[mask] = states[bounds[first] : bounds[last]]
-        yield bounds[first], rows, mask
+        at = torch.arange(int(lengths.max()), device=states.device).expand(last - first, -1)
+        yield states[starts[first:last, None] + torch.where(at < lengths[:, None], at, 0)], lengths
         first = last
 
 

@@ -122,7 +122,7 @@ def train(
     documents: Iterable[Document],
     output: str | Path,
     *,
-    dataset: BeirDataset | None = None,
+    datasets: Sequence[BeirDataset] = (),
     dev: Sequence[BeirDataset] = (),
     resume: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
@@ -130,9 +130,19 @@ def train(
     """Train on documents and save the model in a folder; checkpoints and the log go to `training` inside it.
 
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
-    `dataset`: where judged pairs come from, its train split, for recipes that want them.
+    `datasets`: where judged pairs come from, their train splits, for recipes that want them.
     """
-    from vizsla.training import CroppedPairs, Crops, Pairs, Settings, Team, TokenCorpus, Trainer, train_masked
+    from vizsla.training import (
+        CroppedPairs,
+        Crops,
+        MinedPairs,
+        Pairs,
+        Settings,
+        Team,
+        TokenCorpus,
+        Trainer,
+        train_masked,
+    )
     from vizsla.training.checkpoints import has_checkpoint
 
     folder = Path(output)
@@ -146,7 +156,7 @@ def train(
         if has_checkpoint(place):
             raise VizslaError(f"{folder}: a run has been stopped here; go on with --resume, or name another folder")
         pack(documents, analyzer, recipe.join).save(place / "corpus")
-        _write_plan(place, recipe, dev, dataset)
+        _write_plan(place, recipe, dev, datasets)
     team.wait()
     corpus = TokenCorpus.open(place / "corpus")
     if fresh and recipe.masked and not resume:
@@ -154,9 +164,9 @@ def train(
         _calm(network, corpus, recipe.calm)
     pairs: Pairs = CroppedPairs(corpus, crops)
     if recipe.pairs == "judged":
-        if dataset is None:
+        if not datasets:
             raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
-        pairs = judged_pairs(dataset, analyzer, recipe.group)
+        pairs = MinedPairs.joined([judged_pairs(dataset, analyzer, recipe.group) for dataset in datasets])
     trainer = Trainer(
         network, pairs, settings, dev=[dev_set(d, analyzer) for d in dev], folder=place, team=team, report=report
     )
@@ -167,18 +177,20 @@ def train(
     return Model.load(folder), outcome
 
 
-def _write_plan(place: Path, recipe: TrainingRecipe, dev: Sequence[BeirDataset], dataset: BeirDataset | None) -> None:
+def _write_plan(
+    place: Path, recipe: TrainingRecipe, dev: Sequence[BeirDataset], datasets: Sequence[BeirDataset]
+) -> None:
     """Keep what a run was started with, so that it can go on with it."""
     plan = {
         "recipe": asdict(recipe),
         "dev": [str(d.folder.resolve()) for d in dev],
-        "dataset": None if dataset is None else str(dataset.folder.resolve()),
+        "datasets": [str(d.folder.resolve()) for d in datasets],
     }
     (place / _PLAN).write_text(json.dumps(plan, indent=2) + "\n")
 
 
-def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], BeirDataset | None]:
-    """The recipe, the dev sets and the data set of a run that was stopped."""
+def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list[BeirDataset]]:
+    """The recipe, the dev sets and the data sets of a run that was stopped."""
     file = Path(output) / "training" / _PLAN
     try:
         plan = json.loads(file.read_text())
@@ -187,8 +199,7 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], Beir
         raise VizslaError(f"{output}: there is no run here to go on with") from None
     except (ValueError, TypeError, KeyError) as e:
         raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
-    dataset = None if plan["dataset"] is None else BeirDataset.open(plan["dataset"])
-    return recipe, [BeirDataset.open(d) for d in plan["dev"]], dataset
+    return recipe, [BeirDataset.open(d) for d in plan["dev"]], [BeirDataset.open(d) for d in plan["datasets"]]
 
 
 def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:

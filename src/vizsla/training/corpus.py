@@ -41,6 +41,13 @@ class TokenCorpus:
         ids = np.concatenate([*documents, np.zeros(0, np.int64)])
         return cls(ids, np.cumsum([0, *map(len, documents)], dtype=np.int64))
 
+    @classmethod
+    def joined(cls, corpora: Sequence[TokenCorpus]) -> TokenCorpus:
+        """Several behind one another."""
+        begins = np.cumsum([0, *(c.offsets[-1] for c in corpora)])
+        offsets = [c.offsets[:-1] + begin for c, begin in zip(corpora, begins[:-1], strict=True)]
+        return cls(np.concatenate([c.ids for c in corpora]), np.concatenate([*offsets, begins[-1:]]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

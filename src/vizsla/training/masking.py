@@ -31,10 +31,13 @@ def train_masked(
 ) -> float:
     """Train an encoder and its head on whole stretches of documents; gives the last loss.
 
-    Of the settings it takes steps, batch, chunk, rate, warmup, last_rate, decay, clip, precision and seed. One process.
+    Of the settings it takes steps, batch, chunk, rate, warmup, last_rate, decay, clip, precision, compile and seed.
+    One process.
     """
     team = team or Team.assembled()
     network.to(team.device).train()
+    if settings.compile:
+        network.encoder.compile(dynamic=True)
     pairs = CroppedPairs(corpus, _WHOLE)
     optimiser = torch.optim.AdamW(
         network.parameters(), settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=team.device.type == "cuda"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +36,25 @@ class MinedPairs:
     def __post_init__(self) -> None:
         if self.group < 2:
             raise VizslaError(f"a group is a document and its negatives, so 2 at least, not {self.group}")
+
+    @classmethod
+    def joined(cls, several: Sequence[MinedPairs]) -> MinedPairs:
+        """Pairs of several data sets as those of one; a batch has queries of all."""
+        before = np.cumsum([0, *(len(pairs.documents) for pairs in several)]).tolist()
+
+        def joined(name: str, numbers: bool = False) -> TokenCorpus:
+            corpora: list[TokenCorpus] = [getattr(pairs, name) for pairs in several]
+            if numbers:
+                corpora = [TokenCorpus(c.ids + first, c.offsets) for c, first in zip(corpora, before, strict=False)]
+            return TokenCorpus.joined(corpora)
+
+        return replace(
+            several[0],
+            queries=joined("queries"),
+            documents=joined("documents"),
+            positives=joined("positives", numbers=True),
+            negatives=joined("negatives", numbers=True),
+        )
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Ids and masks of queries, of one document for each, and of `size * (group - 1)` negatives."""
