@@ -54,6 +54,8 @@ TASKS = (
     Task("pieces", "BM25 on word pieces", ("--analyzer", "wordpiece"), (OURS, "pisa"), (10, 1000)),
     Task("vectors", "8-bit vectors (BM25's weights on word pieces)", ("--analyzer", "wordpiece", "--impacts"),
          SPARSE_ENGINES, (10, 1000)),
+    Task("bm26", "8-bit vectors of BM26", ("--model", "bm26"), SPARSE_ENGINES, (10, 1000)),
+    Task("bm26e", "8-bit vectors of BM26e", ("--model", "{bm26e}"), SPARSE_ENGINES, (10, 1000)),
 )  # fmt: skip
 
 
@@ -134,7 +136,8 @@ class Bench:
 
     def _prepare(self, task: Task, data: Path) -> None:
         o = self.options
-        extra = [*task.prepare, "--count", str(o.queries), *(["--documents", str(o.documents)] if o.documents else [])]
+        chosen = [part.format(bm26e=o.bm26e) for part in task.prepare]
+        extra = [*chosen, "--count", str(o.queries), *(["--documents", str(o.documents)] if o.documents else [])]
         command = [sys.executable, str(HERE / "prepare.py"), o.corpus, o.questions, str(data), *extra]
         subprocess.run(command, check=True)
 
@@ -304,6 +307,7 @@ def main() -> None:
     parser.add_argument("--builds", type=int, default=2)
     parser.add_argument("--checked", type=int, default=20, help="rankings compared with exhaustive scoring each time")
     parser.add_argument("--engines", help="only these, as in vizsla,tantivy")
+    parser.add_argument("--bm26e", help="the folder of a BM26e, for the part of that name")
     parser.add_argument("--only", default="words,pieces,vectors,text,threads,start")
     options = parser.parse_args()
     Path(options.folder).mkdir(parents=True, exist_ok=True)

@@ -192,6 +192,19 @@ def test_expressions_of_learned_models(small: Learned, tmp_path: Path) -> None:
         expression(parse_model("bm51-paper"))
 
 
+def test_networks_of_ones_own_by_name(small: Learned, tmp_path: Path) -> None:
+    small.save(tmp_path / "m")
+    assert parse_model(f"bm26e(network={tmp_path / 'm'})").parts[0].component.network == small.network
+    both = parse_model(f"bm51e(network={tmp_path / 'm'}, weight=0.5)")
+    assert [(part.weight, type(part.component)) for part in both.parts] == [(1.0, BM25), (0.5, Learned)]
+    for name in ("bm26e", "bm51e"):
+        with pytest.raises(VizslaError, match=f'train one, as in: vizsla train bm26e .* "{name}.network=DIR'):
+            parse_model(name)
+    (1.0 * BM25()).save(tmp_path / "words")
+    with pytest.raises(VizslaError, match="there is no single network here"):
+        parse_model(f"bm51e(network={tmp_path / 'words'})")
+
+
 def test_a_sum_waits_for_enough_documents(small: Learned, tmp_path: Path) -> None:
     documents = documents_of(70)
     with Index.create(tmp_path / "i", Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:

@@ -37,6 +37,7 @@ def train(
     from vizsla.datasets import BeirDataset
 
     try:
+        from vizsla.networks.inference import transformers
         from vizsla.recipes.training import load_training_recipe, resumed
         from vizsla.recipes.training import train as run
         from vizsla.training import Team
@@ -53,6 +54,7 @@ def train(
         plan, sets, judged = resumed(output)
     plan = plan.changed(changes or [])
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
+    transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
     team = Team.assembled()
     if team.leads and team.device.type == "cpu":
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")

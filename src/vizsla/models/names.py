@@ -39,20 +39,44 @@ def _saved(folder: str) -> Model:
     return Model.load(folder)
 
 
+def _bm26e(network: str = "", **options: Any) -> Model:
+    """A BM26e of one's own: none comes with the package."""
+    return replace(_own_network("bm26e", network), **options)
+
+
 def _bm51(weight: float | None = None, network: str = "", **options: Any) -> Model:
     """BM25 plus BM26: equally strong by a weight fitted to the documents, or by one that is given.
 
     `network`: the folder of a BM26 of one's own.
     """
-    if weight is not None and not 0 < weight < math.inf:
-        raise VizslaError(f"the weight of BM26 in bm51 must be a number above 0, not {weight:g}")
-    learned = Model.load(network) if network else Learned.shipped("bm26")
+    learned = _own_network("bm26", network) if network else Learned.shipped("bm26")
+    return _with_bm25("bm51", learned, weight, options)
+
+
+def _bm51e(weight: float | None = None, network: str = "", **options: Any) -> Model:
+    """BM25 plus a BM26e of one's own."""
+    return _with_bm25("bm51e", _own_network("bm51e", network), weight, options)
+
+
+def _own_network(name: str, folder: str) -> Learned:
+    if not folder:
+        raise VizslaError(
+            f"no BM26e comes with Vizsla; train one, as in: vizsla train bm26e --corpus FILE -o DIR, and name it: "
+            f'"{name}(network=DIR)"'
+        )
+    learned = Model.load(folder)
     if not isinstance(learned, Learned):
-        raise VizslaError(f"{network}: there is no single network here, which BM51 needs")
+        raise VizslaError(f"{folder}: there is no single network here, which {name} needs")
+    return learned
+
+
+def _with_bm25(name: str, learned: Learned, weight: float | None, options: dict[str, Any]) -> Model:
+    if weight is not None and not 0 < weight < math.inf:
+        raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {weight:g}")
     if "fields" in options:
         learned = replace(learned, fields=options["fields"])
     parts = Part(1.0, BM25(**options)), Part(BM51_WEIGHT if weight is None else weight, learned)
-    return Balanced(parts, "bm51") if weight is None else Sum(parts, "bm51")
+    return Balanced(parts, name) if weight is None else Sum(parts, name)
 
 
 def _bm51_paper(**options: Any) -> Model:
@@ -74,7 +98,9 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm25-wp": lambda **options: BM25(**{"name": "bm25-wp", **_PIECES, **options}),
     "bm25-prime": _prime,
     "bm26": lambda **options: Learned.shipped("bm26", **options),
+    "bm26e": _bm26e,
     "bm51": _bm51,
+    "bm51e": _bm51e,
     "bm51-paper": _bm51_paper,
     "bm25-prime-paper": _prime_paper,
     "vectors": GivenVectors,

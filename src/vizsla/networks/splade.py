@@ -71,15 +71,19 @@ class Splade(nn.Module):
         return nn.functional.pad(rows, (0, self.encoder.width - self.vocabulary))
 
     @torch.no_grad()
-    def calm(self, chunks: Sequence[Chunk], terms: int = 100) -> float:
-        """Shift all logits so that about so many terms of a text are above 0; gives by how much.
+    def calm(self, chunks: Sequence[Chunk], terms: int = 100, highest: float = 2.0) -> float:
+        """Shift and shrink all logits: about so many terms of a text above 0, the highest at so much; gives the shift.
 
         A masked-language head only learns which logits are higher than others, so their level means nothing and may
-        leave every term of the vocabulary active.
+        leave every term of the vocabulary active, and their range makes scores of hundreds that a contrastive loss
+        would spend its first steps on bringing down.
         """
-        least = torch.cat([self.highest(chunk).float().topk(terms, 1).values[:, -1] for chunk in chunks])
-        shift = least.median()
+        best = torch.cat([self.highest(chunk).float().topk(terms, 1).values for chunk in chunks])
+        shift = best[:, -1].median()
+        share = highest / (best[:, 0].median() - shift).clamp(min=1e-6)
         self.head.decoder.bias.sub_(shift)
+        for part in (self.head.norm.weight, self.head.norm.bias, self.head.decoder.bias):
+            part.mul_(share)
         return float(shift)
 
 
