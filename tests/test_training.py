@@ -135,7 +135,7 @@ def test_mined_pairs_go_through_all_queries_and_take_turns() -> None:
     pairs = mined()
     seen: dict[int, set[int]] = {}
     for step in range(10):  # two steps an epoch: query 2 has no positive
-        texts, forbidden = pairs.sides(2, 0, step, torch.device("cpu"))
+        texts, forbidden, _ = pairs.sides(2, 0, step, torch.device("cpu"))
         assert [len(ids) for ids, _ in texts] == [2, 2, 4]
         assert forbidden.shape == (2, 6)
         assert not forbidden[[0, 1], [0, 1]].any()

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
+from vizsla.cli.search import Augment, ask_in_other_words
 
 
 def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
     query: Annotated[str, typer.Argument(help="The query.")],
     doc_id: Annotated[str, typer.Argument(metavar="ID", help="The document's id.")],
+    augment: Augment = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a tree.")] = False,
 ) -> None:
     """Explain a document's score: each term's part, adding up to the score."""
@@ -21,6 +23,7 @@ def explain(
     from vizsla.index import Index
 
     with Index.open(folder) as index:
+        ask_in_other_words(index, augment)
         explanation = index.explain(query, doc_id)
     if as_json:
         console.print_json({"query": query, "id": doc_id, **explanation.as_dict()})

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from vizsla.index import Index
     from vizsla.runs import Run
 
+Augment = Annotated[
+    str | None,
+    typer.Option("--augment", metavar="NAME", help="Ask BM25 in other words: the folder of an augmenter, or rm3."),
+]
 RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
 
 
@@ -31,6 +35,7 @@ def search(
         Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="With --queries: the TREC run to write.")] = None,
+    augment: Augment = None,
     threads: Annotated[
         int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
     ] = None,
@@ -50,6 +55,7 @@ def search(
     if queries is None and (threads is not None or approximate is not None):
         raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
     with Index.open(folder) as index:
+        ask_in_other_words(index, augment)
         if queries is not None and output is not None:
             run_options = {"threads": threads, "approximate": approximate}
             _write_run(index, queries, output, 1000 if k is None else k, filter, run_options)
@@ -63,6 +69,14 @@ def search(
             show_results(index, query, 10 if k is None else k, filter)
 
 
+def ask_in_other_words(index: Index, augment: str | None) -> None:
+    """Have an index asked through an augmenter, if there is one."""
+    from vizsla.models import asked_with, parse_queries
+
+    if augment is not None:
+        index.ask_with(asked_with(index.model, parse_queries(augment)))
+
+
 def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -> dict[str, Any]:
     started = time.perf_counter()
     hits = index.search(query, k, filter)
@@ -70,7 +84,7 @@ def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -
     results = [
         {"rank": hit.rank, "id": hit.id, "score": hit.score, "document": dict(hit.document.content)} for hit in hits
     ]
-    return {"query": query, "model": index.model.name, "milliseconds": round(milliseconds, 3), "results": results}
+    return {"query": query, "model": index.asked.name, "milliseconds": round(milliseconds, 3), "results": results}
 
 
 def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | None, options: dict[str, Any]) -> None:
@@ -80,7 +94,7 @@ def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | 
     started = time.perf_counter()
     run = index.run(texts, k, filter, **options).untied()
     seconds = time.perf_counter() - started
-    run.write(output, tag=index.model.name.replace(" ", ""))
+    run.write(output, tag=index.asked.name.replace(" ", ""))
     empty = sum(not ranking for ranking in run.values())
     found = f"; {console.count(empty, 'query')} found nothing".replace("querys", "queries") if empty else ""
     console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {output}{found}")

@@ -119,6 +119,10 @@ def _leaf(part: Explanation) -> Text:
     f = part.facts
     line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
     line.append(f"  {console.safe(part.name)}", style=MATCH)
+    if f.get("added"):
+        line.append("  added", style="dim")
+    if not f["in_query"]:
+        return line.append("  dropped from the query", style="dim")
     if not f["documents_with_term"]:
         return line.append("  in no document", style="dim")
     if not f["in_document"]:
@@ -126,7 +130,8 @@ def _leaf(part: Explanation) -> Text:
     rarity = f"in {console.count(f['documents_with_term'], 'document')}"
     if not f["counted"]:
         return line.append(f"  = {f['query_weight']:.4f} ({rarity}) x {f['document_weight']:.4f}", style="dim")
-    repeats = f", {f['in_query']:g} times in the query" if f["in_query"] != 1 else ""
+    asked = f["in_query"]
+    repeats = "" if asked == 1 else f", weighs {asked:.2f}" if "added" in f else f", {asked:g} times in the query"
     here = "once" if f["in_document"] == 1 else f"{f['in_document']} times"
     worth = f"  = {f['query_weight']:.4f} ({rarity}{repeats}) x {f['document_weight']:.4f} ({here} here)"
     return line.append(worth, style="dim")

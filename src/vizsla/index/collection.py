@@ -28,10 +28,6 @@ T = TypeVar("T")
 _BATCH = 1000
 
 
-def _model(model: str | Model | None) -> Model | None:
-    return parse_model(model) if isinstance(model, str) else model
-
-
 class TermStatistics(NamedTuple):
     """How common a term is in the living documents."""
 
@@ -63,6 +59,7 @@ class Index:
         self._snapshot = Snapshot(self.path)
         self._writer: Writer | None = None
         self._committed = False
+        self._asked: Model | None = None
 
     @classmethod
     def create(
@@ -214,6 +211,22 @@ class Index:
     def __len__(self) -> int:
         return self._snapshot.document_count
 
+    def ask_with(self, model: str | Model | None) -> None:
+        """Ask with this model from now on wherever none is named; None for the index's own. See `search_many`."""
+        chosen = parse_model(model) if isinstance(model, str) else model
+        if chosen is not None:
+            with self._reading() as snapshot:
+                snapshot.asked_with(chosen)  # refuses what cannot be asked here
+        self._asked = chosen
+
+    @property
+    def asked(self) -> Model:
+        """The model that is asked with where none is named."""
+        return self._asked or self.model
+
+    def _chosen(self, model: str | Model | None) -> Model | None:
+        return parse_model(model) if isinstance(model, str) else model or self._asked
+
     def search(
         self,
         query: str,
@@ -252,7 +265,7 @@ class Index:
         to add no more than this share of what they could. Scores stay exact, and so is the search without it.
         """
         with self._reading() as snapshot:
-            search = Search.prepare(snapshot, k, filter, _model(model), threads, approximate)
+            search = Search.prepare(snapshot, k, filter, self._chosen(model), threads, approximate)
             return search.hits(queries, documents=documents)
 
     def run(
@@ -267,7 +280,7 @@ class Index:
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         with self._reading() as snapshot:
-            search = Search.prepare(snapshot, k, filter, _model(model), threads, approximate)
+            search = Search.prepare(snapshot, k, filter, self._chosen(model), threads, approximate)
             rankings = search.rankings(list(queries.values()))
         return Run(dict(zip(queries, rankings, strict=True)))
 
@@ -298,7 +311,7 @@ class Index:
             for number, vector in snapshot.vectors():
                 yield snapshot.ids([number])[number], vector
 
-    def explain(self, query: str, doc_id: str) -> Explanation:
+    def explain(self, query: str, doc_id: str, *, model: str | Model | None = None) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
         check_query(query)
         with self._reading() as snapshot:
@@ -306,12 +319,14 @@ class Index:
             if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
             with snapshot.damage_told():
-                return max((explain(snapshot, query, n) for n in numbers), key=lambda e: e.score)
+                asked = self._chosen(model) or snapshot.model
+                return max((explain(snapshot, asked, query, n) for n in numbers), key=lambda e: e.score)
 
     def highlighter(self, query: str) -> Highlighter:
         """Shows where documents answer a query."""
         with self._reading() as snapshot:
-            return Highlighter(snapshot.model, snapshot.query_weights(query))
+            asking = snapshot.asked_with(self._asked or snapshot.model)
+            return Highlighter(snapshot.model, snapshot.query_weights(query, asking))
 
     def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:
         """The stretch of a field that best answers a query, with the places of the matching words."""

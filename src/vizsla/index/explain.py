@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.index.snapshot import Snapshot
-from vizsla.models import Part
+from vizsla.models import Asked, Model, Part
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,22 @@ class Explanation:
         return out
 
 
-def explain(snapshot: Snapshot, text: str, number: int) -> Explanation:
+def explain(snapshot: Snapshot, model: Model, text: str, number: int) -> Explanation:
     """One branch per component of a sum, one leaf per query term; the leaves add up to the score."""
-    branches = [_explain_part(snapshot, i, part, text, number) for i, part in enumerate(snapshot.model.parts)]
+    parts = snapshot.asked_with(model).parts
+    branches = [_explain_part(snapshot, space, part, text, number) for space, part in parts]
     if len(branches) == 1:
         only = branches[0]
-        return Explanation(snapshot.model.name, only.score, only.facts, only.parts)
+        return Explanation(model.name, only.score, only.facts, only.parts)
     total = sum(b.score for b in branches)
-    return Explanation(snapshot.model.name, total, {}, tuple(branches))
+    return Explanation(model.name, total, {}, tuple(branches))
 
 
 def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
     component = part.component
     statistics = snapshot.statistics[component.namespace]
-    asked = component.query_terms(text)
+    (asked,) = component.query_terms_in([text], snapshot)
+    own = component.bm25.query_terms(text) if isinstance(component, Asked) else None
     weights = component.query_weights(asked, statistics)
     terms = list(asked)
     numbers, df = snapshot.terms_of(component.namespace, terms)
@@ -67,6 +69,8 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
             "document_weight": document_weight,
             "counted": weighting.norms is not None,
         }
+        if own is not None:
+            facts["added"] = term not in own
         leaves.append(Explanation(term, query_weight * document_weight, facts))
     facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents}
     if weighting.norms is not None:

@@ -20,12 +20,13 @@ from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
-from vizsla.models import Model, Part
+from vizsla.models import Component, Model, Part, Statistics
 
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
 _MOST_CACHED_FILTERS = 64
 _MOST_CACHED_IDS = 500_000
+_MOST_CACHED_MODELS = 8
 _MOST_SQL_VALUES = 30_000
 
 
@@ -69,7 +70,7 @@ class Snapshot:
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
         self._ids: dict[int, str] = {}
-        self._asked: tuple[Model, Asking] | None = None
+        self._asked: dict[int, tuple[Model, Asking]] = {}
         self._users = 0
         self._retired = False
         for attempt in range(ATTEMPTS):
@@ -205,11 +206,13 @@ class Snapshot:
     # Searching
 
     def asked_with(self, model: Model) -> Asking:
-        """How this collection is asked with its own model or another; the last answer is kept."""
-        last = self._asked
-        if last is None or last[0] is not model:
-            last = self._asked = model, Asking.make(model, self.model, self.statistics)
-        return last[1]
+        """How this collection is asked with its own model or another; the last answers are kept."""
+        known = self._asked.get(id(model))
+        if known is None:
+            if len(self._asked) >= _MOST_CACHED_MODELS:
+                self._asked = {}
+            known = self._asked[id(model)] = model, Asking.make(model, self.model, self.statistics)
+        return known[1]
 
     def bytes_of(self, model: Model) -> int:
         """What a model that is asked of this collection would take alone, without the documents."""
@@ -222,16 +225,33 @@ class Snapshot:
                 total += sum(segment.bytes_of(terms) for segment in self.segments)
         return total
 
-    def query_weights(self, text: str) -> dict[str, dict[str, float]]:
+    def query_weights(self, text: str, asking: Asking) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""
-        return {p.component.namespace: self._weigh(p, [p.component.query_terms(text)])[0] for p in self.model.parts}
+        parts = [part for _, part in asking.parts]
+        return {p.component.namespace: self._weigh(p, p.component.query_terms_in([text], self))[0] for p in parts}
+
+    def best(self, component: Component, asked: Sequence[Mapping[str, float]], k: int) -> list[dict[int, float]]:
+        """For queries given as weighted terms of one component the numbers of the best documents and their scores."""
+        asking = self.asked_with(component)
+        ((space, part),) = asking.parts
+        weighed = self._weigh(part, asked)
+        queries = [Query(*row) for row in self._numbered(space, part, weighed)]
+        found = self.search(queries, asking, k, None)
+        return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
+
+    def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """The fields of documents by their numbers."""
+        return {number: document.content for number, document in self.documents(numbers).items()}
+
+    def statistics_of(self, component: Component) -> Statistics:
+        """How common the terms of a component are."""
+        ((_, part),) = self.asked_with(component).parts
+        return self.statistics[part.component.namespace]
 
     def _weigh(self, part: Part, asked: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         statistics = self.statistics[part.component.namespace]
         weighed = part.component.query_weights_of(asked, statistics)
-        if part.weight == 1:
-            return weighed
-        return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
+        return [{term: part.weight * w for term, w in weights.items() if w} for weights in weighed]
 
     def encode_queries(self, texts: Sequence[str], asking: Asking) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out."""
@@ -243,10 +263,10 @@ class Snapshot:
 
     def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[tuple[np.ndarray, ...]]:
         """For each query the numbers, spaces and weights of its terms in one namespace."""
-        component = part.component
-        asked = [component.query_terms(texts[0])] if len(texts) == 1 else component.query_terms_of(texts)
-        weighed = self._weigh(part, asked)
-        numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
+        return self._numbered(space, part, self._weigh(part, part.component.query_terms_in(texts, self)))
+
+    def _numbered(self, space: int, part: Part, weighed: Sequence[Mapping[str, float]]) -> list[tuple[np.ndarray, ...]]:
+        numbers, _ = self.terms_of(part.component.namespace, [t for w in weighed for t in w])
         weights = np.array([w for terms in weighed for w in terms.values()], np.float64)
         spaces = np.full(len(numbers), space, np.int64)
         ends = [0, *accumulate(map(len, weighed))]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from vizsla.models.asked import Asked, QueryEncoder, asked_with
+from vizsla.models.augmenter import Augmenter
 from vizsla.models.balanced import SAMPLE, Balanced
 from vizsla.models.bm25 import BM25
+from vizsla.models.feedback import RM3
 from vizsla.models.given import GivenVectors
 from vizsla.models.learned import Learned
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
-from vizsla.models.names import MODELS, expression, parse_model
+from vizsla.models.names import MODELS, expression, parse_model, parse_queries
 from vizsla.models.network import Network
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
     "BM25",
     "MODELS",
+    "RM3",
     "SAMPLE",
+    "Asked",
+    "Augmenter",
     "Balanced",
     "CollectionStatistics",
     "Component",
@@ -25,11 +31,14 @@ __all__ = [
     "Model",
     "Network",
     "Part",
+    "QueryEncoder",
     "Reader",
     "Statistics",
     "Stored",
     "Sum",
+    "asked_with",
     "average_length",
     "expression",
     "parse_model",
+    "parse_queries",
 ]

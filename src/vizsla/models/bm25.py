@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, c
 from vizsla.models.statistics import Statistics, average_length
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
+
+if TYPE_CHECKING:
+    from vizsla.models.asked import Asked, QueryEncoder
 
 
 class Variant(NamedTuple):
@@ -47,6 +50,7 @@ VARIANTS = {
         lambda k1, delta: Weighting(scale=k1 + 1, slope=k1, floor=delta),
         1.0,
     ),
+    "bag": Variant(lambda _, df: np.ones(len(df)), lambda *_: Weighting(slope=0.0), 0.0),
 }
 
 
@@ -54,7 +58,8 @@ VARIANTS = {
 class BM25(Component):
     """BM25 over some fields of the documents, joined by line breaks.
 
-    `variant`: lucene, robertson, atire, bm25l or bm25+ (these two add their delta only where a term occurs).
+    `variant`: lucene, robertson, atire, bm25l or bm25+ (these two add their delta only where a term occurs), or bag:
+    every term that occurs counts 1, which is no BM25 but what one is compared with.
     `lengths`: `lucene` keeps a document's length in one byte, as Lucene does, so that scores equal Lucene's;
     `exact` keeps it whole.
 
@@ -125,6 +130,12 @@ class BM25(Component):
         starts = [0, *ends.tolist()]
         words = [lexicon.terms[n] for n in numbers.tolist()]
         return [{term: float(n) for term, n in Counter(words[a:z]).items()} for a, z in pairwise(starts)]
+
+    def with_queries(self, queries: QueryEncoder) -> Asked:
+        """The same BM25, asked in other words: an index of it can be asked with both."""
+        from vizsla.models.asked import Asked
+
+        return Asked(queries, self, self.namespace)
 
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         return VARIANTS[self.variant].idf(documents, frequencies)

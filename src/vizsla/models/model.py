@@ -235,6 +235,10 @@ class Component(Model):
         """The same for many queries, where it is faster so."""
         return [self.query_terms(text) for text in texts]
 
+    def query_terms_in(self, texts: Sequence[str], collection: Any) -> list[dict[str, float]]:  # noqa: ARG002
+        """The same where the collection that is asked may be looked at first: see `models.asked.Collection`."""
+        return [self.query_terms(texts[0])] if len(texts) == 1 else self.query_terms_of(texts)
+
     @abstractmethod
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         """What a query's terms are multiplied by, given in how many of so many documents each occurs: rarity."""

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.asked import Asked, QueryEncoder
+from vizsla.models.augmenter import Augmenter
 from vizsla.models.balanced import Balanced
 from vizsla.models.bm25 import BM25
+from vizsla.models.feedback import RM3
 from vizsla.models.given import GivenVectors
 from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
@@ -92,11 +95,30 @@ def _prime_paper(**options: Any) -> Model:
     return Sum(parts[0].parts + parts[1].parts, "bm25-prime-paper")
 
 
+def _augmented(network: str = "", **options: Any) -> Model:
+    """BM25 asked in the words of an augmenter, over the terms it was trained for."""
+    if not network:
+        raise VizslaError(
+            "name an augmenter, as in bm25-augmented(network=DIR); train one with: "
+            "vizsla train bm25-augmented --dataset DIR -o DIR"
+        )
+    augmenter = Augmenter.load(network)
+    bm25 = BM25(**{"analyzer": augmenter.analyzer, **options})
+    return replace(bm25.with_queries(augmenter), name="bm25-augmented")
+
+
+def _rm3(documents: int = 10, terms: int = 10, original: float = 0.5, **options: Any) -> Model:
+    """BM25 that looks twice."""
+    return replace(BM25(**options).with_queries(RM3(documents, terms, original)), name="bm25-rm3")
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "bm25": BM25,
     "bm25-multifield": _multifield,
     "bm25-wp": lambda **options: BM25(**{"name": "bm25-wp", **_PIECES, **options}),
     "bm25-prime": _prime,
+    "bm25-augmented": _augmented,
+    "bm25-rm3": _rm3,
     "bm26": lambda **options: Learned.shipped("bm26", **options),
     "bm26e": _bm26e,
     "bm51": _bm51,
@@ -119,6 +141,9 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "length": int,
     "weight": float,
     "network": str,
+    "documents": int,
+    "terms": int,
+    "original": float,
 }
 _TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
@@ -154,6 +179,21 @@ def parse_model(text: str) -> Model:
         at += 1
 
 
+def parse_queries(text: str) -> QueryEncoder:
+    """What asks BM25 in other words: an augmenter by its folder or name, or RM3.
+
+    >>> parse_queries("rm3(documents=5)").documents
+    5
+    """
+    match = _TERM.fullmatch(text)
+    if match is not None and match["name"] == RM3.kind and match["weight"] is None:
+        try:
+            return RM3(**_parse_options(match["options"] or "", text))
+        except TypeError:
+            raise VizslaError(f"rm3 takes documents, terms and original, not all that is in {text!r}") from None
+    return Augmenter.load(text)
+
+
 def _is_folder(text: str) -> bool:
     try:
         return bool(text.strip()) and Path(text).is_dir()
@@ -170,7 +210,7 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
         model = make(**_parse_options(options or "", text))
     except TypeError:
         raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
-    if options and options.strip() and isinstance(model, BM25 | GivenVectors | Learned | Sum):
+    if options and options.strip() and isinstance(model, Asked | BM25 | GivenVectors | Learned | Sum):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model
@@ -217,6 +257,8 @@ def expression(model: Model) -> str:
 
 
 def _short_name(component: Component) -> str:
+    if isinstance(component, Asked):
+        raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
     if isinstance(component, Impacts):
         raise VizslaError(
             f"{component.name} has frozen statistics and cannot be written as an expression; save the model"

@@ -27,11 +27,13 @@ class Running(Protocol):
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+    def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]: ...
 
 
 @dataclass(frozen=True)
 class Network:
-    """What weighs word pieces: `kind` is unicoil, one weight a token, or splade, weights for the whole vocabulary.
+    """What weighs word pieces: `kind` is unicoil, one weight a token, splade, weights for the whole vocabulary, or
+    augmenter, one weight a token of a query and how much is added of each term.
 
     `most`: the weight that becomes 255 when documents are stored in 8 bits. `length`: how many tokens it reads,
     between `start` and `end`.

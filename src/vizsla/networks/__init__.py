@@ -9,12 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vizsla.networks.augmenter import Adder, Asked, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
     from vizsla.networks.splade import Splade, TiedHead
     from vizsla.networks.unicoil import UniCoil
 
 _HOMES = {
+    "Adder": "augmenter",
+    "Asked": "augmenter",
+    "Augmenter": "augmenter",
     "Batch": "chunks",
     "Chunk": "chunks",
     "PackedBert": "encoder",
@@ -28,6 +32,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "Adder",
+    "Asked",
+    "Augmenter",
     "Batch",
     "Chunk",
     "PackedBert",

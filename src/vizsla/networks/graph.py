@@ -47,7 +47,7 @@ def write_network(
     silent: Sequence[int] = SILENT,
     sample: Iterable[Sequence[int]] = (),
 ) -> None:
-    """Write a network: an encoder under transformers' names, and the head of `UniCoil` or of `TiedHead` under theirs.
+    """Write a network: an encoder under transformers' names, and the head of `UniCoil`, `TiedHead` or `Augmenter`.
 
     `silent`: token ids that uniCOIL's head gives no weight.
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
@@ -253,15 +253,48 @@ def _splade(g: _Encoder) -> str:
     return str(g("Log", g("Add", highest, g.constant(1, np.float32))))
 
 
+def _augmenter(g: _Encoder) -> tuple[str, str]:
+    """One weight a token, and how much is added of each term, from the state of the first token."""
+    zero = g.constant(0, np.float32)
+    if "weigh.weight" in g.weights:
+        weights = g("MatMul", g.states, g.turned(g.vector("weigh.weight")))
+        weights = g("Relu", g("Squeeze", g("Add", weights, g.vector("weigh.bias")), g.constant([2])))
+        weights = g("Where", g.keep, weights, zero)
+    else:
+        weights = g("Cast", g.keep, to=1)
+    first = g("Slice", g.states, g.constant([0]), g.constant([1]), g.constant([1]))
+    if "add.down.weight" in g.weights:
+        first = g("MatMul", first, g.turned(g.vector("add.down.weight")))
+    bias = g.vector("add.out.bias")
+    tied = "add.out.weight" not in g.weights
+    table = "embeddings.word_embeddings.weight" if tied else g.table("add.out.weight")
+    if g.small:
+        parts = g("DynamicQuantizeLinear", first, outputs=3)
+        added = g.multiply(parts, table, table + _SCALE, bias)
+    else:
+        added = g("Add", g("MatMul", first, g.turned(table)), bias)
+    return weights, g("Relu", g("Squeeze", added, g.constant([1])))
+
+
+def _heads(g: _Encoder, silent: Sequence[int]) -> tuple[str, list[tuple[str, str, str | int]]]:
+    """The kind of head there are weights for, and what comes out of it: its name in the graph, its own, its width."""
+    if "add.out.bias" in g.weights:
+        weights, added = _augmenter(g)
+        return "augmenter", [(weights, "weights", "length"), (added, "added", len(g.array("add.out.bias")))]
+    if "weigh.weight" in g.weights:
+        return "unicoil", [(_unicoil(g, silent), "weights", "length")]
+    return "splade", [(_splade(g), "vectors", g.words)]
+
+
 def _write(folder: Path, g: _Encoder, silent: Sequence[int], watch: bool = False) -> None:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    head = "unicoil" if "weigh.weight" in g.weights else "splade"
-    last = _unicoil(g, silent) if head == "unicoil" else _splade(g)
-    name, width = ("weights", "length") if head == "unicoil" else ("vectors", g.words)
-    g.nodes.append(helper.make_node("Identity", [last], [name]))
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])]
+    head, made = _heads(g, silent)
+    outputs = []
+    for inner, name, width in made:
+        g.nodes.append(helper.make_node("Identity", [inner], [name]))
+        outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width]))
     if watch:
         for matrix, states in g.watched.items():
             top = g("ReduceMax", g("Abs", states), g.constant([0, 1]), keepdims=0)

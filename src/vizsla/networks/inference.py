@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vizsla.networks.augmenter import Adder, Augmenter
 from vizsla.networks.chunks import Batch, packed
 from vizsla.networks.encoder import encoder_of
 from vizsla.networks.graph import WEIGHTS, read_weights
@@ -23,7 +24,7 @@ _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
 
 
-def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Splade:
+def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Splade | Augmenter:
     """A network with these arrays, named as in a `weights.safetensors`; its shape is theirs."""
     library = transformers()
     vocabulary, hidden = weights["embeddings.word_embeddings.weight"].shape
@@ -37,7 +38,14 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Spl
     )  # fmt: skip
     encoder = encoder_of(library.BertModel(config, add_pooling_layer=False))
     embeddings: Any = encoder.embeddings.word_embeddings  # type: ignore[union-attr]
-    network = Splade(encoder, TiedHead(embeddings, encoder.hidden)) if kind == "splade" else UniCoil(encoder)
+    network: UniCoil | Splade | Augmenter
+    if kind == "augmenter":
+        down, tied = weights.get("add.down.weight"), "add.out.weight" not in weights
+        rank = 0 if down is None else len(down)
+        add = Adder(len(weights["add.out.bias"]), encoder.hidden, rank, embeddings if tied else None)
+        network = Augmenter(encoder, add, "weigh.weight" in weights)
+    else:
+        network = Splade(encoder, TiedHead(embeddings, encoder.hidden)) if kind == "splade" else UniCoil(encoder)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.tensor(weights[plain_name(name)]))
@@ -77,6 +85,7 @@ class TorchNetwork:
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
         words, weights, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(1, np.int64)]
+        assert not isinstance(self.network, Augmenter)
         for _, batch, made in self._encoded(ids, offsets):
             rows = self.network.vectors(made, batch).float()
             texts, terms = rows.nonzero(as_tuple=True)
@@ -84,6 +93,16 @@ class TorchNetwork:
             weights.append(rows[texts, terms].cpu().numpy())
             counts.append(torch.bincount(texts, minlength=len(rows)).cpu().numpy())
         return np.concatenate(words), np.concatenate(weights), np.cumsum(np.concatenate(counts))
+
+    def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each text the weights of its tokens and how much is added of each term."""
+        assert isinstance(self.network, Augmenter)
+        found = []
+        for first, batch, made in self._encoded(ids, offsets):
+            added, weights = (part.float().cpu().numpy() for part in self.network.asked(made, batch))
+            lengths = np.diff(offsets[first : first + len(added) + 1])
+            found += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
+        return found
 
     @torch.inference_mode()
     def _encoded(self, ids: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, Batch, list[Tensor]]]:

@@ -18,7 +18,8 @@ class OnnxNetwork:
     """A network in a folder. Texts are encoded side by side, each on one thread, so that no thread waits for another.
 
     `threads`: how many texts at once; as many as there are processors, unless told. It changes no result.
-    `head`: "unicoil", one weight a token, or "splade", one weight a word of the vocabulary.
+    `head`: "unicoil", one weight a token, "splade", one weight a word of the vocabulary, or "augmenter", one weight a
+    token and how much is added of each term.
     """
 
     def __init__(self, folder: str | Path, threads: int | None = None) -> None:
@@ -32,12 +33,16 @@ class OnnxNetwork:
 
     def run(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """[batch, length] weights, or [batch, vocabulary] vectors, of texts padded on the right. None may be empty."""
+        return self.outputs(ids, lengths)[0]
+
+    def outputs(self, ids: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+        """All that the network gives for texts padded on the right."""
         ids, lengths = np.asarray(ids, np.int64), np.asarray(lengths, np.int64)
         if ids.shape[1] > self.longest:
             raise InputError(f"a text has {ids.shape[1]} tokens, and this network reads at most {self.longest}")
         if ids.size and (ids.min() < 0 or ids.max() >= self.words):
             raise InputError(f"a token id is outside of this network's vocabulary of {self.words}")
-        found: np.ndarray = self._session.run(None, {"ids": ids, "lengths": lengths})[0]
+        found: list[np.ndarray] = self._session.run(None, {"ids": ids, "lengths": lengths})
         return found
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0) -> np.ndarray:
@@ -72,6 +77,17 @@ class OnnxNetwork:
             np.concatenate([np.zeros(0, np.float32), *weights]),
             starts,
         )
+
+    def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each text the weights of its tokens and how much is added of each term."""
+        self._expect("augmenter")
+
+        def encode(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            start, end = offsets[texts[0] : texts[0] + 2]
+            weights, added = self.outputs(ids[None, start:end], np.array([end - start]))
+            return weights[0], added[0]
+
+        return list(_side_by_side(encode, [np.array([i]) for i in range(len(offsets) - 1)], self.threads))
 
     def _batches(self, ids: np.ndarray, offsets: np.ndarray, budget: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of texts and what the network gives for them, batch by batch."""

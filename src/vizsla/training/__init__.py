@@ -5,6 +5,7 @@ Works where only torch, transformers, sentence-transformers, accelerate and nump
 
 from __future__ import annotations
 
+from vizsla.training.augmentation import AskedDev, AskedPairs, Collection, MixedPairs, Own, asked_well
 from vizsla.training.batches import Pairs, Sides
 from vizsla.training.caching import cached_backward
 from vizsla.training.corpus import TokenCorpus
@@ -18,17 +19,23 @@ from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
 __all__ = [
+    "AskedDev",
+    "AskedPairs",
+    "Collection",
     "CroppedPairs",
     "Crops",
     "DevSet",
     "MinedPairs",
+    "MixedPairs",
     "Outcome",
+    "Own",
     "Pairs",
     "Settings",
     "Sides",
     "Team",
     "TokenCorpus",
     "Trainer",
+    "asked_well",
     "cached_backward",
     "contrast",
     "flops",

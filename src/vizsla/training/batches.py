@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ class Sides(NamedTuple):
     texts: list[tuple[Tensor, Tensor]]
     forbidden: Tensor | None = None
     """[queries, documents] which documents are not to be held against a query although they are not its own."""
+    fixed: Any = None
+    """What is not encoded but needed for the loss: vectors of documents that no network makes, for one."""
 
 
 class Pairs(Protocol):

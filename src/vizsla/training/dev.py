@@ -109,15 +109,20 @@ class DevSet:
         return assemble([encode(chunk) for chunk in batch.chunks], batch)
 
     def _ndcg(self, scores: Tensor) -> float:
-        grades = torch.zeros_like(scores, dtype=torch.float32)
-        queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in self.judgements.T.copy())
-        grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
-        judged = torch.unique(queries.long())
-        depth = min(_DEPTH, scores.shape[1])
-        discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
-        found = grades.gather(1, scores.topk(depth, 1).indices)[judged] @ discount
-        best = grades.topk(depth, 1).values[judged] @ discount
-        return float(torch.where(best > 0, found / best, 0.0).mean())
+        return mean_ndcg(scores, self.judgements)
+
+
+def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
+    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement."""
+    grades = torch.zeros_like(scores, dtype=torch.float32)
+    queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in judgements.T.copy())
+    grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
+    judged = torch.unique(queries.long())
+    depth = min(_DEPTH, scores.shape[1])
+    discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
+    found = grades.gather(1, scores.topk(depth, 1).indices)[judged] @ discount
+    best = grades.topk(depth, 1).values[judged] @ discount
+    return float(torch.where(best > 0, found / best, 0.0).mean())
 
 
 def framed(

@@ -15,27 +15,53 @@ from torch import Tensor, nn
 
 from vizsla.errors import VizslaError
 from vizsla.networks import Batch, Chunk, forward_operations, packed
-from vizsla.training.batches import Pairs
+from vizsla.training.batches import Pairs, Sides
 from vizsla.training.caching import cached_backward
 from vizsla.training.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
-from vizsla.training.dev import DevSet
+from vizsla.training.dev import Encode
 from vizsla.training.losses import contrast, flops, inner_products, quadratic_rise
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
 
-class Network(Protocol):
-    """What can be trained: chunks to something, and what was made of all chunks to vectors."""
+class Dev(Protocol):
+    """What tells how good a network is while it is trained."""
 
-    vocabulary: int
+    @property
+    def name(self) -> str: ...
 
-    def __call__(self, chunk: Chunk) -> Tensor: ...
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor: ...
+    def figures(self, encode: Encode, assemble: Any, device: torch.device) -> dict[str, float]: ...
 
 
 FREE = ("steps", "keep", "evaluate", "patience", "chunk", "kept", "compile")
 """Settings that a run may go on with changed; with other ones it would be another run."""
 Report = Callable[[dict[str, Any]], None]
+Objective = Callable[["Trainer", list[Batch], tuple[list[Tensor], ...], Sides, dict[str, Any]], Tensor]
+"""The loss of what was made of a batch; what there is to tell of it goes into the last argument."""
+
+
+def told_apart(
+    trainer: Trainer, sides: list[Batch], made: tuple[list[Tensor], ...], drawn: Sides, seen: dict[str, Any]
+) -> Tensor:
+    """Each query's document must score higher than all others of the batch; few terms, if that is asked for."""
+    settings, network, team = trainer.settings, trainer.network, trainer.team
+    own = [network.vectors(m, side) for m, side in zip(made, sides, strict=True)]
+    queries, *documents = (team.gathered(v) for v in own)
+    scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
+    if settings.temperature != 1:
+        scores = scores / settings.temperature
+    loss = contrast(scores, symmetric=settings.symmetric, forbidden=drawn.forbidden)
+    with torch.no_grad():
+        right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
+        seen["accuracy"] = right.float().mean()
+        seen["query_terms"] = (queries > 0).sum(1).float().mean()
+        seen["document_terms"] = (documents[0] > 0).sum(1).float().mean()
+    if settings.flops_queries or settings.flops_documents:
+        share = quadratic_rise(trainer.outcome.step, settings.flops_rise)
+        costs = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
+        loss = loss + share * costs
+        seen["flops"] = (share * costs).detach()
+    return loss
 
 
 @dataclass
@@ -62,13 +88,14 @@ class Trainer:
         pairs: Pairs,
         settings: Settings,
         *,
-        dev: Sequence[DevSet] = (),
+        dev: Sequence[Dev] = (),
         folder: str | Path | None = None,
         team: Team | None = None,
         report: Report | None = None,
+        objective: Objective | None = None,
     ) -> None:
         self.network, self.pairs, self.settings, self.dev = network, pairs, settings, dev
-        self.report = report
+        self.report, self.objective = report, objective or told_apart
         self.team = team or Team.assembled()
         self.folder = Path(folder) if folder is not None else None
         self.network.to(self.team.device)
@@ -124,7 +151,7 @@ class Trainer:
             loss = cached_backward(
                 self.encode,
                 sides,
-                lambda *made: self._loss(sides, made, drawn.forbidden, seen),
+                lambda *made: self.objective(self, sides, made, drawn, seen),
                 random=self.random,
                 kept=settings.kept,
             )
@@ -145,37 +172,20 @@ class Trainer:
         line["tflops"] = operations * self.team.size / seconds / 1e12
         return line
 
+    @property
+    def assemble(self) -> Any:
+        """What a dev set needs to put together what was made of chunks."""
+        return getattr(self.network, "vectors", None) or self.network.asked
+
     def encode(self, chunk: Chunk) -> Tensor:
         with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             return self.network(chunk)  # type: ignore[no-any-return]
-
-    def _loss(
-        self, sides: list[Batch], made: tuple[list[Tensor], ...], forbidden: Tensor | None, seen: dict[str, Any]
-    ) -> Tensor:
-        settings = self.settings
-        own = [self.network.vectors(m, side) for m, side in zip(made, sides, strict=True)]
-        queries, *documents = (self.team.gathered(v) for v in own)
-        scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
-        if settings.temperature != 1:
-            scores = scores / settings.temperature
-        loss = contrast(scores, symmetric=settings.symmetric, forbidden=forbidden)
-        with torch.no_grad():
-            right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
-            seen["accuracy"] = right.float().mean()
-            seen["query_terms"] = (queries > 0).sum(1).float().mean()
-            seen["document_terms"] = (documents[0] > 0).sum(1).float().mean()
-        if settings.flops_queries or settings.flops_documents:
-            share = quadratic_rise(self.outcome.step, settings.flops_rise)
-            costs = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
-            loss = loss + share * costs
-            seen["flops"] = (share * costs).detach()
-        return loss
 
     def _evaluate(self) -> dict[str, float]:
         self.network.eval()
         figures: dict[str, float] = {}
         for dev in self.dev:
-            figures |= dev.figures(self.encode, self.network.vectors, self.team.device)
+            figures |= dev.figures(self.encode, self.assemble, self.team.device)
         self.network.train()
         mean = sum(figures.values()) / len(figures)
         if mean > self.outcome.best:

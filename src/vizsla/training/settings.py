@@ -37,7 +37,10 @@ class Settings:
     flops_queries: float = 0.0
     flops_documents: float = 0.0
     flops_rise: int = 0
-    """Over how many steps the two weights of the FLOPS regulariser rise, with the square."""
+    """Over how many steps the weights of regularisers rise, with the square."""
+    added_cost: float = 0.0
+    """What an augmenter pays for the terms it adds: the common ones more, unless `uniform_cost`."""
+    uniform_cost: bool = False
     precision: str = "bfloat16"
     compile: bool = False
     seed: int = 0

@@ -1,0 +1,167 @@
+"""Queries in other words by a network: terms it adds, and weights for the query's own (Chen and Wiseman, 2023)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.errors import InputError, VizslaError
+from vizsla.models.asked import QUERY_ENCODERS, Collection
+from vizsla.models.bm25 import BM25
+from vizsla.models.learned import SHIPPED
+from vizsla.models.network import Network
+from vizsla.text import Analyzer, WordPiece
+
+ABOUT = "augmenter.json"
+LONGEST = 64
+"""Tokens of a query that are read, special ones included."""
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """A network that reads word pieces of a query, and the terms it can add.
+
+    `analyzer`: what makes the terms; an index is asked with it only if it has the same. `pieces`: what the network
+    reads. `most`: at most so many terms are added, the strongest; 0 for all.
+    """
+
+    network: Network
+    terms: tuple[str, ...]
+    analyzer: Analyzer
+    pieces: Analyzer
+    most: int = 0
+    name: str = "augmenter"
+
+    kind: ClassVar[str] = "augmenter"
+
+    def __post_init__(self) -> None:
+        if self.network.kind != self.kind:
+            raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no augmenter")
+
+    def problem(self, bm25: BM25) -> str | None:
+        if bm25.analyzer == self.analyzer:
+            return None
+        return f"was trained for the analyzer {self.analyzer}, and {bm25.name} has {bm25.analyzer}"
+
+    def terms_of(
+        self,
+        texts: Sequence[str],
+        bm25: BM25,  # noqa: ARG002 (its analyzer is the augmenter's own)
+        collection: Collection | None = None,  # noqa: ARG002 (it needs none)
+    ) -> list[dict[str, float]]:
+        """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
+        return [self._terms(own, weights, added) for own, weights, added in self._asked(texts)]
+
+    def _asked(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
+        """For each query its own terms with the tokens that speak for each, the tokens' weights, and what is added."""
+        read = [read_query(text, self.analyzer, self.pieces, LONGEST) for text in texts]
+        rows = [[self.network.start, *ids, self.network.end] for ids, _ in read]
+        offsets = np.cumsum([0, *map(len, rows)])
+        ids = np.array([i for row in rows for i in row], np.int64)
+        made = self.network.running.augmentations(ids, offsets)
+        return [(own, weights, added) for (_, own), (weights, added) in zip(read, made, strict=True)]
+
+    def _terms(self, own: Mapping[str, Sequence[int]], weights: np.ndarray, added: np.ndarray) -> dict[str, float]:
+        if not own:  # nothing to go by
+            return {}
+        terms = {}
+        for term, places in own.items():
+            # Beyond what is read a word keeps the weight it would have without a network.
+            weight = max((float(weights[p]) for p in places), default=1.0)
+            number = self._numbers.get(term)
+            terms[term] = weight * (1.0 + (float(added[number]) if number is not None else 0.0))
+        found = np.flatnonzero(added)
+        found = found[np.argsort(-added[found], kind="stable")]
+        new = [(self.terms[i], float(added[i])) for i in found.tolist() if self.terms[i] not in terms]
+        terms.update(new[: self.most or None])
+        return terms
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {term: i for i, term in enumerate(self.terms)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_numbers"}
+
+    # In a folder
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        """The augmenter as plain data; its files are written to the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        content = json.dumps(self.terms, ensure_ascii=False).encode()
+        file = folder / f"terms-{hashlib.sha256(content).hexdigest()[:12]}.json"
+        with file.open("wb") as written:
+            written.write(content)
+            written.flush()
+            os.fsync(written.fileno())
+        return {
+            "network": self.network.save(folder),
+            "terms": file.name,
+            "analyzer": self.analyzer.save(folder),
+            "pieces": self.pieces.save(folder),
+            "most": self.most,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Augmenter:
+        try:
+            terms = json.loads((folder / options["terms"]).read_text("utf-8"))
+        except (OSError, ValueError):
+            raise InputError(
+                "the terms of this augmenter cannot be read", file=str(folder / options["terms"])
+            ) from None
+        network = Network.open(folder / options["network"])
+        analyzer, pieces = (Analyzer.parse(options[name], folder) for name in ("analyzer", "pieces"))
+        return cls(network, tuple(terms), analyzer, pieces, options["most"], options["name"])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the augmenter to a folder of its own."""
+        path = Path(folder)
+        about = self.options(path)
+        (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, which: str | Path) -> Augmenter:
+        """The augmenter in a folder, or one that comes with the package, by its name."""
+        path = Path(which)
+        if not path.exists() and (SHIPPED / str(which) / ABOUT).is_file():
+            path = SHIPPED / str(which)
+        try:
+            about = json.loads((path / ABOUT).read_text())
+            return cls.from_options(about, path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"there is no augmenter here (no {ABOUT})", file=str(which)) from None
+        except (ValueError, TypeError, KeyError) as e:
+            raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
+
+
+QUERY_ENCODERS[Augmenter.kind] = Augmenter
+
+
+def read_query(text: str, analyzer: Analyzer, pieces: Analyzer, longest: int) -> tuple[list[int], dict[str, list[int]]]:
+    """The ids of a query's word pieces, and for each of its terms the places of the tokens that speak for it.
+
+    A token speaks for the terms whose stretch of the text it shares; places count the special token at the start.
+    """
+    numbers = pieces.tokenizer.numbers if isinstance(pieces.tokenizer, WordPiece) else {}
+    tokens = pieces.tokens(text)[: longest - 2]
+    ids = [numbers[t.term] for t in tokens]
+    if analyzer == pieces:
+        own: dict[str, list[int]] = {t.term: [] for t in analyzer.tokens(text)}
+        for place, token in enumerate(tokens, 1):
+            own[token.term].append(place)
+        return ids, own
+    own = {}
+    for term in analyzer.tokens(text):
+        speaking = [p for p, t in enumerate(tokens, 1) if t.start < term.end and term.start < t.end]
+        own.setdefault(term.term, []).extend(speaking)
+    return ids, own

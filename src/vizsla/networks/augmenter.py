@@ -1,0 +1,96 @@
+"""Terms added to a query and weights for its own: a network that changes what BM25 is asked and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vizsla.networks.chunks import Batch, Chunk
+from vizsla.networks.encoder import PackedBert, Padded
+
+_LOW = -0.2  # the bias of what is added at first, so that little is
+
+
+class Adder(nn.Module):
+    """How much of each term is added, from one state: a matrix of its own, a narrow one, or the input embeddings.
+
+    `rank`: the matrix is a product of two with so many numbers between; 0 for a whole one.
+    `tied`: the matrix is that of the input embeddings, so the terms are the encoder's word pieces.
+    """
+
+    def __init__(self, terms: int, hidden: int, rank: int = 0, tied: nn.Embedding | None = None) -> None:
+        super().__init__()
+        self.down = nn.Linear(hidden, rank, bias=False) if rank else None
+        self.out = nn.Linear(rank or hidden, terms)
+        if tied is not None:
+            self.out.weight = tied.weight
+        nn.init.constant_(self.out.bias, _LOW)
+
+    @torch.no_grad()
+    def start_from(self, rows: np.ndarray) -> None:
+        """Begin with a matrix of one row a term, or with the best approximation there is room for."""
+        matrix = torch.from_numpy(rows.astype(np.float32))
+        if self.down is None:
+            self.out.weight.copy_(matrix)
+            return
+        _, strength, directions = torch.linalg.svd(matrix, full_matrices=False)
+        kept = self.down.out_features
+        scale = strength[:kept].mean() / len(matrix) ** 0.5  # so that both factors are of one size
+        self.down.weight.copy_(directions[:kept] * scale)
+        self.out.weight.copy_(matrix @ directions[:kept].T / scale)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[texts, terms] how much is added, 0 for most."""
+        made: Tensor = torch.relu(self.out(states if self.down is None else self.down(states)))
+        return made
+
+
+class Asked(NamedTuple):
+    """What a network makes of queries."""
+
+    added: Tensor
+    """[queries, terms] how much of each term is added."""
+    weights: Tensor
+    """[queries, tokens] the weight of each token, special ones included; of padding 0."""
+
+
+class Augmenter(nn.Module):
+    """Reads a query; the state of its first token says what to add, that of each other one how much it weighs."""
+
+    kind = "augmenter"
+
+    def __init__(self, encoder: PackedBert | Padded, add: Adder, weighs: bool = True) -> None:
+        super().__init__()
+        self.encoder, self.add = encoder, add
+        self.weigh = nn.Linear(encoder.hidden, 1) if weighs else None
+        if self.weigh is not None:  # every word weighs 1 at first: BM25
+            nn.init.zeros_(self.weigh.weight)
+            nn.init.ones_(self.weigh.bias)
+        self.terms: int = add.out.out_features
+
+    def forward(self, chunk: Chunk) -> Tensor:
+        """What is added, [texts, terms], then the weights of all tokens: one behind the other, for gradient caching."""
+        states = self.encoder(chunk)
+        added = self.add(states[chunk.starts[:-1]])
+        return torch.cat([added.flatten(), self._weights(states).to(added.dtype)])
+
+    def _weights(self, states: Tensor) -> Tensor:
+        if self.weigh is None:
+            return states.new_ones(len(states))
+        return torch.relu(self.weigh(states).squeeze(-1))
+
+    def asked(self, made: Sequence[Tensor], batch: Batch) -> Asked:
+        """What was made of the chunks, in the order of the batch."""
+        back = torch.argsort(batch.order)
+        sizes = [chunk.starts.diff() for chunk in batch.chunks]
+        cut = [len(size) * self.terms for size in sizes]
+        added = torch.cat([m[:c].view(-1, self.terms) for m, c in zip(made, cut, strict=True)])[back]
+        lengths = torch.cat(sizes)
+        mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+        rows = added.new_zeros(mask.shape)
+        rows[mask] = torch.cat([m[c:] for m, c in zip(made, cut, strict=True)])
+        return Asked(added, rows[back])
