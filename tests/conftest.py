@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from small import documents_of, small_model
 from vizsla.cli import main
 
 # Kernels are compiled on first use, which no deadline foresees.
@@ -90,4 +91,29 @@ def dataset(tmp_path: Path) -> Path:
     head = "query-id\tcorpus-id\tscore\n"
     (folder / "qrels" / "test.tsv").write_text(head + "q1\td1\t2\nq1\td3\t1\nq2\td2\t1\n")
     (folder / "qrels" / "dev.tsv").write_text(head + "q3\td3\t1\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model that training starts from."""
+    pytest.importorskip("onnx", reason="writing networks needs onnx")
+    folder = tmp_path_factory.mktemp("start")
+    small_model(folder / "network").save(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in BEIR's layout whose queries are stretches of its documents."""
+    folder = tmp_path_factory.mktemp("judged") / "set"
+    (folder / "qrels").mkdir(parents=True)
+    documents = documents_of(40)
+    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    queries = [{"_id": f"q{i}", "text": " ".join(d["text"].split()[3:8])} for i, d in enumerate(documents)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
+    for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
+        rows = [f"q{i}\t{i}\t1" for i in part]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
     return folder

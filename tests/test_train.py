@@ -13,18 +13,11 @@ pytest.importorskip("torch", reason="training needs torch")
 
 import vizsla
 from conftest import Cli
-from small import VOCABULARY, documents_of, small_model
+from small import VOCABULARY, documents_of
 from vizsla.index import Index
 from vizsla.models import Learned, parse_model
 
 SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("start")
-    small_model(folder / "network").save(folder / "model")
-    return folder / "model"
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +45,6 @@ def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, 
         assert index.search("dog bark")
     code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", tmp_path / "m")
     assert (code, "there is a model here already" in said) == (2, True)
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set in BEIR's layout whose queries are stretches of its documents."""
-    folder = tmp_path_factory.mktemp("judged") / "set"
-    (folder / "qrels").mkdir(parents=True)
-    documents = documents_of(40)
-    lines = [json.dumps({"_id": d["id"], "text": d["text"]}) for d in documents]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    queries = [{"_id": f"q{i}", "text": " ".join(d["text"].split()[3:8])} for i, d in enumerate(documents)]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
-    for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
-        rows = [f"q{i}\t{i}\t1" for i in part]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
-    return folder
 
 
 @pytest.mark.parametrize("recipe", ["unicoil", "splade"])

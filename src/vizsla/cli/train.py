@@ -56,7 +56,7 @@ def train(
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
     transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
     team = Team.assembled()
-    if team.leads and team.device.type == "cpu":
+    if team.leads and team.device.type == "cpu" and plan.network != "augmenter":
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
     started = time.perf_counter()
     documents = (document for source in sources for document in source.documents())
@@ -70,7 +70,10 @@ def train(
         if outcome.figures:
             best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
             console.remark(f"Best at step {outcome.best_step}: {best}")
-        console.remark(f'Use it with: vizsla index SOURCE -o DIR --model {output}, or --model "bm51(network={output})"')
+        if plan.network == "augmenter":
+            console.remark(f"Use it with: vizsla search DIR --augment {output}")
+        else:
+            console.remark(f'Use it with: vizsla index SOURCE -o DIR --model {output}, or "bm51(network={output})"')
 
 
 def show_line(line: dict[str, Any]) -> None:
@@ -80,8 +83,9 @@ def show_line(line: dict[str, Any]) -> None:
         console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {rate}")
         return
     figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "nDCG" in name)
+    terms = f"{line['query_terms']:.0f}/{line['document_terms']:.0f}" if "document_terms" in line else ""
+    terms = terms or f"{line['query_terms']:.1f}, {line['added_terms']:.1f} added"
     console.remark(
-        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}  "
-        f"terms {line['query_terms']:.0f}/{line['document_terms']:.0f}  "
+        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}  terms {terms}  "
         f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
     )

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from vizsla.networks.chunks import Batch, Chunk
 from vizsla.networks.encoder import PackedBert, Padded
 
-_LOW = -0.2  # the bias of what is added at first, so that little is
-
 
 class Adder(nn.Module):
     """How much of each term is added, from one state: a matrix of its own, a narrow one, or the input embeddings.
@@ -28,7 +26,8 @@ class Adder(nn.Module):
         self.out = nn.Linear(rank or hidden, terms)
         if tied is not None:
             self.out.weight = tied.weight
-        nn.init.constant_(self.out.bias, _LOW)
+        nn.init.zeros_(self.out.bias)
+        self.factor = nn.Parameter(torch.ones(1))
 
     @torch.no_grad()
     def start_from(self, rows: np.ndarray) -> None:
@@ -43,9 +42,25 @@ class Adder(nn.Module):
         self.down.weight.copy_(directions[:kept] * scale)
         self.out.weight.copy_(matrix @ directions[:kept].T / scale)
 
+    @torch.no_grad()
+    def calm(self, states: Tensor, terms: int = 100, highest: float = 0.3) -> None:
+        """Begin with about so many terms added, the strongest by so much.
+
+        Few enough to leave a query what it is, and enough that some are right: what is never added never learns.
+        """
+        best = self._logits(states).float().topk(min(terms + 1, self.out.out_features), 1).values
+        threshold = best[:, -1].median()
+        share = highest / (best[:, 0].median() - threshold).clamp(min=1e-6)
+        self.factor.mul_(share)
+        self.out.bias.sub_(threshold).mul_(share)
+
     def forward(self, states: Tensor) -> Tensor:
         """[texts, terms] how much is added, 0 for most."""
-        made: Tensor = torch.relu(self.out(states if self.down is None else self.down(states)))
+        return torch.relu(self._logits(states))
+
+    def _logits(self, states: Tensor) -> Tensor:
+        states = self.factor * states
+        made: Tensor = self.out(states if self.down is None else self.down(states))
         return made
 
 
@@ -82,6 +97,11 @@ class Augmenter(nn.Module):
         if self.weigh is None:
             return states.new_ones(len(states))
         return torch.relu(self.weigh(states).squeeze(-1))
+
+    @torch.no_grad()
+    def calm(self, chunks: Sequence[Chunk]) -> None:
+        """Begin close to BM25, as these queries show."""
+        self.add.calm(torch.cat([self.encoder(chunk)[chunk.starts[:-1]] for chunk in chunks]))
 
     def asked(self, made: Sequence[Tensor], batch: Batch) -> Asked:
         """What was made of the chunks, in the order of the batch."""

@@ -263,6 +263,7 @@ def _augmenter(g: _Encoder) -> tuple[str, str]:
     else:
         weights = g("Cast", g.keep, to=1)
     first = g("Slice", g.states, g.constant([0]), g.constant([1]), g.constant([1]))
+    first = g("Mul", first, g.vector("add.factor"))
     if "add.down.weight" in g.weights:
         first = g("MatMul", first, g.turned(g.vector("add.down.weight")))
     bias = g.vector("add.out.bias")

@@ -19,17 +19,17 @@ import yaml
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, Learned, Model, Network
+from vizsla.models import BM25, Augmenter, Learned, Model, Network
 from vizsla.models.learned import SHIPPED
 from vizsla.models.model import field_text
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
-    from vizsla.training import DevSet, MinedPairs, Outcome, TokenCorpus
+    from vizsla.training import DevSet, MinedPairs, Outcome, Settings, TokenCorpus
 
 FIELDS = ("title", "text")
 LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
-NETWORKS = ("unicoil", "splade")
+NETWORKS = ("unicoil", "splade", "augmenter")
 _PLAN = "plan.json"
 PAIRS = ("crops", "judged")
 _DEPTH = 100  # of the BM25 rankings that negatives are mined from
@@ -46,7 +46,7 @@ class TrainingRecipe:
     `pairs`: crops of documents, or judged queries of a data set with negatives mined by BM25, `group - 1` a query.
     `join`: so many neighbours with the same title are read as one document: passages are short for two crops.
     `masked`: the settings of a masked-language stage before, for a head that knows nothing yet; `calm`: how many terms
-    of a text are active after it.
+    of a text are active after it. `augment`: what an augmenter is, see `Augmentation`.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -61,6 +61,7 @@ class TrainingRecipe:
     group: int = 8
     masked: dict[str, Any] = field(default_factory=dict)
     calm: int = 100
+    augment: dict[str, Any] = field(default_factory=dict)
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -79,6 +80,8 @@ class TrainingRecipe:
             elif name.startswith("masked."):
                 masked = Settings(**new.masked).changed(change.strip().removeprefix("masked."))
                 new = replace(new, masked=masked.as_data())
+            elif name.startswith("augment."):
+                new = replace(new, augment={**new.augment, **_changed(name.removeprefix("augment."), text)})
             elif name in Crops.__dataclass_fields__ and text:
                 own[name] = _number(name, text)
             else:
@@ -126,7 +129,7 @@ def train(
     dev: Sequence[BeirDataset] = (),
     resume: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
-) -> tuple[Model, Outcome]:
+) -> tuple[Model | Augmenter, Outcome]:
     """Train on documents and save the model in a folder; checkpoints and the log go to `training` inside it.
 
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
@@ -143,18 +146,16 @@ def train(
         Trainer,
         train_masked,
     )
-    from vizsla.training.checkpoints import has_checkpoint
 
     folder = Path(output)
     place = folder / "training"
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
+    if recipe.network == "augmenter":
+        return _train_augmenter(recipe, settings, folder, datasets, dev, resume, report)
     network, analyzer, fresh = starting_network(recipe.start, recipe.network, settings.seed)
     team = Team.assembled()
     if not resume and team.leads:
-        if (folder / "model.json").exists():
-            raise VizslaError(f"{folder}: there is a model here already; name another folder")
-        if has_checkpoint(place):
-            raise VizslaError(f"{folder}: a run has been stopped here; go on with --resume, or name another folder")
+        _check_free(folder)
         pack(documents, analyzer, recipe.join).save(place / "corpus")
         _write_plan(place, recipe, dev, datasets)
     team.wait()
@@ -175,6 +176,37 @@ def train(
         write_model(trainer.network, analyzer, corpus, folder, recipe.name)
     team.wait()
     return Model.load(folder), outcome
+
+
+def _train_augmenter(
+    recipe: TrainingRecipe, settings: Settings, folder: Path, datasets: Sequence[BeirDataset],
+    dev: Sequence[BeirDataset], resume: bool, report: Callable[[dict[str, Any]], None] | None,
+) -> tuple[Augmenter, Outcome]:  # fmt: skip
+    from vizsla.recipes.augmentation import Augmentation, train_augmenter
+    from vizsla.training import Team
+
+    if not datasets:
+        raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+    leads = Team.assembled().leads
+    if not resume and leads:
+        _check_free(folder)
+        (folder / "training").mkdir(parents=True, exist_ok=True)
+        _write_plan(folder / "training", recipe, dev, datasets)
+    encoder, analyzer, _ = starting_network(recipe.start, recipe.network, settings.seed)
+    return train_augmenter(
+        Augmentation(**recipe.augment), (encoder, analyzer), settings, datasets, dev, recipe.group, folder,
+        resume=resume, report=report, name=recipe.name,
+    )  # fmt: skip
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse to write over a model, or over a run that was stopped."""
+    from vizsla.training.checkpoints import has_checkpoint
+
+    if (folder / "model.json").exists() or (folder / "augmenter.json").exists():
+        raise VizslaError(f"{folder}: there is a model here already; name another folder")
+    if has_checkpoint(folder / "training"):
+        raise VizslaError(f"{folder}: a run has been stopped here; go on with --resume, or name another folder")
 
 
 def _write_plan(
@@ -203,7 +235,10 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
 
 
 def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:
-    """A network to train, the word pieces it reads, and whether its head knows nothing yet."""
+    """A network to train, the word pieces it reads, and whether its head knows nothing yet.
+
+    Of an augmenter only the encoder: its head depends on the documents.
+    """
     import torch
 
     from vizsla.networks import Splade, TiedHead, UniCoil
@@ -220,6 +255,8 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
         if known.network.kind == kind:
             return network, known.analyzer, False
         encoder, analyzer = network.encoder, known.analyzer
+    if kind == "augmenter":
+        return encoder, analyzer, True
     if kind == "unicoil":
         return UniCoil(encoder), analyzer, True
     return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)), analyzer, True
@@ -414,6 +451,17 @@ def _whole(name: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise VizslaError(f"{text!r} is no number for {name}; expected 1 or more")
     return int(text)
+
+
+def _changed(name: str, text: str) -> dict[str, Any]:
+    """One option of an augmenter, of the kind it has."""
+    from vizsla.recipes.augmentation import Augmentation
+    from vizsla.training.settings import read_setting
+
+    known = {n: type(getattr(Augmentation(), n)) for n in Augmentation.__dataclass_fields__}
+    if name not in known:
+        raise UnknownNameError("option of an augmenter", name, tuple(known))
+    return {name: read_setting(text, known[name], name)}
 
 
 def _number(name: str, text: str) -> float | int:

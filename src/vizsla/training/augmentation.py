@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +65,9 @@ class Matrix(NamedTuple):
         for (r, c, size), v in zip(parts, (values, values[order]), strict=True):
             pointers = np.concatenate([[0], np.cumsum(np.bincount(r.astype(np.int64), minlength=size[0]))])
             starts, places, numbers = map(torch.from_numpy, (pointers, c.astype(np.int64), v.astype(np.float32)))
-            made.append(torch.sparse_csr_tensor(starts, places, numbers, size=size, device=device))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that sparse matrices by rows are new, once a process
+                made.append(torch.sparse_csr_tensor(starts, places, numbers, size=size, device=device))
         return cls(*made)
 
 
@@ -209,7 +212,7 @@ def asked_well(
     queries, added = trainer.team.gathered(queries), trainer.team.gathered(added)
     scores: Tensor = _Product.apply((queries * fixed.factors).T.contiguous(), fixed.documents).T  # type: ignore[no-untyped-call]
     loss = contrast(scores / settings.temperature, symmetric=False, forbidden=drawn.forbidden)
-    prices = (shares > 0).to(added.dtype) if settings.uniform_cost else shares.sqrt()
+    prices = (shares > 0).to(added.dtype) if settings.uniform_cost else shares.sqrt().to(added.dtype)
     cost = settings.added_cost * quadratic_rise(trainer.outcome.step + 1, settings.flops_rise) * (added @ prices).mean()
     with torch.no_grad():
         masked = scores if drawn.forbidden is None else scores.masked_fill(drawn.forbidden, -torch.inf)

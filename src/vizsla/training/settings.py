@@ -68,7 +68,7 @@ class Settings:
                 raise VizslaError(f"{change!r} is no setting; expected name=value, as in batch=1024")
             if name not in kinds:
                 raise UnknownNameError("setting", name, tuple(kinds))
-            new[name] = _read(text, kinds[name], name)
+            new[name] = read_setting(text, kinds[name], name)
         return replace(self, **new)
 
     def rate_at(self, step: int) -> float:
@@ -82,11 +82,14 @@ class Settings:
         return asdict(self)
 
 
-def _read(text: str, kind: type, name: str) -> Any:
+def read_setting(text: str, kind: type, name: str) -> Any:
+    """A value of some kind from what a person wrote."""
     if kind is bool:
         if text.lower() in ("yes", "true", "1", "no", "false", "0"):
             return text.lower() in ("yes", "true", "1")
         raise VizslaError(f"{name} is yes or no, not {text!r}")
+    if kind is str:
+        return text
     try:
         return kind(text.replace("_", "")) if kind is int else kind(text)
     except ValueError:

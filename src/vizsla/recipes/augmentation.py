@@ -1,0 +1,286 @@
+"""From judged data sets to an augmenter: which terms it can add, what it is trained on, how it is saved."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25, Augmenter, Network
+from vizsla.models.augmenter import LONGEST, read_query
+from vizsla.models.model import counted
+from vizsla.text import Analyzer
+
+if TYPE_CHECKING:
+    from vizsla.training import AskedDev, AskedPairs, Collection, Outcome, Own, TokenCorpus
+
+VOCABULARIES = ("words", "pieces")
+HEADS = ("free", "tied", "narrow")
+SCORINGS = ("bm25", "bag")
+_DEPTH = 100  # of the BM25 rankings that negatives are mined from
+_SAMPLE = 40  # queries that 8-bit weights are fitted on
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What an augmenter is, and what it is trained through.
+
+    `vocabulary`: it adds words as the analyzer of BM25 makes them, or BERT's word pieces. `terms`: so many words, the
+    most frequent that are not in more than `common` of the documents and in `rare` of them at least. `head`: a matrix
+    of its own, the input embeddings (for pieces), or a narrow one of `rank` numbers a term. `weighs`: whether a
+    query's own terms are weighed anew. `scoring`: through BM25, or through bags of words, to compare.
+    """
+
+    vocabulary: str = "words"
+    analyzer: str = "lucene-english"
+    terms: int = 30_000
+    rare: int = 2
+    common: float = 0.2
+    head: str = "free"
+    rank: int = 128
+    weighs: bool = True
+    scoring: str = "bm25"
+    most: int = 0
+
+    def __post_init__(self) -> None:
+        for value, known, what in (
+            (self.vocabulary, VOCABULARIES, "vocabulary of an augmenter"),
+            (self.head, HEADS, "head of an augmenter"),
+            (self.scoring, SCORINGS, "scoring of an augmenter"),
+        ):
+            if value not in known:
+                raise UnknownNameError(what, value, known)
+        if self.head == "tied" and self.vocabulary != "pieces":
+            raise VizslaError("only word pieces can be tied to the input embeddings; ask for head=free or head=narrow")
+
+    @property
+    def bm25(self) -> BM25:
+        """What the augmenter asks."""
+        variant = "bag" if self.scoring == "bag" else "lucene"
+        if self.vocabulary == "pieces":
+            return BM25(analyzer="wordpiece", namespace="pieces", name="bm25-wp", variant=variant)
+        return BM25(analyzer=self.analyzer, variant=variant)
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A data set as BM25 reads it, before it is known which terms can be added."""
+
+    dataset: BeirDataset
+    documents: list[Document]
+    vectors: Any
+    terms: list[str]
+    frequencies: np.ndarray
+    statistics: Any
+
+
+def read_dataset(dataset: BeirDataset, bm25: BM25) -> Read:
+    """Documents, their vectors, and how common each term is."""
+    documents = list(dataset.documents())
+    stored = bm25.reader().read([d.content for d in documents])
+    statistics = counted(stored)
+    vectors = bm25.weighed(stored, statistics)
+    terms = [vectors.vocabulary[i][1] for i in range(len(vectors.vocabulary))]
+    return Read(dataset, documents, vectors, terms, statistics.document_frequencies(terms), statistics)
+
+
+def chosen_terms(read: Sequence[Read], plan: Augmentation, pieces: Analyzer) -> list[str]:
+    """The terms that can be added."""
+    if plan.vocabulary == "pieces":
+        return list(pieces.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    total: Counter[str] = Counter()
+    for one in read:
+        most = plan.common * one.statistics.documents
+        for term, n in zip(one.terms, one.frequencies.tolist(), strict=True):
+            if plan.rare <= n <= most and len(term) > 1 and not term.isdigit():
+                total[term] += n
+    return [term for term, _ in total.most_common(plan.terms)]
+
+
+def surface_pieces(read: Sequence[Read], terms: Sequence[str], plan: Augmentation, pieces: Analyzer) -> list[list[int]]:
+    """For each term the pieces of the word it most often stands for: a stem is no word that an encoder knows."""
+    if plan.vocabulary == "pieces":
+        return [[i] for i in range(len(terms))]
+    wanted = set(terms)
+    seen: dict[str, Counter[str]] = {}
+    analyzer = plan.bm25.text_analyzer
+    for one in read:
+        step = max(1, len(one.documents) // 20_000)
+        for document in one.documents[::step]:
+            text = str(document.content.get("text") or "")
+            for token in analyzer.tokens(text):
+                if token.term in wanted:
+                    seen.setdefault(token.term, Counter())[text[token.start : token.end].lower()] += 1
+    words = [seen[t].most_common(1)[0][0] if t in seen else t for t in terms]
+    return [ids or [100] for ids in pieces.tokenizer.ids(words)]  # type: ignore[attr-defined]
+
+
+def collection_of(read: Read, bm25: BM25, columns: Mapping[str, int]) -> Collection:
+    """A data set's documents over the terms that matter: those that can be added, and those of queries."""
+    from vizsla.training import Collection
+    from vizsla.training.dev import Rows
+
+    places = np.array([columns.get(term, -1) for term in read.terms], np.int64)
+    kept = places[read.vectors.indices] >= 0
+    pointers = np.concatenate([[0], np.cumsum(kept)])[read.vectors.pointers]
+    terms = places[read.vectors.indices][kept].astype(np.int32)
+    rows = Rows(pointers, terms, read.vectors.values[kept].astype(np.float32))
+    factors, shares = (np.zeros(len(columns), np.float32) for _ in range(2))
+    there = (places >= 0) & (read.frequencies > 0)
+    factors[places[there]] = bm25.term_factors(read.frequencies[there], read.statistics.documents)
+    shares[places[there]] = read.frequencies[there] / read.statistics.documents
+    return Collection(rows, factors, shares)
+
+
+class Material:
+    """What one data set gives to train on and to judge by; terms of queries get columns behind those that are added."""
+
+    def __init__(self, read: Read, terms: Sequence[str], plan: Augmentation, pieces: Analyzer, splits: Sequence[str]):
+        self.read, self.plan, self.pieces = read, plan, pieces
+        self.columns = {term: i for i, term in enumerate(terms)}
+        self.asked: dict[str, tuple[dict[str, str], TokenCorpus, Own]] = {}
+        for split in splits:
+            qrels = read.dataset.qrels(split)
+            self.asked[split] = self._queries(read.dataset.queries_of(qrels))
+        self.collection = collection_of(read, plan.bm25, self.columns)
+
+    def _queries(self, texts: dict[str, str]) -> tuple[dict[str, str], TokenCorpus, Own]:
+        from vizsla.training import Own, TokenCorpus
+
+        ids, pairs = [], []
+        for text in texts.values():
+            tokens, own = read_query(text, self.plan.bm25.text_analyzer, self.pieces, LONGEST)
+            ids.append(np.array(tokens, np.int64))
+            known = [(self.columns.setdefault(term, len(self.columns)), places) for term, places in own.items()]
+            pairs.append([(place, column) for column, places in known for place in places])
+        return texts, TokenCorpus.of(ids), Own.of(pairs)
+
+    def pairs(self, split: str, group: int) -> AskedPairs:
+        """Judged queries and, for each, what BM25 finds and nobody has judged relevant."""
+        from vizsla.training import AskedPairs, TokenCorpus
+
+        texts, queries, own = self.asked[split]
+        places = {d.id: i for i, d in enumerate(self.read.documents)}
+        qrels, found = self.read.dataset.qrels(split), self._found(texts)
+        right, wrong = [], []
+        for query in texts:
+            relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0 and d in places}
+            right.append(np.array([places[d] for d in relevant], np.int64))
+            ranked = found[query].documents if query in found else ()
+            wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
+        return AskedPairs(self.collection, queries, own, TokenCorpus.of(right), TokenCorpus.of(wrong), group)
+
+    def _found(self, texts: dict[str, str]) -> Any:
+        with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
+            bm25 = replace(self.plan.bm25, variant="lucene")
+            with Index.create(f"{folder}/index", bm25, store=False) as index:
+                index.add(self.read.documents)
+                index.commit()
+                return index.run(texts, _DEPTH)
+
+    def dev(self, split: str = "dev") -> AskedDev:
+        from vizsla.training import AskedDev
+
+        texts, queries, own = self.asked[split]
+        places = {d.id: i for i, d in enumerate(self.read.documents)}
+        qrels = self.read.dataset.qrels(split)
+        judgements = [
+            (number, places[d], grade)
+            for number, query in enumerate(texts)
+            for d, grade in qrels.judgements[query].items()
+            if d in places
+        ]
+        numbers = np.array(judgements, np.int64).reshape(-1, 3)
+        return AskedDev(self.read.dataset.name, self.collection, queries, own, numbers)
+
+
+def train_augmenter(
+    plan: Augmentation,
+    start: tuple[Any, Analyzer],
+    settings: Any,
+    datasets: Sequence[BeirDataset],
+    dev: Sequence[BeirDataset],
+    group: int,
+    folder: Path,
+    *,
+    resume: bool = False,
+    report: Callable[[dict[str, Any]], None] | None = None,
+    name: str = "augmenter",
+) -> tuple[Augmenter, Outcome]:
+    """Train an augmenter on the train splits of data sets, stopping by the dev splits of others or of the same."""
+    from vizsla import networks
+    from vizsla.training import MixedPairs, Team, Trainer, asked_well
+
+    encoder, pieces = start
+    team = Team.assembled()
+    names = {d.folder.resolve(): d for d in [*datasets, *dev]}
+    read = {path: read_dataset(d, plan.bm25) for path, d in names.items()}
+    judged = [read[d.folder.resolve()] for d in datasets]
+    terms = chosen_terms(judged, plan, pieces)
+    materials = {}
+    for path, one in read.items():
+        splits = [
+            s for s, those in (("train", datasets), ("dev", dev)) if any(d.folder.resolve() == path for d in those)
+        ]
+        materials[path] = Material(one, terms, plan, pieces, splits)
+    embeddings = encoder.embeddings.word_embeddings
+    add = networks.Adder(
+        len(terms), encoder.hidden, plan.rank if plan.head == "narrow" else 0,
+        embeddings if plan.head == "tied" else None,
+    )  # fmt: skip
+    if plan.head != "tied":
+        table = embeddings.weight.detach().numpy()
+        add.start_from(np.stack([table[ids].mean(0) for ids in surface_pieces(judged, terms, plan, pieces)]))
+    network = networks.Augmenter(encoder, add, plan.weighs)
+    network.calm(_some_queries(materials[datasets[0].folder.resolve()]))
+    pairs = MixedPairs([materials[d.folder.resolve()].pairs("train", group) for d in datasets])
+    trainer = Trainer(
+        network, pairs, settings, dev=[materials[d.folder.resolve()].dev() for d in dev], folder=folder / "training",
+        team=team, report=report, objective=asked_well,
+    )  # fmt: skip
+    outcome = trainer.run(resume=resume)
+    if team.leads:
+        queries = [text for m in materials.values() for texts, *_ in m.asked.values() for text in texts.values()]
+        write_augmenter(trainer.network, terms, plan, pieces, queries, folder, name)
+    team.wait()
+    return Augmenter.load(folder), outcome
+
+
+def _some_queries(material: Material) -> Any:
+    from vizsla.networks import packed
+    from vizsla.training.dev import framed
+
+    _, queries, _ = material.asked["train"]
+    return packed(*framed(queries, range(min(len(queries), 200)), "cpu", longest=LONGEST), 1 << 12).chunks
+
+
+def write_augmenter(
+    network: Any, terms: Sequence[str], plan: Augmentation, pieces: Analyzer, queries: Sequence[str], folder: Path,
+    name: str,
+) -> None:  # fmt: skip
+    """A trained network as an augmenter in a folder, in 8 bits."""
+    from vizsla.networks.inference import plain_name
+
+    network = network.cpu().eval()
+    chosen = [queries[i] for i in np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)]
+    sample = [[101, *read_query(text, pieces, pieces, LONGEST)[0], 102] for text in chosen]
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    shutil.rmtree(folder / "written", ignore_errors=True)
+    written = Network.write(
+        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=1.0, length=LONGEST,
+        sample=sample,
+    )  # fmt: skip
+    place = folder / written.digest[:12]
+    shutil.rmtree(place, ignore_errors=True)
+    written.folder.rename(place)
+    analyzer = plan.bm25.text_analyzer
+    Augmenter(Network.open(place), tuple(terms), analyzer, pieces, plan.most, name).save(folder)

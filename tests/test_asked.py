@@ -1,0 +1,263 @@
+"""BM25 asked in other words: augmenters and RM3, in an index and by themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import Cli
+from small import HIDDEN, small_weights
+from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25, RM3, Asked, Augmenter, Model, Network, asked_with, parse_model, parse_queries
+from vizsla.models.augmenter import read_query
+from vizsla.networks.graph import Precision
+from vizsla.text import Analyzer
+
+DOCUMENTS = [
+    {"id": "1", "title": "Dogs", "text": "Dogs bark at the postman, and the postman runs."},
+    {"id": "2", "title": "Cats", "text": "Cats purr and sleep in the sun."},
+    {"id": "3", "title": "Mail", "text": "The postman brings letters and parcels."},
+    {"id": "4", "title": "Sun", "text": "The sun shines on letters."},
+]
+TERMS = ("letter", "postman", "sun", "nowher")
+
+
+class Scripted:
+    """A network that adds letters by 0.5 and what is nowhere, drops every third token, and doubles the second."""
+
+    def __init__(self, added: tuple[float, ...] = (0.5, 0.25, 0.0, 0.75), weights: tuple[float, ...] = (1, 1, 2, 0)):
+        self.added, self.pattern = added, weights
+
+    def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:  # noqa: ARG002
+        sizes = np.diff(offsets).tolist()
+        return [(np.resize(np.array(self.pattern, float), n), np.array(self.added)) for n in sizes]
+
+
+def scripted(**options: object) -> Augmenter:
+    network = Network(Path("nowhere"), "digest", kind="augmenter")
+    network.__dict__["running"] = Scripted()
+    words, pieces = Analyzer.parse("lucene-english"), Analyzer.parse("wordpiece")
+    return Augmenter(network, TERMS, words, pieces, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    made = Index.create(tmp_path / "i")
+    made.add(DOCUMENTS)
+    made.commit()
+    return made
+
+
+def test_own_terms_are_weighed_and_others_added() -> None:
+    # [CLS] dogs bark loudly [SEP] have weights 1 1 2 0 1
+    (terms,) = scripted().terms_of(["Dogs bark loudly"], BM25())
+    assert terms == {"dog": 1.0, "bark": 2.0, "loudli": 0.0, "nowher": 0.75, "letter": 0.5, "postman": 0.25}
+    (terms,) = scripted(most=1).terms_of(["the postman bark"], BM25())
+    assert terms == {"postman": 2.0 * 1.25, "bark": 1.0, "nowher": 0.75}  # post and ##man weigh 2 and 0
+    assert scripted().terms_of(["", "the"], BM25()) == [{}, {}]
+
+
+def test_scores_are_those_of_the_weighted_terms(index: Index) -> None:
+    model = BM25().with_queries(scripted())
+    vectors = dict(index.vectors())
+    hits = index.search("Dogs bark loudly", model=model)
+    asked = {"dog": 1.0, "bark": 2.0, "letter": 0.5, "postman": 0.25}
+    plain = {d: sum(w * v.get(t, 0.0) for t, w in asked.items()) for d, v in vectors.items()}
+    assert {h.id: pytest.approx(h.score) for h in hits} == {d: s for d, s in plain.items() if s > 0}
+    statistics = model.fit(DOCUMENTS)
+    dense = model.encode_queries(["Dogs bark loudly"], statistics).dot(model.encode_documents(DOCUMENTS, statistics))
+    assert dense[0].tolist() == pytest.approx([plain[d["id"]] for d in DOCUMENTS])
+    explained = index.explain("Dogs bark loudly", "1", model=model)
+    assert explained.score == pytest.approx(plain["1"])
+    told = {leaf.name: (leaf.facts["in_query"], leaf.facts["added"]) for leaf in explained.parts}
+    assert told["loudli"] == (0.0, False)
+    assert told["letter"] == (0.5, True)
+    assert told["bark"] == (2.0, False)
+
+
+def test_an_index_is_asked_in_other_words_until_told_otherwise(index: Index) -> None:
+    before = [h.id for h in index.search("Dogs bark loudly")]
+    index.ask_with(asked_with(index.model, scripted()))
+    assert "4" in [h.id for h in index.search("Dogs bark loudly")]
+    assert "postman" in str(index.highlight("Dogs bark loudly", index.get("3")).text)  # type: ignore[arg-type]
+    index.ask_with(None)
+    assert [h.id for h in index.search("Dogs bark loudly")] == before
+
+
+def test_other_words_in_a_sum(tmp_path: Path) -> None:
+    both = parse_model("bm25 + 0.5 * bm25-wp")
+    with Index.create(tmp_path / "both", both) as made:
+        made.add(DOCUMENTS)
+        made.commit()
+        asked = asked_with(made.model, scripted())
+        assert [type(p.component) for p in asked.parts] == [Asked, BM25]
+        assert made.search("Dogs bark", model=asked)[0].id == "1"
+    with pytest.raises(VizslaError, match="was trained for the analyzer lucene-english, and bm25-wp has wordpiece"):
+        asked_with(parse_model("bm25-wp"), scripted())
+    with pytest.raises(VizslaError, match="asks BM25, and vectors has none"):
+        asked_with(parse_model("vectors"), scripted())
+
+
+def test_words_are_spoken_for_by_their_pieces() -> None:
+    words, pieces = Analyzer.parse("lucene-english"), Analyzer.parse("wordpiece")
+    ids, own = read_query("Unfathomable dogs, dogs!", words, pieces, 64)
+    tokens = [pieces.tokenizer.vocabulary[i] for i in ids]  # type: ignore[attr-defined]
+    spoken = {term: [tokens[p - 1] for p in places] for term, places in own.items()}
+    assert "".join(spoken["unfathom"]).replace("##", "") == "unfathomable"
+    assert spoken["dog"] == ["dogs", "dogs"]
+    _, cut = read_query("dogs bark " * 50, words, pieces, 12)
+    assert cut["dog"] == [1, 3, 5, 7, 9]
+    ids, own = read_query("dogs bark dogs", pieces, pieces, 64)
+    assert own == {"dogs": [1, 3], "bark": [2]}
+
+
+def test_words_beyond_what_is_read_keep_their_weight() -> None:
+    (terms,) = scripted().terms_of(["dogs " * 80 + "zebra"], BM25())
+    assert terms["zebra"] == 1.0
+
+
+def saved(
+    folder: Path, precision: Precision = "float32", tied: bool = False, rank: int = 0, weighs: bool = True
+) -> Augmenter:
+    """A small augmenter with random weights, over word pieces."""
+    pieces, weights = Analyzer.parse("wordpiece"), small_weights(5)
+    names = pieces.tokenizer.vocabulary  # type: ignore[attr-defined]
+    terms = tuple(names if tied else names[2000:2050])
+    rng = np.random.default_rng(5)
+    weights |= {"add.out.bias": rng.normal(-0.5, 0.3, len(terms)), "add.factor": np.array([0.7])}
+    if not tied:
+        weights["add.out.weight"] = rng.normal(0, 0.3, (50, rank or HIDDEN))
+    if rank:
+        weights["add.down.weight"] = rng.normal(0, 0.3, (rank, HIDDEN))
+    if not weighs:
+        del weights["weigh.weight"], weights["weigh.bias"]
+    network = Network.write(
+        folder / "net", weights, kind="augmenter", heads=4, most=1.0, length=64, precision=precision
+    )
+    return Augmenter(network, terms, pieces, pieces)
+
+
+@pytest.mark.parametrize(
+    ("tied", "rank", "weighs"), [(True, 0, True), (False, 0, True), (False, 8, True), (False, 0, False)]
+)
+def test_onnx_and_torch_add_the_same(tmp_path: Path, tied: bool, rank: int, weighs: bool) -> None:
+    pytest.importorskip("onnx")
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from vizsla.networks.inference import TorchNetwork
+
+    made = saved(tmp_path, tied=tied, rank=rank, weighs=weighs)
+    by_torch = TorchNetwork(made.network.folder, "augmenter", 4, "cpu")
+    by_torch.precision = torch.float32
+    ids, offsets = np.array([101, 2003, 2004, 102, 101, 3000, 102]), np.array([0, 4, 7])
+    found = made.network.running.augmentations(ids, offsets)
+    expected = by_torch.augmentations(ids, offsets)
+    for (weights, added), (others, more) in zip(found, expected, strict=True):
+        assert np.allclose(weights, others, atol=1e-4)
+        assert np.allclose(added, more, atol=1e-4)
+        assert 0 < (added > 0).sum() < len(added)
+    small = saved(tmp_path / "small", "int8", tied, rank, weighs).network.running.augmentations(ids, offsets)
+    assert np.abs(small[0][1] - found[0][1]).max() < 0.15 * max(1.0, found[0][1].max())
+
+
+def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: Cli) -> None:
+    pytest.importorskip("onnx")
+    made = saved(tmp_path)
+    made.save(tmp_path / "a")
+    again = Augmenter.load(tmp_path / "a")
+    assert again == made
+    texts = ["dogs bark", "the sun"]
+    assert again.terms_of(texts, BM25(analyzer="wordpiece")) == made.terms_of(texts, BM25(analyzer="wordpiece"))
+    model = BM25(analyzer="wordpiece").with_queries(made)
+    model.save(tmp_path / "m")
+    assert Model.load(tmp_path / "m") == model
+    with Index.create(tmp_path / "i", model) as index:
+        index.add(DOCUMENTS)
+        index.commit()
+    with Index.open(tmp_path / "i") as index:
+        assert index.verify() == []
+        one = index.search("dogs bark")
+        many = index.search_many(["dogs bark", "sun"])[0]
+        assert [(h.id, h.score) for h in one] == [(h.id, pytest.approx(h.score)) for h in many]
+    with Index.create(tmp_path / "plain", "bm25-wp") as index:
+        index.add(DOCUMENTS)
+        index.commit()
+    code, out, said = cli("search", tmp_path / "plain", "dogs bark", "--augment", tmp_path / "a", "--json")
+    assert code == 0, said
+    assert json.loads(out)["model"] == "bm25-wp with augmenter"
+    assert [r["id"] for r in json.loads(out)["results"]] == [h.id for h in one]
+    code, out, said = cli("explain", tmp_path / "plain", "dogs bark", "1", "--augment", tmp_path / "a")
+    assert code == 0, said
+    assert "added" in out
+
+
+def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> None:
+    path = index.path
+    index.close()
+    for name, content, problem in (
+        ("missing", None, "there is no augmenter here (no augmenter.json)"),
+        ("broken", "{", "this does not describe an augmenter"),
+        ("other", '{"terms": "x"}', "the terms of this augmenter cannot be read"),
+    ):
+        folder = tmp_path / name
+        if content is not None:
+            folder.mkdir()
+            (folder / "augmenter.json").write_text(content)
+        code, _, said = cli("search", path, "dogs", "--augment", folder)
+        assert (code, problem in said) == (2, True), said
+    pytest.importorskip("onnx")
+    saved(tmp_path).save(tmp_path / "a")
+    code, _, said = cli("search", path, "dogs", "--augment", tmp_path / "a")
+    assert (code, "was trained for the analyzer wordpiece" in said) == (2, True)
+    with pytest.raises(VizslaError, match="no augmenter"):
+        Augmenter(Network(Path("x"), "d", kind="unicoil"), (), Analyzer.parse("wordpiece"), Analyzer.parse("wordpiece"))
+    with pytest.raises(InputError, match="no augmenter here"):
+        parse_model("bm25-augmented(network=nowhere)")
+    with pytest.raises(VizslaError, match="name an augmenter"):
+        parse_model("bm25-augmented")
+
+
+def test_rm3_adds_nothing_common(index: Index) -> None:
+    """With four documents every word is in more than a tenth of them."""
+    with index._reading() as snapshot:
+        (terms,) = BM25().with_queries(RM3()).query_terms_in(["dog bark"], snapshot)
+    assert terms == {"dog": 0.25, "bark": 0.25}
+
+
+def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
+    filler = [{"id": f"f{i}", "text": f"nothing here but number {i} and filler{i % 7}"} for i in range(60)]
+    with Index.create(tmp_path / "i") as index:
+        index.add([*DOCUMENTS, *filler])
+        index.commit()
+        rm3 = RM3(documents=1, terms=2, original=0.4)
+        (hit,) = index.search("bark", 1)
+        with index._reading() as snapshot:
+            (terms,) = BM25().with_queries(rm3).query_terms_in(["bark"], snapshot)
+        # of the one document postman and dog come twice, once in the title; of equal counts the first by name
+        assert terms == pytest.approx({"bark": 0.4, "dog": 0.3, "postman": 0.3})
+        found = [h.id for h in index.search("bark", model="bm25-rm3(documents=1, terms=2, original=0.4)")]
+        assert found[0] == hit.id == "1"
+        assert "3" in found
+        assert [h.id for h in index.search_many(["bark"], model=BM25().with_queries(rm3))[0]] == found
+    with Index.create(tmp_path / "bare", store=False) as index:
+        index.add([*DOCUMENTS, *filler])
+        index.commit()
+        with pytest.raises(VizslaError, match="this index does not keep them"):
+            index.search("bark", model="bm25-rm3")
+    with pytest.raises(VizslaError, match="can only be asked of an index"):
+        parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").fit(["dogs bark"]))
+    with pytest.raises(VizslaError, match="RM3 needs 1 document"):
+        RM3(documents=0)
+    assert parse_queries("rm3(terms=5)") == RM3(terms=5)
+    with pytest.raises(VizslaError, match="rm3 takes"):
+        parse_queries("rm3(k1=2)")
+
+
+def test_a_model_that_looks_twice_is_saved(tmp_path: Path) -> None:
+    model = BM25(k1=1.2).with_queries(RM3(terms=7))
+    model.save(tmp_path / "m")
+    assert Model.load(tmp_path / "m") == model

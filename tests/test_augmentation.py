@@ -1,0 +1,240 @@
+"""Training an augmenter: the score it learns through is the engine's, its gradients are right, a run makes a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch")
+pytest.importorskip("transformers", reason="training needs transformers")
+pytest.importorskip("onnx", reason="writing networks needs onnx")
+
+from conftest import Cli  # noqa: E402
+from test_training import batch, small_bert  # noqa: E402
+from vizsla.datasets import BeirDataset  # noqa: E402
+from vizsla.errors import VizslaError  # noqa: E402
+from vizsla.index import Index  # noqa: E402
+from vizsla.models import Augmenter, asked_with  # noqa: E402
+from vizsla.networks import Adder, Asked, encoder_of, packed  # noqa: E402
+from vizsla.networks import Augmenter as Network  # noqa: E402
+from vizsla.recipes.augmentation import Augmentation, Material, chosen_terms, read_dataset, surface_pieces  # noqa: E402
+from vizsla.text import Analyzer  # noqa: E402
+from vizsla.training import AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
+from vizsla.training.augmentation import query_vectors  # noqa: E402
+from vizsla.training.dev import Rows  # noqa: E402
+
+PIECES = Analyzer.parse("wordpiece")
+SETTINGS = ("batch=8", "steps=4", "warmup=1", "group=3", "precision=float32", "evaluate=2", "keep=2",
+            "augment.terms=10", "augment.common=1.0")  # fmt: skip
+
+
+def small_augmenter(terms: int = 9, rank: int = 0) -> Network:
+    torch.manual_seed(4)
+    network = Network(encoder_of(small_bert()), Adder(terms, 16, rank))
+    torch.nn.init.normal_(network.weigh.weight, 0, 0.3)  # type: ignore[union-attr]
+    return network.double()
+
+
+def small_pairs(queries: int = 6, columns: int = 12) -> AskedPairs:
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(2, 6, 20)
+    terms = np.concatenate([rng.choice(columns, n, replace=False) for n in sizes])
+    rows = Rows(np.concatenate([[0], np.cumsum(sizes)]), terms, rng.random(len(terms)))
+    shares = rng.random(columns)
+    shares[2] = 0.0
+    collection = Collection(rows, 1 + rng.random(columns), shares)
+    texts = TokenCorpus.of([rng.integers(4, 100, 5) for _ in range(queries)])
+    own = Own.of([[(1, 3), (2, 10), (3, 10), (5, 1)] for _ in range(queries)])
+    positives = TokenCorpus.of([np.array([q, q + 6]) for q in range(queries)])
+    negatives = TokenCorpus.of([np.array([q + 12, 19]) for q in range(queries)])
+    return AskedPairs(collection, texts, own, positives, negatives, group=3)
+
+
+def test_query_vectors_by_the_formula() -> None:
+    """w(q) * (bow(q) + a(q)), with w = 1 for terms that are not in the query."""
+    added = torch.tensor([[0.5, 0.0, 0.25]])
+    weights = torch.tensor([[9.0, 2.0, 0.5, 3.0, 9.0]])
+    own = torch.tensor([[[1, 2], [2, 1], [3, 4], [2, 4], [-1, -1]]])
+    made = query_vectors(Asked(added, weights), own, 5)
+    assert made.tolist() == [[0.5, 0.5, 2.0 * 1.25, 0.0, 3.0]]
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_the_loss_by_its_definition(uniform: bool) -> None:
+    pairs, network = small_pairs(), small_augmenter()
+    settings = Settings(batch=4, precision="float32", added_cost=0.3, uniform_cost=uniform, temperature=0.8)
+    trainer = Trainer(network, pairs, settings, objective=asked_well)
+    drawn = pairs.sides(4, 0, 0, torch.device("cpu"))
+    side = packed(*drawn.texts[0], 1000)
+    loss = asked_well(trainer, [side], ([network(chunk) for chunk in side.chunks],), drawn, {})
+    collection, documents = pairs.collection, drawn.fixed.documents.straight.to_dense().double().numpy()
+    total = cost = 0.0
+    for q in range(4):
+        (chunk,) = packed(*(part[q : q + 1] for part in drawn.texts[0]), 1000).chunks
+        made = network(chunk).detach().numpy()
+        added, weights = made[:9] * (collection.shares[:9] > 0), made[9:]
+        query = np.concatenate([added, np.zeros(3)])
+        for column, weight in ((3, weights[1]), (10, max(weights[2], weights[3])), (1, weights[5])):
+            query[column] = weight * (1 + query[column])
+        scores = documents @ (query * collection.factors.astype(np.float32)) / 0.8
+        allowed = ~drawn.forbidden[q].numpy()
+        total += np.log(np.exp(scores[allowed]).sum()) - scores[q]
+        price = (collection.shares[:9] > 0) if uniform else np.sqrt(collection.shares[:9])
+        cost += 0.3 * added @ price
+    assert loss.item() == pytest.approx((total + cost) / 4, rel=1e-5)
+
+
+def test_gradients_of_the_score_are_numerical_ones() -> None:
+    pairs, network = small_pairs(), small_augmenter()
+    trainer = Trainer(network, pairs, Settings(batch=4, precision="float32", added_cost=0.2), objective=asked_well)
+    drawn = pairs.sides(4, 0, 0, torch.device("cpu"))
+    side = packed(*drawn.texts[0], 1000)
+
+    def loss() -> torch.Tensor:
+        return asked_well(trainer, [side], ([network(chunk) for chunk in side.chunks],), drawn, {})
+
+    loss().backward()
+    rng = np.random.default_rng(1)
+    for parameter in (network.add.out.weight, network.add.out.bias, network.weigh.weight, network.add.factor):  # type: ignore[union-attr]
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in rng.permutation(len(flat))[:5]:
+            value, step = flat[i].item(), 1e-5
+            sides = []
+            for way in (step, -step):
+                flat[i] = value + way
+                sides.append(loss().item())
+            flat[i] = value
+            assert gradient[i].item() == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-4, abs=1e-7)
+
+
+def test_answers_of_a_query_are_never_held_against_it() -> None:
+    pairs = small_pairs()
+    for step in range(6):
+        drawn = pairs.sides(3, 1, step, torch.device("cpu"))
+        assert drawn.forbidden is not None
+        assert drawn.forbidden.shape == (3, 9)
+        assert not drawn.forbidden[[0, 1, 2], [0, 1, 2]].any()
+    with pytest.raises(VizslaError, match="a batch of 7 needs as many queries"):
+        pairs.sides(7, 0, 0, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("vocabulary", ["words", "pieces"])
+def test_training_scores_are_the_engines(judged: Path, tmp_path: Path, vocabulary: str) -> None:
+    """The same query and document, by the sparse product of training and by the index."""
+    plan = Augmentation(vocabulary=vocabulary, terms=8, common=1.0)
+    dataset = BeirDataset.open(judged)
+    read = read_dataset(dataset, plan.bm25)
+    terms = chosen_terms([read], plan, PIECES)
+    assert len(terms) == (8 if vocabulary == "words" else 30_522)
+    material = Material(read, terms, plan, PIECES, ["train"])
+    texts, _, own = material.asked["train"]
+    rng = np.random.default_rng(0)
+    added = np.maximum(rng.normal(-0.2, 0.5, (len(texts), len(terms))), 0) * (
+        material.collection.shares[: len(terms)] > 0
+    )
+    weights = rng.random((len(texts), 66))
+    asked = Asked(torch.tensor(added), torch.tensor(weights))
+    queries = query_vectors(asked, torch.tensor(own.pairs), len(material.columns)).numpy() * material.collection.factors
+    documents = (
+        material.collection.taken(np.arange(len(read.documents)), torch.device("cpu")).straight.to_dense().numpy()
+    )
+
+    class Scripted:
+        def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:  # noqa: ARG002
+            return [(weights[self.at], added[self.at])]
+
+        at = 0
+
+    from vizsla.models import Network as Folder
+
+    network = Folder(Path("nowhere"), "digest", kind="augmenter")
+    running = Scripted()
+    network.__dict__["running"] = running
+    augmenter = Augmenter(network, tuple(terms), plan.bm25.text_analyzer, PIECES)
+    with Index.create(tmp_path / "i", plan.bm25) as index:
+        index.add(read.documents)
+        index.commit()
+        model = asked_with(index.model, augmenter)
+        for number, text in enumerate(texts.values()):
+            running.at = number
+            scores = {h.id: h.score for h in index.search(text, 50, model=model)}
+            expected = documents @ queries[number]
+            found = np.array([scores.get(d.id, 0.0) for d in read.documents])
+            assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_a_stem_starts_from_the_pieces_of_its_word(judged: Path) -> None:
+    plan = Augmentation(terms=50, common=1.0)
+    read = read_dataset(BeirDataset.open(judged), plan.bm25)
+    terms = chosen_terms([read], plan, PIECES)
+    pieces = surface_pieces([read], terms, plan, PIECES)
+    names = PIECES.tokenizer.vocabulary  # type: ignore[attr-defined]
+    words = {t: "".join(names[i] for i in ids).replace("##", "") for t, ids in zip(terms, pieces, strict=True)}
+    assert words["theori"] == "theory"
+    assert words["summer"] == "summer"
+
+
+def test_a_narrow_head_begins_near_the_whole_one() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 16)) + 0.01 * rng.normal(size=(60, 16))
+    whole, narrow = Adder(60, 16), Adder(60, 16, rank=4)
+    whole.start_from(rows)
+    narrow.start_from(rows)
+    states = torch.randn(5, 16)
+    assert torch.allclose(whole._logits(states), narrow._logits(states), atol=0.3)
+    whole.calm(states, terms=10, highest=0.5)
+    made = whole(states)
+    assert 5 <= (made > 0).sum(1).float().median() <= 15
+    assert made.amax(1).median().item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_is_made_of_chunks_comes_back_in_order() -> None:
+    network, (ids, mask) = small_augmenter(), batch(8)
+    one, several = (
+        network.asked([network(c) for c in side.chunks], side)
+        for side in (packed(ids, mask, 1000), packed(ids, mask, 30))
+    )
+    assert torch.allclose(one.added, several.added, atol=1e-12)
+    assert torch.allclose(one.weights, several.weights, atol=1e-12)
+    assert torch.equal(one.weights > 0, mask[:, : one.weights.shape[1]] & (one.weights > 0))
+
+
+@pytest.mark.parametrize("vocabulary", ["words", "pieces"])
+def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path: Path, vocabulary: str) -> None:
+    changes = (f"start={start}", *SETTINGS, f"augment.vocabulary={vocabulary}", "augment.head=narrow", "augment.rank=4")
+    asked = [part for change in changes for part in ("--set", change)]
+    made = tmp_path / "a"
+    code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "--dev", judged, "-o", made, *asked)
+    assert code == 0, said
+    assert "Best at step" in said
+    assert "vizsla search DIR --augment" in said
+    log = [json.loads(line) for line in (made / "training" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [1, 2, 3, 4]
+    model = "bm25" if vocabulary == "words" else "bm25-wp"
+    assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", model)[0] == 0
+    code, out, said = cli("search", tmp_path / "i", "dog bark night", "--augment", made, "--json")
+    assert code == 0, said
+    assert json.loads(out)["results"]
+    code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", made, *asked)
+    assert (code, "there is a model here already" in said) == (2, True)
+
+
+def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> None:
+    code, _, said = cli("train", "bm25-augmented", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "a")
+    assert (code, "name a data set with --dataset" in said) == (2, True)
+    for change, problem in (
+        ("augment.vocabulary=letters", "vocabulary of an augmenter"),
+        ("augment.nothing=1", "option of an augmenter"),
+        ("augment.terms=many", "no whole number"),
+        ("augment.head=tied", "only word pieces can be tied"),
+    ):
+        code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", tmp_path / "a", "--set", change)
+        assert (code, problem in said) == (2, True), said
+    (judged.parent / "bare" / "qrels").mkdir(parents=True, exist_ok=True)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        (judged.parent / "bare" / name).write_text((judged / name).read_text())
+    code, _, said = cli("train", "bm25-augmented", "--dataset", judged.parent / "bare", "-o", tmp_path / "b")
+    assert (code, "train" in said) == (2, True), said
