@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.index import Index
 from vizsla.models import BM25, Augmenter, Network
 from vizsla.models.augmenter import LONGEST, read_query
 from vizsla.models.model import counted
+from vizsla.recipes.material import judgements_of, mined
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 VOCABULARIES = ("words", "pieces")
 HEADS = ("free", "tied", "narrow")
 SCORINGS = ("bm25", "bag")
-_DEPTH = 100  # of the BM25 rankings that negatives are mined from
 _SAMPLE = 40  # queries that 8-bit weights are fitted on
 
 
@@ -62,7 +61,7 @@ class Augmentation:
         if self.head == "tied" and self.vocabulary != "pieces":
             raise VizslaError("only word pieces can be tied to the input embeddings; ask for head=free or head=narrow")
 
-    @property
+    @cached_property
     def bm25(self) -> BM25:
         """What the augmenter asks."""
         variant = "bag" if self.scoring == "bag" else "lucene"
@@ -166,41 +165,19 @@ class Material:
 
     def pairs(self, split: str, group: int) -> AskedPairs:
         """Judged queries and, for each, what BM25 finds and nobody has judged relevant."""
-        from vizsla.training import AskedPairs, TokenCorpus
+        from vizsla.training import AskedPairs
 
         texts, queries, own = self.asked[split]
-        places = {d.id: i for i, d in enumerate(self.read.documents)}
-        qrels, found = self.read.dataset.qrels(split), self._found(texts)
-        right, wrong = [], []
-        for query in texts:
-            relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0 and d in places}
-            right.append(np.array([places[d] for d in relevant], np.int64))
-            ranked = found[query].documents if query in found else ()
-            wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
-        return AskedPairs(self.collection, queries, own, TokenCorpus.of(right), TokenCorpus.of(wrong), group)
-
-    def _found(self, texts: dict[str, str]) -> Any:
-        with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
-            bm25 = replace(self.plan.bm25, variant="lucene")
-            with Index.create(f"{folder}/index", bm25, store=False) as index:
-                index.add(self.read.documents)
-                index.commit()
-                return index.run(texts, _DEPTH)
+        bm25 = replace(self.plan.bm25, variant="lucene")
+        right, wrong = mined(self.read.documents, texts, self.read.dataset.qrels(split), bm25)
+        return AskedPairs(self.collection, queries, own, right, wrong, group)
 
     def dev(self, split: str = "dev") -> AskedDev:
         from vizsla.training import AskedDev
 
         texts, queries, own = self.asked[split]
-        places = {d.id: i for i, d in enumerate(self.read.documents)}
-        qrels = self.read.dataset.qrels(split)
-        judgements = [
-            (number, places[d], grade)
-            for number, query in enumerate(texts)
-            for d, grade in qrels.judgements[query].items()
-            if d in places
-        ]
-        numbers = np.array(judgements, np.int64).reshape(-1, 3)
-        return AskedDev(self.read.dataset.name, self.collection, queries, own, numbers)
+        judgements = judgements_of(self.read.documents, texts, self.read.dataset.qrels(split))
+        return AskedDev(self.read.dataset.name, self.collection, queries, own, judgements)
 
 
 def train_augmenter(

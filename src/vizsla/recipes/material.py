@@ -1,0 +1,138 @@
+"""Data sets and documents as arrays that training reads: token ids, pairs with negatives, dev sets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25
+from vizsla.models.model import field_text
+from vizsla.runs import Qrels
+from vizsla.text import Analyzer
+
+if TYPE_CHECKING:
+    from vizsla.training import DevSet, MinedPairs, TokenCorpus
+
+FIELDS = ("title", "text")
+LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
+_DEPTH = 100  # of the BM25 rankings that negatives are mined from
+_TEXTS = 5000  # tokenised together
+
+
+def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:
+    """The judged queries of a data set and, for each, what BM25 finds and nobody has judged relevant."""
+    from vizsla.training import MinedPairs, TokenCorpus
+
+    qrels = dataset.qrels(split)
+    queries = dataset.queries_of(qrels)
+    documents = list(dataset.documents())
+    right, wrong = mined(documents, queries, qrels, BM25())
+    encode = tokens_of(analyzer)
+    texts, contents = list(queries.values()), [field_text(d.content, FIELDS) for d in documents]
+    return MinedPairs(TokenCorpus.of(encode(texts)), TokenCorpus.of(encode(contents)), right, wrong, group)
+
+
+def mined(
+    documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels, bm25: BM25
+) -> tuple[TokenCorpus, TokenCorpus]:
+    """For each query the numbers of the documents that answer it, and of those that BM25 finds and that do not."""
+    from vizsla.training import TokenCorpus
+
+    places = {d.id: i for i, d in enumerate(documents)}
+    with (
+        tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
+        Index.create(f"{folder}/index", bm25, store=False) as index,
+    ):
+        index.add(documents)
+        index.commit()
+        found = index.run(queries, _DEPTH)
+    right, wrong = [], []
+    for query in queries:
+        relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0}  # in order, unlike a set
+        right.append(np.array([places[d] for d in relevant if d in places], np.int64))
+        ranked = found[query].documents if query in found else ()
+        wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
+    return TokenCorpus.of(right), TokenCorpus.of(wrong)
+
+
+def judgements_of(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
+    """[judgements, 3] the numbers of query and document, and the grade."""
+    places = {d.id: i for i, d in enumerate(documents)}
+    rows = [
+        (number, places[d], grade)
+        for number, query in enumerate(queries)
+        for d, grade in qrels.judgements[query].items()
+        if d in places
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def pack(documents: Iterable[Document], analyzer: Analyzer, join: int = 1) -> TokenCorpus:
+    """Documents as token ids; those too short for two crops are left out."""
+    from vizsla.training import TokenCorpus
+
+    encode = tokens_of(analyzer)
+    rows: list[np.ndarray] = []
+    texts = iter(_joined(documents, join))
+    while some := list(islice(texts, _TEXTS)):
+        rows += [row.astype(np.uint16 if row.max(initial=0) < 1 << 16 else np.uint32) for row in encode(some)]
+    kept = [row for row in rows if len(row) >= LEAST_TOKENS]
+    if not kept:
+        raise VizslaError(f"there is no document with {LEAST_TOKENS} tokens or more to train on")
+    return TokenCorpus.pack(kept)
+
+
+def _joined(documents: Iterable[Document], join: int) -> Iterator[str]:
+    if join <= 1:
+        yield from (field_text(d.content, FIELDS) for d in documents)
+        return
+    for _, group in groupby(documents, key=lambda d: d.content.get("title") or d.id):
+        while some := list(islice(group, join)):
+            yield "\n".join(field_text(d.content, ("text",)) for d in some)
+
+
+def tokens_of(analyzer: Analyzer) -> Callable[[Sequence[str]], list[np.ndarray]]:
+    """A function from texts to their token ids; it remembers words."""
+    lexicon, numbers = analyzer.lexicon(), analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+
+    def encode(texts: Sequence[str]) -> list[np.ndarray]:
+        found, ends = lexicon.encode(texts)
+        ids = np.array([numbers[t] for t in lexicon.terms], np.int64)
+        return np.split(ids[found], ends[:-1])
+
+    return encode
+
+
+def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> DevSet:
+    """A data set's judged queries as training asks them, with BM25's vectors to be added."""
+    from vizsla.training import DevSet, TokenCorpus
+    from vizsla.training.dev import Rows
+
+    qrels = dataset.qrels(split)
+    queries = dataset.queries_of(qrels)
+    documents = list(dataset.documents())
+    encode, bm25 = tokens_of(analyzer), BM25()
+    contents = [d.content for d in documents]
+    statistics = bm25.fit(contents)
+    numbers: dict[Any, int] = {}
+
+    def rows(vectors: Any) -> Rows:
+        names = [numbers.setdefault(vectors.vocabulary[i], len(numbers)) for i in range(len(vectors.vocabulary))]
+        terms = np.array(names, np.int64)[vectors.indices]
+        return Rows(vectors.pointers, terms, vectors.values.astype(np.float32))
+
+    return DevSet(
+        dataset.name,
+        TokenCorpus.of(encode([field_text(c, FIELDS) for c in contents])),
+        TokenCorpus.of(encode(list(queries.values()))),
+        judgements_of(documents, queries, qrels),
+        rows(bm25.encode_documents(contents, statistics)),
+        rows(bm25.encode_queries(list(queries.values()), statistics)),
+    )
