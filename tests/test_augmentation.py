@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +16,15 @@ pytest.importorskip("onnx", reason="writing networks needs onnx")
 from conftest import Cli  # noqa: E402
 from test_training import batch, small_bert  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
+from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import Augmenter, asked_with  # noqa: E402
 from vizsla.networks import Adder, Asked, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
 from vizsla.recipes.augmentation import Augmentation, Material, chosen_terms, read_dataset, surface_pieces  # noqa: E402
+from vizsla.recipes.training import load_training_recipe, resumed, train  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
+from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
 from vizsla.training.augmentation import query_vectors  # noqa: E402
 from vizsla.training.dev import Rows  # noqa: E402
 
@@ -108,6 +110,27 @@ def test_gradients_of_the_score_are_numerical_ones() -> None:
                 sides.append(loss().item())
             flat[i] = value
             assert gradient[i].item() == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-4, abs=1e-7)
+
+
+def test_pairs_and_dev_sets_are_kept_in_files(tmp_path: Path) -> None:
+    pairs = small_pairs()
+    pairs.save(tmp_path / "p" / "pairs.npz")
+    again = AskedPairs.open(tmp_path / "p" / "pairs.npz")
+    one, two = (p.sides(4, 0, 1, torch.device("cpu")) for p in (pairs, again))
+    assert torch.equal(one.texts[0][0], two.texts[0][0])
+    assert torch.equal(one.fixed.documents.straight.to_dense(), two.fixed.documents.straight.to_dense())
+    dev = AskedDev("set", pairs.collection, pairs.queries, pairs.own, np.array([[0, 1, 1], [2, 3, 2]]))
+    dev.save(tmp_path / "dev.npz")
+    network = small_augmenter().float()
+    figures = [
+        d.figures(network, network.asked, torch.device("cpu")) for d in (dev, AskedDev.open(tmp_path / "dev.npz"))
+    ]
+    assert figures[0] == figures[1]
+    assert list(figures[0]) == ["set nDCG@10"]
+    (tmp_path / "broken.npz").write_bytes(b"nothing")
+    for name, problem in (("missing.npz", "no packed queries here"), ("broken.npz", "these are no packed queries")):
+        with pytest.raises(InputError, match=problem):
+            AskedPairs.open(tmp_path / name)
 
 
 def test_answers_of_a_query_are_never_held_against_it() -> None:
@@ -220,6 +243,23 @@ def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path:
     assert json.loads(out)["results"]
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", made, *asked)
     assert (code, "there is a model here already" in said) == (2, True)
+
+
+def test_a_stopped_run_goes_on_to_the_same_augmenter(judged: Path, start: Path, tmp_path: Path) -> None:
+    recipe = load_training_recipe("bm25-augmented").changed([f"start={start}", *SETTINGS])
+    dataset = BeirDataset.open(judged)
+
+    def stop(line: dict[str, Any]) -> None:
+        if line["step"] == 3:
+            raise KeyboardInterrupt
+
+    whole, _ = train(recipe, [], tmp_path / "whole", datasets=[dataset], dev=[dataset])
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, [], tmp_path / "stopped", datasets=[dataset], dev=[dataset], report=stop)
+    plan, dev, datasets = resumed(tmp_path / "stopped")
+    again, _ = train(plan, [], tmp_path / "stopped", datasets=datasets, dev=dev, resume=True)
+    assert isinstance(whole, Augmenter)
+    assert again == whole
 
 
 def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> None:

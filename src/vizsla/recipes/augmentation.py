@@ -21,7 +21,7 @@ from vizsla.recipes.material import judgements_of, mined
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
-    from vizsla.training import AskedDev, AskedPairs, Collection, Outcome, Own, TokenCorpus
+    from vizsla.training import AskedDev, AskedPairs, Collection, Outcome, Own, Prepared, Settings, TokenCorpus
 
 VOCABULARIES = ("words", "pieces")
 HEADS = ("free", "tied", "narrow")
@@ -180,76 +180,71 @@ class Material:
         return AskedDev(self.read.dataset.name, self.collection, queries, own, judgements)
 
 
-def train_augmenter(
+def prepare(
     plan: Augmentation,
-    start: tuple[Any, Analyzer],
-    settings: Any,
+    encoder: Any,
+    pieces: Analyzer,
     datasets: Sequence[BeirDataset],
     dev: Sequence[BeirDataset],
     group: int,
-    folder: Path,
-    *,
-    resume: bool = False,
-    report: Callable[[dict[str, Any]], None] | None = None,
-    name: str = "augmenter",
-) -> tuple[Augmenter, Outcome]:
-    """Train an augmenter on the train splits of data sets, stopping by the dev splits of others or of the same."""
-    from vizsla import networks
-    from vizsla.training import MixedPairs, Team, Trainer, asked_well
+) -> Prepared:
+    """What an augmenter is trained from: the train splits of data sets, and the dev splits of others or of the same."""
+    from vizsla.training import Prepared
 
-    encoder, pieces = start
-    team = Team.assembled()
-    names = {d.folder.resolve(): d for d in [*datasets, *dev]}
-    read = {path: read_dataset(d, plan.bm25) for path, d in names.items()}
-    judged = [read[d.folder.resolve()] for d in datasets]
-    terms = chosen_terms(judged, plan, pieces)
+    places = {d.folder.resolve(): d for d in [*datasets, *dev]}
+    read = {path: read_dataset(d, plan.bm25) for path, d in places.items()}
+    learnt, judged = ([d.folder.resolve() for d in those] for those in (datasets, dev))
+    terms = chosen_terms([read[path] for path in learnt], plan, pieces)
     materials = {}
     for path, one in read.items():
-        splits = [
-            s for s, those in (("train", datasets), ("dev", dev)) if any(d.folder.resolve() == path for d in those)
-        ]
+        splits = [split for split, those in (("train", learnt), ("dev", judged)) if path in those]
         materials[path] = Material(one, terms, plan, pieces, splits)
-    embeddings = encoder.embeddings.word_embeddings
-    add = networks.Adder(
-        len(terms), encoder.hidden, plan.rank if plan.head == "narrow" else 0,
-        embeddings if plan.head == "tied" else None,
-    )  # fmt: skip
+    start = None
     if plan.head != "tied":
-        table = embeddings.weight.detach().numpy()
-        add.start_from(np.stack([table[ids].mean(0) for ids in surface_pieces(judged, terms, plan, pieces)]))
-    network = networks.Augmenter(encoder, add, plan.weighs)
-    network.calm(_some_queries(materials[datasets[0].folder.resolve()]))
-    pairs = MixedPairs([materials[d.folder.resolve()].pairs("train", group) for d in datasets])
+        table = encoder.embeddings.word_embeddings.weight.detach().numpy()
+        spelt = surface_pieces([read[path] for path in learnt], terms, plan, pieces)
+        start = np.stack([table[ids].mean(0) for ids in spelt])
+    pairs = [materials[path].pairs("train", group) for path in learnt]
+    return Prepared(terms, start, pairs, [materials[path].dev() for path in judged])
+
+
+def train_augmenter(
+    plan: Augmentation,
+    encoder: Any,
+    pieces: Analyzer,
+    settings: Settings,
+    folder: Path,
+    *,
+    name: str,
+    resume: bool = False,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[Augmenter, Outcome]:
+    """Train an augmenter from what was prepared in `training` in its folder."""
+    from vizsla.training import MixedPairs, Prepared, Team, Trainer, asked_well
+
+    team, place = Team.assembled(), folder / "training"
+    prepared = Prepared.open(place)
+    network = prepared.network(encoder, plan.rank if plan.head == "narrow" else 0, plan.weighs)
+    pairs = MixedPairs(prepared.pairs)
     trainer = Trainer(
-        network, pairs, settings, dev=[materials[d.folder.resolve()].dev() for d in dev], folder=folder / "training",
-        team=team, report=report, objective=asked_well,
-    )  # fmt: skip
+        network, pairs, settings, dev=prepared.dev, folder=place, team=team, report=report, objective=asked_well
+    )
     outcome = trainer.run(resume=resume)
     if team.leads:
-        queries = [text for m in materials.values() for texts, *_ in m.asked.values() for text in texts.values()]
-        write_augmenter(trainer.network, terms, plan, pieces, queries, folder, name)
+        write_augmenter(trainer.network, prepared, plan, pieces, folder, name)
     team.wait()
     return Augmenter.load(folder), outcome
 
 
-def _some_queries(material: Material) -> Any:
-    from vizsla.networks import packed
-    from vizsla.training.dev import framed
-
-    _, queries, _ = material.asked["train"]
-    return packed(*framed(queries, range(min(len(queries), 200)), "cpu", longest=LONGEST), 1 << 12).chunks
-
-
 def write_augmenter(
-    network: Any, terms: Sequence[str], plan: Augmentation, pieces: Analyzer, queries: Sequence[str], folder: Path,
-    name: str,
-) -> None:  # fmt: skip
+    network: Any, prepared: Prepared, plan: Augmentation, pieces: Analyzer, folder: Path, name: str
+) -> None:
     """A trained network as an augmenter in a folder, in 8 bits."""
     from vizsla.networks.inference import plain_name
 
-    network = network.cpu().eval()
-    chosen = [queries[i] for i in np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)]
-    sample = [[101, *read_query(text, pieces, pieces, LONGEST)[0], 102] for text in chosen]
+    network, queries = network.cpu().eval(), prepared.pairs[0].queries
+    chosen = np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)
+    sample = [[101, *queries[i][: LONGEST - 2].tolist(), 102] for i in chosen]
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
     shutil.rmtree(folder / "written", ignore_errors=True)
     written = Network.write(
@@ -260,4 +255,4 @@ def write_augmenter(
     shutil.rmtree(place, ignore_errors=True)
     written.folder.rename(place)
     analyzer = plan.bm25.text_analyzer
-    Augmenter(Network.open(place), tuple(terms), analyzer, pieces, plan.most, name).save(folder)
+    Augmenter(Network.open(place), tuple(prepared.terms), analyzer, pieces, plan.most, name).save(folder)

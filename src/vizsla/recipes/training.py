@@ -175,21 +175,19 @@ def _train_augmenter(
     recipe: TrainingRecipe, settings: Settings, folder: Path, datasets: Sequence[BeirDataset],
     dev: Sequence[BeirDataset], resume: bool, report: Callable[[dict[str, Any]], None] | None,
 ) -> tuple[Augmenter, Outcome]:  # fmt: skip
-    from vizsla.recipes.augmentation import Augmentation, train_augmenter
+    from vizsla.recipes.augmentation import Augmentation, prepare, train_augmenter
     from vizsla.training import Team
 
     if not datasets:
         raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
-    leads = Team.assembled().leads
-    if not resume and leads:
+    plan, team = Augmentation(**recipe.augment), Team.assembled()
+    encoder, pieces, _ = starting_network(recipe.start, recipe.network, settings.seed)
+    if not resume and team.leads:
         _check_free(folder)
-        (folder / "training").mkdir(parents=True, exist_ok=True)
+        prepare(plan, encoder, pieces, datasets, dev, recipe.group).save(folder / "training")
         _write_plan(folder / "training", recipe, dev, datasets)
-    encoder, analyzer, _ = starting_network(recipe.start, recipe.network, settings.seed)
-    return train_augmenter(
-        Augmentation(**recipe.augment), (encoder, analyzer), settings, datasets, dev, recipe.group, folder,
-        resume=resume, report=report, name=recipe.name,
-    )  # fmt: skip
+    team.wait()
+    return train_augmenter(plan, encoder, pieces, settings, folder, resume=resume, report=report, name=recipe.name)
 
 
 def _check_free(folder: Path) -> None:

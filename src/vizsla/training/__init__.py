@@ -15,6 +15,7 @@ from vizsla.training.loop import Outcome, Trainer
 from vizsla.training.losses import contrast, flops, info_nce, inner_products, quadratic_rise
 from vizsla.training.masking import train_masked
 from vizsla.training.pairs import MinedPairs
+from vizsla.training.prepared import Prepared
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
@@ -30,6 +31,7 @@ __all__ = [
     "Outcome",
     "Own",
     "Pairs",
+    "Prepared",
     "Settings",
     "Sides",
     "Team",

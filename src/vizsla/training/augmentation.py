@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.networks import Asked, Batch, packed
 from vizsla.training.batches import Sides
 from vizsla.training.corpus import TokenCorpus
@@ -37,6 +38,16 @@ class Collection:
     """[columns] what a query's term is multiplied by: idf."""
     shares: np.ndarray
     """[columns] in what share of the documents a term is."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `of_arrays` makes it from again."""
+        rows = {f"rows_{name}": array for name, array in self.rows._asdict().items()}
+        return {**rows, "factors": self.factors, "shares": self.shares}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Collection:
+        rows = Rows(*(arrays[f"rows_{name}"] for name in Rows._fields))
+        return cls(rows, arrays["factors"], arrays["shares"])
 
     def taken(self, documents: np.ndarray, device: torch.device) -> Matrix:
         """Some documents as the rows of a sparse matrix."""
@@ -123,6 +134,21 @@ class AskedPairs:
     negatives: TokenCorpus
     group: int = 2
     """A document that answers the query and so many less one that do not."""
+
+    def save(self, file: str | Path) -> None:
+        """Write all of it to one file, to be trained with later or elsewhere."""
+        texts = {name: getattr(self, name) for name in ("queries", "positives", "negatives")}
+        parts = {f"{name}_{part}": getattr(c, part) for name, c in texts.items() for part in ("ids", "offsets")}
+        _save(file, **self.collection.arrays(), **parts, own=self.own.pairs, group=np.array(self.group))
+
+    @classmethod
+    def open(cls, file: str | Path) -> AskedPairs:
+        """What was saved."""
+        a = _open(file)
+        queries, positives, negatives = (
+            TokenCorpus(a[f"{name}_ids"], a[f"{name}_offsets"]) for name in ("queries", "positives", "negatives")
+        )
+        return cls(Collection.of_arrays(a), queries, Own(a["own"]), positives, negatives, int(a["group"]))
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Ids and mask of queries; the documents as rows of BM25."""
@@ -234,6 +260,22 @@ class AskedDev:
     own: Own
     judgements: np.ndarray
 
+    def save(self, file: str | Path) -> None:
+        """Write all of it to one file."""
+        parts = {
+            "queries_ids": self.queries.ids,
+            "queries_offsets": self.queries.offsets,
+            "judgements": self.judgements,
+        }
+        _save(file, **self.collection.arrays(), **parts, own=self.own.pairs, name=np.array(self.name))
+
+    @classmethod
+    def open(cls, file: str | Path) -> AskedDev:
+        """What was saved."""
+        a = _open(file)
+        queries = TokenCorpus(a["queries_ids"], a["queries_offsets"])
+        return cls(str(a["name"]), Collection.of_arrays(a), queries, Own(a["own"]), a["judgements"])
+
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Any, device: torch.device) -> dict[str, float]:
         """nDCG@10 with what the network makes of the queries."""
@@ -258,3 +300,18 @@ class AskedDev:
             everything = np.arange(len(self.collection.rows.pointers) - 1)
             kept[device] = self.collection.taken(everything, device).straight
         return kept[device]
+
+
+def _save(file: str | Path, **arrays: np.ndarray) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _open(file: str | Path) -> Mapping[str, np.ndarray]:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except FileNotFoundError:
+        raise InputError("there are no packed queries here", file=str(file)) from None
+    except (ValueError, OSError) as e:
+        raise InputError(f"these are no packed queries ({e})", file=str(file)) from None
