@@ -193,6 +193,7 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
     code, out, said = cli("explain", tmp_path / "plain", "dogs bark", "1", "--augment", tmp_path / "a")
     assert code == 0, said
     assert "added" in out
+    assert all(line.endswith(("here)", "document", "documents", "query")) for line in out.splitlines()[1:])
 
 
 def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vizsla.index import Explanation, Hit, Index, Snippet
 
 MATCH = "bold yellow"
+_WIDE = 1000  # columns where nobody has told how many there are
 
 
 def show_results(index: Index, query: str, k: int, filter: str | None = None) -> list[str]:
@@ -83,13 +84,17 @@ def nothing_found(index: Index, query: str) -> str:
 
 def show_explanation(explanation: Explanation, doc_id: str) -> None:
     """The tree of a score."""
+    from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
 
     head = Text().append(f"{explanation.score:.4f}", style="bold")
     tree = Tree(head.append(f"  {console.safe(explanation.name)} for {console.safe(doc_id)}"), guide_style="dim")
     _grow(tree, explanation)
-    console.out.print(tree, soft_wrap=not console.out.is_terminal)
+    if console.out.is_terminal:
+        console.out.print(tree)
+    else:  # a tree is cut at the width of its console
+        Console(file=console.out.file, width=_WIDE).print(tree)
 
 
 def _grow(tree: object, explanation: Explanation) -> None:
