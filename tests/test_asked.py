@@ -38,7 +38,7 @@ class Scripted:
 
 
 def scripted(**options: object) -> Augmenter:
-    network = Network(Path("nowhere"), "digest", kind="augmenter")
+    network = Network(Path("nowhere"), "digest", kind="augmenter", length=64)
     network.__dict__["running"] = Scripted()
     words, pieces = Analyzer.parse("lucene-english"), Analyzer.parse("wordpiece")
     return Augmenter(network, TERMS, words, pieces, **options)  # type: ignore[arg-type]
@@ -83,7 +83,8 @@ def test_an_index_is_asked_in_other_words_until_told_otherwise(index: Index) -> 
     before = [h.id for h in index.search("Dogs bark loudly")]
     index.ask_with(asked_with(index.model, scripted()))
     assert "4" in [h.id for h in index.search("Dogs bark loudly")]
-    assert "postman" in str(index.highlight("Dogs bark loudly", index.get("3")).text)  # type: ignore[arg-type]
+    snippet = index.highlight("Dogs bark loudly", index.get("3"))  # type: ignore[arg-type]
+    assert [snippet.text[a:z] for a, z in snippet.matches] == ["postman", "letters"]
     index.ask_with(None)
     assert [h.id for h in index.search("Dogs bark loudly")] == before
 
@@ -96,6 +97,8 @@ def test_other_words_in_a_sum(tmp_path: Path) -> None:
         asked = asked_with(made.model, scripted())
         assert [type(p.component) for p in asked.parts] == [Asked, BM25]
         assert made.search("Dogs bark", model=asked)[0].id == "1"
+        made.ask_with("bm25-wp")
+        assert made.highlight("dogs", made.get("1")).matches  # type: ignore[arg-type]
     with pytest.raises(VizslaError, match="was trained for the analyzer lucene-english, and bm25-wp has wordpiece"):
         asked_with(parse_model("bm25-wp"), scripted())
     with pytest.raises(VizslaError, match="asks BM25, and vectors has none"):
@@ -253,6 +256,8 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").fit(["dogs bark"]))
     with pytest.raises(VizslaError, match="RM3 needs 1 document"):
         RM3(documents=0)
+    again = asked_with(BM25().with_queries(RM3()), RM3(terms=3))
+    assert again == BM25().with_queries(RM3(terms=3))
     assert parse_queries("rm3(terms=5)") == RM3(terms=5)
     with pytest.raises(VizslaError, match="rm3 takes"):
         parse_queries("rm3(k1=2)")
@@ -262,3 +267,37 @@ def test_a_model_that_looks_twice_is_saved(tmp_path: Path) -> None:
     model = BM25(k1=1.2).with_queries(RM3(terms=7))
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
+
+
+def test_rm3_mixes_documents_by_their_scores(tmp_path: Path) -> None:
+    """By hand: two documents, their words by count, each document's share in proportion to its score."""
+    filler = [{"id": f"f{i}", "text": f"nothing here but filler{i}"} for i in range(100)]
+    two = [{"id": "a", "text": "zebra stripes stripes"}, {"id": "b", "text": "zebra zebra zebra savanna grass grass"}]
+    with Index.create(tmp_path / "i") as index:
+        index.add([*two, *filler])
+        index.commit()
+        scores = {h.id: h.score for h in index.search("zebra")}
+        with index._reading() as snapshot:
+            (terms,) = BM25().with_queries(RM3(documents=2, terms=3, original=0.25)).query_terms_in(["zebra"], snapshot)
+    a, b = scores["a"], scores["b"]
+    model = {"zebra": a / 3 + b * 3 / 6, "stripe": a * 2 / 3, "grass": b * 2 / 6, "savanna": b / 6}
+    best = sorted(model, key=lambda t: -model[t])[:3]
+    total = sum(model[t] for t in best)
+    expected = {t: 0.75 * model[t] / total for t in best}
+    expected["zebra"] += 0.25
+    assert terms == pytest.approx(expected)
+
+
+def test_words_in_every_document_are_found_by_plain_bm25(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", "bm25(variant=atire)") as index:
+        index.add([{"id": "1", "text": "dog"}, {"id": "2", "text": "dog"}])
+        index.commit()
+        assert [(h.id, h.score) for h in index.search("dog")] == [("1", 0.0), ("2", 0.0)]
+
+
+def test_looking_twice_is_evaluated(cli: Cli, judged: Path) -> None:
+    code, out, said = cli("eval", judged, "--model", "bm25-rm3", "--json")
+    assert code == 0, said
+    assert json.loads(out)["measures"]["nDCG@10"] > 0
+    code, out, said = cli("compare", judged, "--models", "bm25,bm25-rm3", "--json")
+    assert code == 0, said

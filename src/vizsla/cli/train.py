@@ -38,9 +38,11 @@ def train(
 
     try:
         from vizsla.networks.inference import transformers
-        from vizsla.recipes.training import load_training_recipe, resumed
+        from vizsla.recipes.training import go_on_with, load_training_recipe, resumed
         from vizsla.recipes.training import train as run
         from vizsla.training import Team
+
+        transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
     except ImportError as e:
         raise VizslaError(f"training needs more packages ({e}); install vizsla[train]") from None
 
@@ -52,9 +54,10 @@ def train(
     plan, sets = load_training_recipe(recipe), [BeirDataset.open(folder) for folder in dev or []]
     if resume:
         plan, sets, judged = resumed(output)
-    plan = plan.changed(changes or [])
+        plan = go_on_with(plan, changes or [])
+    else:
+        plan = plan.changed(changes or [])
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
-    transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
     team = Team.assembled()
     if team.leads and team.device.type == "cpu" and plan.network != "augmenter":
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")

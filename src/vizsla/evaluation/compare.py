@@ -210,7 +210,8 @@ def _search(
     models = {name: settled_on(dataset, model) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
-        with Index.create(Path(folder) / "index", shared_model(models.values()), store=False) as index:
+        store = any(model.reads_texts for model in models.values())
+        with Index.create(Path(folder) / "index", shared_model(models.values()), store=store) as index:
             index.add(documents(dataset))
             index.commit()
             if not len(index):

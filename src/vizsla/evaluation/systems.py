@@ -49,7 +49,7 @@ def evaluate_model(
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         settled = settled_on(dataset, model) if model.freezes else model
-        with Index.create(Path(folder) / "index", settled, store=False) as index:
+        with Index.create(Path(folder) / "index", settled, store=settled.reads_texts) as index:
             index.add(dataset.documents() if documents is None else documents)
             index.commit()
             seconds = {"index": time.perf_counter() - started}

@@ -337,7 +337,7 @@ class Index:
         found = []
         with self._reading() as snapshot:
             for part in snapshot.model.parts:
-                namespace, terms = part.component.namespace, list(part.component.query_terms(text))
+                namespace, terms = part.component.namespace, list(part.component.own_terms(text))
                 numbers, frequencies = snapshot.terms_of(namespace, terms)
                 counts = frequencies.tolist(), snapshot.occurrences(numbers)
                 found += [TermStatistics(namespace, *row) for row in zip(terms, *counts, strict=True)]

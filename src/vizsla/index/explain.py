@@ -43,7 +43,7 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
     component = part.component
     statistics = snapshot.statistics[component.namespace]
     (asked,) = component.query_terms_in([text], snapshot)
-    own = component.bm25.query_terms(text) if isinstance(component, Asked) else None
+    own = component.own_terms(text) if isinstance(component, Asked) else None
     weights = component.query_weights(asked, statistics)
     terms = list(asked)
     numbers, df = snapshot.terms_of(component.namespace, terms)

@@ -88,6 +88,6 @@ class Highlighter:
         text = text[:FARTHEST]
         for part in self._model.parts:
             component = part.component
-            if field in component.fields:
+            if field in component.fields and component.namespace in self._weights:
                 return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
         return best_snippet(text, [], {}, width)

@@ -251,7 +251,9 @@ class Snapshot:
     def _weigh(self, part: Part, asked: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         statistics = self.statistics[part.component.namespace]
         weighed = part.component.query_weights_of(asked, statistics)
-        return [{term: part.weight * w for term, w in weights.items() if w} for weights in weighed]
+        if part.weight == 1:
+            return weighed
+        return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
 
     def encode_queries(self, texts: Sequence[str], asking: Asking) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out."""

@@ -38,6 +38,8 @@ class QueryEncoder(Protocol):
     """Makes the weighted terms of queries, before rarity is multiplied in."""
 
     kind: ClassVar[str]
+    reads_texts: ClassVar[bool]
+    """Whether it needs the texts of documents."""
 
     @property
     def name(self) -> str: ...
@@ -104,6 +106,17 @@ class Asked(Component):
     def query_terms_in(self, texts: Sequence[str], collection: Collection) -> list[dict[str, float]]:
         return self.queries.terms_of(texts, self.bm25, collection)
 
+    def own_terms(self, text: str) -> dict[str, float]:
+        return self.bm25.query_terms(text)
+
+    @property
+    def reads_texts(self) -> bool:
+        return self.queries.reads_texts
+
+    def query_weights_of(self, asked: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
+        """The final weights; terms that were dropped are not looked for."""
+        return super().query_weights_of([{t: w for t, w in terms.items() if w} for terms in asked], statistics)
+
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         return self.bm25.term_factors(frequencies, documents)
 
@@ -132,14 +145,17 @@ def asked_with(model: Model, queries: QueryEncoder) -> Model:
     """A model whose BM25 is asked with other queries; the other parts of a sum stay as they are."""
     parts, problems = [], []
     for part in model.parts:
-        if isinstance(part.component, BM25):
-            problem = queries.problem(part.component)
+        bm25 = part.component
+        if isinstance(bm25, Asked):
+            bm25 = replace(bm25.bm25, namespace=bm25.namespace)
+        if isinstance(bm25, BM25):
+            problem = queries.problem(bm25)
             if problem is None:
-                parts.append(Part(part.weight, part.component.with_queries(queries)))
+                parts.append(Part(part.weight, bm25.with_queries(queries)))
                 continue
             problems.append(problem)
         parts.append(part)
-    if all(part in model.parts for part in parts):
+    if not any(isinstance(p.component, Asked) and p.component.queries is queries for p in parts):
         why = problems[0] if problems else f"asks BM25, and {model.name} has none"
         raise VizslaError(f"{queries.name} {why}")
     if len(parts) == 1 and parts[0].weight == 1.0:

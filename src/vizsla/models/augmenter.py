@@ -18,11 +18,10 @@ from vizsla.models.asked import QUERY_ENCODERS, Collection
 from vizsla.models.bm25 import BM25
 from vizsla.models.learned import SHIPPED
 from vizsla.models.network import Network
+from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, WordPiece
 
 ABOUT = "augmenter.json"
-LONGEST = 64
-"""Tokens of a query that are read, special ones included."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,8 @@ class Augmenter:
     """A network that reads word pieces of a query, and the terms it can add.
 
     `analyzer`: what makes the terms; an index is asked with it only if it has the same. `pieces`: what the network
-    reads. `most`: at most so many terms are added, the strongest; 0 for all.
+    reads. `most`: at most so many terms are added, the strongest that some document has; 0 for all. `variant`: of BM25,
+    which it was trained through.
     """
 
     network: Network
@@ -38,38 +38,54 @@ class Augmenter:
     analyzer: Analyzer
     pieces: Analyzer
     most: int = 0
+    variant: str = "lucene"
     name: str = "augmenter"
 
     kind: ClassVar[str] = "augmenter"
+    reads_texts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.network.kind != self.kind:
             raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no augmenter")
 
     def problem(self, bm25: BM25) -> str | None:
-        if bm25.analyzer == self.analyzer:
+        if bm25.analyzer == self.analyzer and bm25.variant == self.variant:
             return None
+        if bm25.analyzer == self.analyzer:
+            return f"was trained through the variant {self.variant}, and {bm25.name} has {bm25.variant}"
         return f"was trained for the analyzer {self.analyzer}, and {bm25.name} has {bm25.analyzer}"
 
     def terms_of(
         self,
         texts: Sequence[str],
-        bm25: BM25,  # noqa: ARG002 (its analyzer is the augmenter's own)
-        collection: Collection | None = None,  # noqa: ARG002 (it needs none)
+        bm25: BM25,
+        collection: Collection | None = None,
     ) -> list[dict[str, float]]:
         """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
-        return [self._terms(own, weights, added) for own, weights, added in self._asked(texts)]
+        statistics = collection.statistics_of(bm25) if collection is not None and self.most else None
+        return [self._terms(own, weights, added, statistics) for own, weights, added in self._asked(texts)]
 
     def _asked(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
         """For each query its own terms with the tokens that speak for each, the tokens' weights, and what is added."""
-        read = [read_query(text, self.analyzer, self.pieces, LONGEST) for text in texts]
+        read = [read_query(text, self.analyzer, self.pieces, self.network.length) for text in texts]
         rows = [[self.network.start, *ids, self.network.end] for ids, _ in read]
         offsets = np.cumsum([0, *map(len, rows)])
         ids = np.array([i for row in rows for i in row], np.int64)
         made = self.network.running.augmentations(ids, offsets)
+        if any(len(added) != len(self.terms) for _, added in made):
+            raise InputError(
+                f"this augmenter names {len(self.terms):,} terms and its network has another number",
+                file=str(self.network.folder),
+            )
         return [(own, weights, added) for (_, own), (weights, added) in zip(read, made, strict=True)]
 
-    def _terms(self, own: Mapping[str, Sequence[int]], weights: np.ndarray, added: np.ndarray) -> dict[str, float]:
+    def _terms(
+        self,
+        own: Mapping[str, Sequence[int]],
+        weights: np.ndarray,
+        added: np.ndarray,
+        statistics: Statistics | None,
+    ) -> dict[str, float]:
         if not own:  # nothing to go by
             return {}
         terms = {}
@@ -81,6 +97,9 @@ class Augmenter:
         found = np.flatnonzero(added)
         found = found[np.argsort(-added[found], kind="stable")]
         new = [(self.terms[i], float(added[i])) for i in found.tolist() if self.terms[i] not in terms]
+        if statistics is not None:
+            there = statistics.document_frequencies([term for term, _ in new]) > 0
+            new = [pair for pair, known in zip(new, there.tolist(), strict=True) if known]
         terms.update(new[: self.most or None])
         return terms
 
@@ -108,6 +127,7 @@ class Augmenter:
             "analyzer": self.analyzer.save(folder),
             "pieces": self.pieces.save(folder),
             "most": self.most,
+            "variant": self.variant,
             "name": self.name,
         }
 
@@ -115,13 +135,15 @@ class Augmenter:
     def from_options(cls, options: dict[str, Any], folder: Path) -> Augmenter:
         try:
             terms = json.loads((folder / options["terms"]).read_text("utf-8"))
+            if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+                raise ValueError("no list of terms")
         except (OSError, ValueError):
             raise InputError(
                 "the terms of this augmenter cannot be read", file=str(folder / options["terms"])
             ) from None
         network = Network.open(folder / options["network"])
         analyzer, pieces = (Analyzer.parse(options[name], folder) for name in ("analyzer", "pieces"))
-        return cls(network, tuple(terms), analyzer, pieces, options["most"], options["name"])
+        return cls(network, tuple(terms), analyzer, pieces, options["most"], options["variant"], options["name"])
 
     def save(self, folder: str | Path) -> None:
         """Write the augmenter to a folder of its own."""

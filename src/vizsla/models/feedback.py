@@ -35,6 +35,7 @@ class RM3:
 
     kind: ClassVar[str] = "rm3"
     name: ClassVar[str] = "rm3"
+    reads_texts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.documents < 1 or self.terms < 1 or not 0 <= self.original <= 1:

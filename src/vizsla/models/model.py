@@ -108,6 +108,11 @@ class Model(ABC):
         return self
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether a search looks at the texts of documents, so that an index has to keep them."""
+        return any(p.component.reads_texts for p in self.parts if p.component is not self)
+
+    @property
     def namespaces(self) -> tuple[str, ...]:
         return tuple(p.component.namespace for p in self.parts)
 
@@ -234,6 +239,10 @@ class Component(Model):
     def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
         """The same for many queries, where it is faster so."""
         return [self.query_terms(text) for text in texts]
+
+    def own_terms(self, text: str) -> dict[str, float]:
+        """The terms a text itself is analyzed to, whatever a query is made into."""
+        return self.query_terms(text)
 
     def query_terms_in(self, texts: Sequence[str], collection: Any) -> list[dict[str, float]]:  # noqa: ARG002
         """The same where the collection that is asked may be looked at first: see `models.asked.Collection`."""

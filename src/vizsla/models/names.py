@@ -103,7 +103,7 @@ def _augmented(network: str = "", **options: Any) -> Model:
             "vizsla train bm25-augmented --dataset DIR -o DIR"
         )
     augmenter = Augmenter.load(network)
-    bm25 = BM25(**{"analyzer": augmenter.analyzer, **options})
+    bm25 = BM25(**{"analyzer": augmenter.analyzer, "variant": augmenter.variant, **options})
     return replace(bm25.with_queries(augmenter), name="bm25-augmented")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import BM25, Augmenter, Network
-from vizsla.models.augmenter import LONGEST, read_query
+from vizsla.models.augmenter import read_query
 from vizsla.models.model import counted
 from vizsla.recipes.material import judgements_of, mined
 from vizsla.text import Analyzer
@@ -27,6 +27,7 @@ VOCABULARIES = ("words", "pieces")
 HEADS = ("free", "tied", "narrow")
 SCORINGS = ("bm25", "bag")
 _SAMPLE = 40  # queries that 8-bit weights are fitted on
+_NEVER = -1e4  # the bias of a term that no document has
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Augmentation:
         ):
             if value not in known:
                 raise UnknownNameError(what, value, known)
+        for name, least in (("terms", 1), ("rare", 1), ("rank", 1), ("most", 0), ("common", 0)):
+            if not getattr(self, name) >= least:
+                raise VizslaError(f"augment.{name} must be {least} or more, not {getattr(self, name)}")
         if self.head == "tied" and self.vocabulary != "pieces":
             raise VizslaError("only word pieces can be tied to the input embeddings; ask for head=free or head=narrow")
 
@@ -154,13 +158,14 @@ class Material:
 
     def _queries(self, texts: dict[str, str]) -> tuple[dict[str, str], TokenCorpus, Own]:
         from vizsla.training import Own, TokenCorpus
+        from vizsla.training.augmentation import LONGEST, UNREAD
 
         ids, pairs = [], []
         for text in texts.values():
             tokens, own = read_query(text, self.plan.bm25.text_analyzer, self.pieces, LONGEST)
             ids.append(np.array(tokens, np.int64))
             known = [(self.columns.setdefault(term, len(self.columns)), places) for term, places in own.items()]
-            pairs.append([(place, column) for column, places in known for place in places])
+            pairs.append([(place, column) for column, places in known for place in places or [UNREAD]])
         return texts, TokenCorpus.of(ids), Own.of(pairs)
 
     def pairs(self, split: str, group: int) -> AskedPairs:
@@ -195,6 +200,16 @@ def prepare(
     read = {path: read_dataset(d, plan.bm25) for path, d in places.items()}
     learnt, judged = ([d.folder.resolve() for d in those] for those in (datasets, dev))
     terms = chosen_terms([read[path] for path in learnt], plan, pieces)
+    rows, hidden = encoder.embeddings.word_embeddings.weight.shape
+    if not terms:
+        raise VizslaError(
+            f"no word is in {plan.rare} documents or more and in at most {plan.common:g} of all, so none can be added; "
+            "try --set augment.common=1.0"
+        )
+    if plan.head == "tied" and len(terms) != rows:
+        raise VizslaError(f"the encoder has {rows:,} embeddings for {len(terms):,} word pieces; ask for head=free")
+    if plan.head == "narrow" and plan.rank > min(hidden, len(terms)):
+        raise VizslaError(f"augment.rank can be {min(hidden, len(terms))} at most here, not {plan.rank}")
     materials = {}
     for path, one in read.items():
         splits = [split for split, those in (("train", learnt), ("dev", judged)) if path in those]
@@ -205,6 +220,9 @@ def prepare(
         spelt = surface_pieces([read[path] for path in learnt], terms, plan, pieces)
         start = np.stack([table[ids].mean(0) for ids in spelt])
     pairs = [materials[path].pairs("train", group) for path in learnt]
+    for path, asked in zip(learnt, pairs, strict=True):
+        if not len(asked.usable):
+            raise VizslaError(f"{path}: no train query has an answer among the documents")
     return Prepared(terms, start, pairs, [materials[path].dev() for path in judged])
 
 
@@ -240,10 +258,16 @@ def write_augmenter(
     network: Any, prepared: Prepared, plan: Augmentation, pieces: Analyzer, folder: Path, name: str
 ) -> None:
     """A trained network as an augmenter in a folder, in 8 bits."""
+    import torch
+
     from vizsla.networks.inference import plain_name
+    from vizsla.training.augmentation import LONGEST
 
     network, queries = network.cpu().eval(), prepared.pairs[0].queries
     chosen = np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)
+    nowhere = np.all([pairs.collection.shares[: len(prepared.terms)] == 0 for pairs in prepared.pairs], axis=0)
+    with torch.no_grad():  # never learnt, so never added
+        network.add.out.bias[torch.from_numpy(nowhere)] = _NEVER
     sample = [[101, *queries[i][: LONGEST - 2].tolist(), 102] for i in chosen]
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
     shutil.rmtree(folder / "written", ignore_errors=True)
@@ -255,4 +279,5 @@ def write_augmenter(
     shutil.rmtree(place, ignore_errors=True)
     written.folder.rename(place)
     analyzer = plan.bm25.text_analyzer
-    Augmenter(Network.open(place), tuple(prepared.terms), analyzer, pieces, plan.most, name).save(folder)
+    terms, variant = tuple(prepared.terms), plan.bm25.variant
+    Augmenter(Network.open(place), terms, analyzer, pieces, plan.most, variant, name).save(folder)

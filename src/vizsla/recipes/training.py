@@ -180,7 +180,12 @@ def _train_augmenter(
 
     if not datasets:
         raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
-    plan, team = Augmentation(**recipe.augment), Team.assembled()
+    try:
+        plan, team = Augmentation(**recipe.augment), Team.assembled()
+    except TypeError as e:
+        raise VizslaError(f"an augmenter does not take all that is asked for ({e})") from None
+    for dataset in datasets:
+        dataset.qrels("train")  # refused now, not after everything has been read
     encoder, pieces, _ = starting_network(recipe.start, recipe.network, settings.seed)
     if not resume and team.leads:
         _check_free(folder)
@@ -218,11 +223,21 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
     try:
         plan = json.loads(file.read_text())
         recipe = TrainingRecipe(**plan["recipe"])
+        folders = plan["dev"], plan["datasets"]
     except FileNotFoundError:
         raise VizslaError(f"{output}: there is no run here to go on with") from None
     except (ValueError, TypeError, KeyError) as e:
         raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
-    return recipe, [BeirDataset.open(d) for d in plan["dev"]], [BeirDataset.open(d) for d in plan["datasets"]]
+    dev, datasets = ([BeirDataset.open(d) for d in those] for those in folders)
+    return recipe, dev, datasets
+
+
+def go_on_with(recipe: TrainingRecipe, changes: Sequence[str]) -> TrainingRecipe:
+    """A recipe to go on with, some settings changed; what the run was prepared from is not free any more."""
+    new = recipe.changed(changes)
+    if (new.augment, new.group, new.start) != (recipe.augment, recipe.group, recipe.start):
+        raise VizslaError("a run goes on with the start, the group and the augmenter it began with")
+    return new
 
 
 def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop import Trainer
 
 _TOKENS = 16_384  # of dev queries that are encoded together
-_BLOCK = 1024  # dev queries that are scored together
+_BLOCK = 256  # dev queries that are scored together
 LONGEST = 64
 """Tokens of a query that are read, special ones included."""
 
@@ -94,6 +95,9 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return ctx.turned @ gradients[0].contiguous(), None
+
+
+UNREAD = -2  # the place of a word beyond what is read: it weighs 1
 
 
 class Own(NamedTuple):
@@ -197,13 +201,18 @@ class MixedPairs:
 
     several: Sequence[AskedPairs]
     even: float = 0.5
-    """1 for as many batches as there are queries, 0 for the same of each."""
+    """1 for as many batches as there are queries, 0 for the same of each; a set of few queries has smaller batches."""
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
+        if len(self.several) == 1:
+            return self.several[0].sides(size, seed, step, device)
         counts = np.array([len(pairs.usable) for pairs in self.several], float) ** self.even
-        chosen = np.random.default_rng((seed, 7, step)).choice(len(counts), p=counts / counts.sum())
-        pairs = self.several[chosen]
-        return pairs.sides(min(size, len(pairs.usable)), seed, step, device)
+        if not counts.all():
+            raise VizslaError("one of the data sets has no query with an answer among its documents")
+        draws = np.random.default_rng((seed, 7)).choice(len(counts), step + 1, p=counts / counts.sum())
+        pairs = self.several[int(draws[step])]
+        before = int((draws[:step] == draws[step]).sum())  # so that each goes through all its queries
+        return pairs.sides(min(size, len(pairs.usable)), seed, before, device)
 
 
 def query_vectors(asked: Asked, own: Tensor, columns: int) -> Tensor:
@@ -213,11 +222,12 @@ def query_vectors(asked: Asked, own: Tensor, columns: int) -> Tensor:
     """
     added, weights = asked
     queries = torch.nn.functional.pad(added, (0, columns - added.shape[1])).flatten()
-    there = own[..., 0] >= 0
+    there = own[..., 1] >= 0
     row = torch.arange(len(own), device=own.device)[:, None].expand_as(there)[there]
     place, column = own[..., 0][there].long(), own[..., 1][there].long()
     keys, repeats = torch.unique(row * columns + column, return_inverse=True)
-    highest = weights.new_zeros(len(keys)).scatter_reduce(0, repeats, weights[row, place], "amax")
+    spoken = torch.where(place == UNREAD, 1.0, weights[row, place.clamp(min=0)])
+    highest = weights.new_zeros(len(keys)).scatter_reduce(0, repeats, spoken, "amax")
     return queries.index_copy(0, keys, highest * (1 + queries[keys])).view(len(own), columns)
 
 
@@ -283,7 +293,7 @@ class AskedDev:
         factors, shares = (
             torch.from_numpy(x.astype(np.float32)).to(device) for x in (self.collection.factors, self.collection.shares)
         )
-        scores = []
+        figures = []
         for first in range(0, len(self.queries), _BLOCK):
             chosen = np.arange(first, min(first + _BLOCK, len(self.queries)))
             batch = packed(*framed(self.queries, chosen, device, longest=LONGEST), _TOKENS)
@@ -291,8 +301,13 @@ class AskedDev:
             asked = Asked(added.float() * (shares[: added.shape[1]] > 0), weights.float())
             own = torch.from_numpy(self.own.pairs[chosen]).to(device)
             queries = query_vectors(asked, own, len(factors)) * factors
-            scores.append((documents @ queries.T.contiguous()).T)
-        return {f"{self.name} nDCG@10": mean_ndcg(torch.cat(scores), self.judgements)}
+            here = (self.judgements[:, 0] >= first) & (self.judgements[:, 0] < first + len(chosen))
+            judged = self.judgements[here] - np.array([first, 0, 0])
+            if len(judged):
+                scores = (documents @ queries.T.contiguous()).T
+                figures.append((mean_ndcg(scores, judged), len(np.unique(judged[:, 0]))))
+        total = sum(count for _, count in figures)
+        return {f"{self.name} nDCG@10": sum(mean * count for mean, count in figures) / max(total, 1)}
 
     def _documents(self, device: torch.device) -> Tensor:
         kept: dict[torch.device, Tensor] = self.__dict__.setdefault("_kept", {})
@@ -313,5 +328,5 @@ def _open(file: str | Path) -> Mapping[str, np.ndarray]:
             return dict(arrays)
     except FileNotFoundError:
         raise InputError("there are no packed queries here", file=str(file)) from None
-    except (ValueError, OSError) as e:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
         raise InputError(f"these are no packed queries ({e})", file=str(file)) from None

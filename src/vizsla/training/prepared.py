@@ -32,6 +32,8 @@ class Prepared:
     def save(self, folder: str | Path) -> None:
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
+        for old in [path / _START, *path.glob("pairs-*.npz"), *path.glob("dev-*.npz")]:
+            old.unlink(missing_ok=True)  # of an attempt before
         (path / _TERMS).write_text(json.dumps(list(self.terms), ensure_ascii=False), "utf-8")
         if self.start is not None:
             np.save(path / _START, self.start, allow_pickle=False)

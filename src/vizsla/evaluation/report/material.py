@@ -88,7 +88,7 @@ def _moved(c: Comparison, dataset: str, system: str) -> list[str]:
 def marked_text(query: str, document: Document, model: Model | None) -> str:
     """The stretch of a document that answers best, as HTML with the query's words marked."""
     asked = model or BM25()
-    terms = {p.component.namespace: p.component.query_terms(query) for p in asked.parts}
+    terms = {p.component.namespace: p.component.own_terms(query) for p in asked.parts}
     common = stop_words("lucene-english")
     weights = {
         namespace: {t: w for t, w in found.items() if any(map(str.isalnum, t)) and t not in common}
