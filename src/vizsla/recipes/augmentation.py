@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +13,10 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models import BM25, Augmenter, Network
+from vizsla.models import BM25, Augmenter
 from vizsla.models.augmenter import read_query
 from vizsla.models.model import counted
-from vizsla.recipes.material import judgements_of, mined
+from vizsla.recipes.material import judgements_of, mined, place_network
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -260,7 +259,6 @@ def write_augmenter(
     """A trained network as an augmenter in a folder, in 8 bits."""
     import torch
 
-    from vizsla.networks.inference import plain_name
     from vizsla.training.augmentation import LONGEST
 
     network, queries = network.cpu().eval(), prepared.pairs[0].queries
@@ -269,15 +267,7 @@ def write_augmenter(
     with torch.no_grad():  # never learnt, so never added
         network.add.out.bias[torch.from_numpy(nowhere)] = _NEVER
     sample = [[101, *queries[i][: LONGEST - 2].tolist(), 102] for i in chosen]
-    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
-    shutil.rmtree(folder / "written", ignore_errors=True)
-    written = Network.write(
-        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=1.0, length=LONGEST,
-        sample=sample,
-    )  # fmt: skip
-    place = folder / written.digest[:12]
-    shutil.rmtree(place, ignore_errors=True)
-    written.folder.rename(place)
+    written = place_network(network, folder, most=1.0, length=LONGEST, sample=sample)
     analyzer = plan.bm25.text_analyzer
     terms, variant = tuple(prepared.terms), plan.bm25.variant
-    Augmenter(Network.open(place), terms, analyzer, pieces, plan.most, variant, name).save(folder)
+    Augmenter(written, terms, analyzer, pieces, plan.most, variant, name).save(folder)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25
+from vizsla.models import BM25, Network
 from vizsla.models.model import field_text
 from vizsla.runs import Qrels
 from vizsla.text import Analyzer
@@ -136,3 +138,19 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
         rows(bm25.encode_documents(contents, statistics)),
         rows(bm25.encode_queries(list(queries.values()), statistics)),
     )
+
+
+def place_network(network: Any, folder: Path, *, most: float, length: int, sample: Sequence[Sequence[int]]) -> Network:
+    """Write a trained network in 8 bits into a folder of its own inside another, named by what it is."""
+    from vizsla.networks.inference import plain_name
+
+    shutil.rmtree(folder / "written", ignore_errors=True)
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    heads = network.encoder.heads
+    written = Network.write(
+        folder / "written", weights, kind=network.kind, heads=heads, most=most, length=length, sample=sample
+    )
+    place = folder / written.digest[:12]
+    shutil.rmtree(place, ignore_errors=True)
+    written.folder.rename(place)
+    return Network.open(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
@@ -16,9 +15,9 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import Augmenter, Learned, Model, Network
+from vizsla.models import Augmenter, Learned, Model
 from vizsla.models.learned import SHIPPED
-from vizsla.recipes.material import dev_set, judged_pairs, pack
+from vizsla.recipes.material import dev_set, judged_pairs, pack, place_network
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -328,7 +327,6 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     import torch
 
     from vizsla.networks import packed
-    from vizsla.networks.inference import plain_name
     from vizsla.networks.layout import save_layout
     from vizsla.training.dev import framed
 
@@ -341,16 +339,8 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     if not most > 0:
         raise VizslaError("the network gives no weights any more; train with a lower rate, as in --set rate=1e-5")
     sample = [[101, *corpus[i][: length - 2].tolist(), 102] for i in chosen]
-    shutil.rmtree(folder / "written", ignore_errors=True)
-    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
-    written = Network.write(
-        folder / "written", weights, kind=network.kind, heads=network.encoder.heads, most=_ROOM * most, length=length,
-        sample=sample,
-    )  # fmt: skip
-    place = folder / written.digest[:12]
-    shutil.rmtree(place, ignore_errors=True)
-    written.folder.rename(place)
-    Learned(Network.open(place), analyzer, namespace=name, name=name).save(folder)
+    written = place_network(network, folder, most=_ROOM * most, length=length, sample=sample)
+    Learned(written, analyzer, namespace=name, name=name).save(folder)
     save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
 
 
