@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vizsla.datasets.beir import BeirDataset, read_answers, read_queries
+from vizsla.datasets.beir import BeirDataset, Confusion, read_answers, read_queries
 from vizsla.datasets.document import Document, FieldNames, Origin
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.datasets.questions import Questions, read_questions
@@ -13,6 +13,7 @@ from vizsla.datasets.statistics import DatasetStatistics, count_dataset
 __all__ = [
     "DATA_VARIABLE",
     "BeirDataset",
+    "Confusion",
     "DatasetGroup",
     "DatasetStatistics",
     "Document",

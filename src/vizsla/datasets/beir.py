@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vizsla.datasets.document import Document, Origin
 from vizsla.datasets.files import COMPRESSIONS, read_json_lines
@@ -26,6 +26,13 @@ def find_file(folder: Path, name: str) -> Path:
 
 def is_beir(folder: Path) -> bool:
     return any((folder / ("corpus.jsonl" + ending)).is_file() for ending in ("", *COMPRESSIONS))
+
+
+class Confusion(NamedTuple):
+    """Documents that answer a question, and documents that look as if they did."""
+
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,17 @@ class BeirDataset:
         """The answers of the questions that have any, by query id (`metadata.answers`)."""
         return read_answers(find_file(self.folder, "queries.jsonl"))
 
+    def confusions(self, split: str = "train") -> dict[str, Confusion]:
+        """What a split's questions are trained with, where somebody has said so: `train_hard_negatives.jsonl`.
+
+        Lines `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`; nothing where there is no such file.
+        """
+        try:
+            path = find_file(self.folder, f"{split}_hard_negatives.jsonl")
+        except InputError:
+            return {}
+        return dict(_read_confusions(path))
+
     @property
     def has_corpus(self) -> bool:
         return is_beir(self.folder)
@@ -90,6 +108,15 @@ class BeirDataset:
             there = f"there are {', '.join(self.splits)}" if self.splits else "there are no judgements at all"
             raise InputError(f"there is no split called {split!r}; {there}", file=str(self.folder))
         return Qrels.read(path)
+
+
+def _read_confusions(path: Path) -> Iterator[tuple[str, Confusion]]:
+    for line, record in read_json_lines(path):
+        query = record.get("query-id")
+        lists = record.get("pos"), record.get("neg", [])
+        if query is None or not all(isinstance(ids, list) for ids in lists):
+            raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
+        yield str(query), Confusion(*(tuple(map(str, ids)) for ids in lists))
 
 
 def read_queries(path: Path) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,17 +29,23 @@ class Adder(nn.Module):
         self.factor = nn.Parameter(torch.ones(1))
 
     @torch.no_grad()
-    def start_from(self, rows: np.ndarray) -> None:
-        """Begin with a matrix of one row a term, or with the best approximation there is room for."""
-        matrix = torch.from_numpy(rows.astype(np.float32))
+    def start_from(self, states: Tensor) -> None:
+        """Begin by adding words that are like the text: [terms, hidden] what the encoder makes of each word alone.
+
+        What all of them share is taken away, and each counts the same. A narrow matrix is the best approximation there
+        is room for.
+        """
+        middle = states.mean(0)
+        rows = torch.nn.functional.normalize(states - middle)
         if self.down is None:
-            self.out.weight.copy_(matrix)
-            return
-        _, strength, directions = torch.linalg.svd(matrix, full_matrices=False)
-        kept = self.down.out_features
-        scale = strength[:kept].mean() / len(matrix) ** 0.5  # so that both factors are of one size
-        self.down.weight.copy_(directions[:kept] * scale)
-        self.out.weight.copy_(matrix @ directions[:kept].T / scale)
+            self.out.weight.copy_(rows)
+        else:
+            _, strength, directions = torch.linalg.svd(rows, full_matrices=False)
+            kept = self.down.out_features
+            scale = strength[:kept].mean() / len(rows) ** 0.5  # so that both factors are of one size
+            self.down.weight.copy_(directions[:kept] * scale)
+            self.out.weight.copy_(rows @ directions[:kept].T / scale)
+        self.out.bias.zero_().sub_(self._logits(middle))
 
     @torch.no_grad()
     def calm(self, states: Tensor, terms: int = 100, highest: float = 0.3) -> None:
@@ -99,9 +104,10 @@ class Augmenter(nn.Module):
         return torch.relu(self.weigh(states).squeeze(-1))
 
     @torch.no_grad()
-    def calm(self, chunks: Sequence[Chunk]) -> None:
-        """Begin close to BM25, as these queries show."""
-        self.add.calm(torch.cat([self.encoder(chunk)[chunk.starts[:-1]] for chunk in chunks]))
+    def first_states(self, batch: Batch) -> Tensor:
+        """[texts, hidden] what the encoder makes of texts, in the order of the batch."""
+        made = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
+        return torch.cat(made)[torch.argsort(batch.order)]
 
     def asked(self, made: Sequence[Tensor], batch: Batch) -> Asked:
         """What was made of the chunks, in the order of the batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import BM25, Augmenter
 from vizsla.models.augmenter import read_query
 from vizsla.models.model import counted
-from vizsla.recipes.material import judgements_of, mined, place_network
+from vizsla.recipes.material import judgements_of, place_network, told_apart
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -99,13 +99,13 @@ def chosen_terms(read: Sequence[Read], plan: Augmentation, pieces: Analyzer) -> 
     """The terms that can be added."""
     if plan.vocabulary == "pieces":
         return list(pieces.tokenizer.vocabulary)  # type: ignore[attr-defined]
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     for one in read:
-        most = plan.common * one.statistics.documents
+        documents = one.statistics.documents
         for term, n in zip(one.terms, one.frequencies.tolist(), strict=True):
-            if plan.rare <= n <= most and len(term) > 1 and not term.isdigit():
-                total[term] += n
-    return [term for term, _ in total.most_common(plan.terms)]
+            if plan.rare <= n <= plan.common * documents and len(term) > 1 and not term.isdigit():
+                total[term] += n / documents**0.5  # so that a large collection does not have all of them
+    return sorted(total, key=lambda term: -total[term])[: plan.terms]
 
 
 def surface_pieces(read: Sequence[Read], terms: Sequence[str], plan: Augmentation, pieces: Analyzer) -> list[list[int]]:
@@ -168,13 +168,16 @@ class Material:
         return texts, TokenCorpus.of(ids), Own.of(pairs)
 
     def pairs(self, split: str, group: int) -> AskedPairs:
-        """Judged queries and, for each, what BM25 finds and nobody has judged relevant."""
-        from vizsla.training import AskedPairs
+        """Judged queries and, for each, documents that look as if they answered it; others are left out."""
+        from vizsla.training import AskedPairs, TokenCorpus
 
         texts, queries, own = self.asked[split]
         bm25 = replace(self.plan.bm25, variant="lucene")
-        right, wrong = mined(self.read.documents, texts, self.read.dataset.qrels(split), bm25)
-        return AskedPairs(self.collection, queries, own, right, wrong, group)
+        sides = told_apart(self.read.documents, texts, self.read.dataset, split, bm25)
+        used, places = np.unique(np.concatenate([side.ids for side in sides]), return_inverse=True)
+        numbers = np.split(places, [len(sides[0].ids)])
+        right, wrong = (TokenCorpus(n, side.offsets) for n, side in zip(numbers, sides, strict=True))
+        return AskedPairs(self.collection.only(used), queries, own, right, wrong, group)
 
     def dev(self, split: str = "dev") -> AskedDev:
         from vizsla.training import AskedDev
@@ -193,7 +196,7 @@ def prepare(
     group: int,
 ) -> Prepared:
     """What an augmenter is trained from: the train splits of data sets, and the dev splits of others or of the same."""
-    from vizsla.training import Prepared
+    from vizsla.training import Prepared, TokenCorpus
 
     places = {d.folder.resolve(): d for d in [*datasets, *dev]}
     read = {path: read_dataset(d, plan.bm25) for path, d in places.items()}
@@ -213,16 +216,14 @@ def prepare(
     for path, one in read.items():
         splits = [split for split, those in (("train", learnt), ("dev", judged)) if path in those]
         materials[path] = Material(one, terms, plan, pieces, splits)
-    start = None
+    words = None
     if plan.head != "tied":
-        table = encoder.embeddings.word_embeddings.weight.detach().numpy()
-        spelt = surface_pieces([read[path] for path in learnt], terms, plan, pieces)
-        start = np.stack([table[ids].mean(0) for ids in spelt])
+        words = TokenCorpus.pack(surface_pieces([read[path] for path in learnt], terms, plan, pieces))
     pairs = [materials[path].pairs("train", group) for path in learnt]
     for path, asked in zip(learnt, pairs, strict=True):
         if not len(asked.usable):
             raise VizslaError(f"{path}: no train query has an answer among the documents")
-    return Prepared(terms, start, pairs, [materials[path].dev() for path in judged])
+    return Prepared(terms, words, pairs, [materials[path].dev() for path in judged])
 
 
 def train_augmenter(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset, Document
+from vizsla.datasets import BeirDataset, Confusion, Document
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Network
@@ -29,25 +29,40 @@ _TEXTS = 5000  # tokenised together
 
 
 def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:
-    """The judged queries of a data set and, for each, what BM25 finds and nobody has judged relevant."""
+    """The judged queries of a data set and, for each, documents that look as if they answered it."""
     from vizsla.training import MinedPairs, TokenCorpus
 
     qrels = dataset.qrels(split)
     queries = dataset.queries_of(qrels)
     documents = list(dataset.documents())
-    right, wrong = mined(documents, queries, qrels, BM25())
+    right, wrong = told_apart(documents, queries, dataset, split, BM25())
     encode = tokens_of(analyzer)
     texts, contents = list(queries.values()), [field_text(d.content, FIELDS) for d in documents]
     return MinedPairs(TokenCorpus.of(encode(texts)), TokenCorpus.of(encode(contents)), right, wrong, group)
 
 
-def mined(
-    documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels, bm25: BM25
+def told_apart(
+    documents: Sequence[Document], queries: Mapping[str, str], dataset: BeirDataset, split: str, bm25: BM25
 ) -> tuple[TokenCorpus, TokenCorpus]:
-    """For each query the numbers of the documents that answer it, and of those that BM25 finds and that do not."""
+    """For each query the numbers of the documents that answer it, and of those that look as if they did.
+
+    As the data set says where it says so; otherwise what is judged relevant, and what BM25 finds that is not.
+    """
     from vizsla.training import TokenCorpus
 
+    qrels, known = dataset.qrels(split), dataset.confusions(split)
+    known = {query: those for query, those in known.items() if query in queries}
+    rest = {query: text for query, text in queries.items() if query not in known}
+    known |= _mined(documents, rest, qrels, bm25) if rest else {}
     places = {d.id: i for i, d in enumerate(documents)}
+    right, wrong = (
+        TokenCorpus.of([np.array([places[d] for d in known[q][side] if d in places], np.int64) for q in queries])
+        for side in (0, 1)
+    )
+    return right, wrong
+
+
+def _mined(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels, bm25: BM25) -> dict[str, Confusion]:
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", bm25, store=False) as index,
@@ -55,13 +70,12 @@ def mined(
         index.add(documents)
         index.commit()
         found = index.run(queries, _DEPTH)
-    right, wrong = [], []
+    made = {}
     for query in queries:
         relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0}  # in order, unlike a set
-        right.append(np.array([places[d] for d in relevant if d in places], np.int64))
         ranked = found[query].documents if query in found else ()
-        wrong.append(np.array([places[d] for d in ranked if d not in relevant and d != query], np.int64))
-    return TokenCorpus.of(right), TokenCorpus.of(wrong)
+        made[query] = Confusion(tuple(relevant), tuple(d for d in ranked if d not in relevant and d != query))
+    return made
 
 
 def judgements_of(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,14 +50,19 @@ class Collection:
         rows = Rows(*(arrays[f"rows_{name}"] for name in Rows._fields))
         return cls(rows, arrays["factors"], arrays["shares"])
 
-    def taken(self, documents: np.ndarray, device: torch.device) -> Matrix:
-        """Some documents as the rows of a sparse matrix."""
+    def only(self, documents: np.ndarray) -> Collection:
+        """Some documents of it; how rare terms are stays as it was."""
         begins = self.rows.pointers[documents].astype(np.int64)
-        sizes = self.rows.pointers[documents + 1].astype(np.int64) - begins
-        ends = np.cumsum(sizes)
-        at = np.repeat(begins - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
-        rows = np.repeat(np.arange(len(documents)), sizes)
-        return Matrix.of(rows, self.rows.terms[at], self.rows.weights[at], (len(documents), len(self.factors)), device)
+        ends = np.cumsum(self.rows.pointers[documents + 1].astype(np.int64) - begins)
+        pointers = np.concatenate([[0], ends])
+        at = np.repeat(begins - pointers[:-1], np.diff(pointers)) + np.arange(pointers[-1])
+        return replace(self, rows=Rows(pointers, self.rows.terms[at], self.rows.weights[at]))
+
+    def matrix(self, device: torch.device) -> Matrix:
+        """The documents as the rows of a sparse matrix."""
+        pointers, terms, weights = self.rows
+        rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        return Matrix.of(rows, terms, weights, (len(pointers) - 1, len(self.factors)), device)
 
 
 class Matrix(NamedTuple):
@@ -173,7 +178,7 @@ class AskedPairs:
         documents = np.concatenate([right, others])
         fixed = Fixed(
             torch.from_numpy(self.own.pairs[chosen]).to(device),
-            self.collection.taken(documents, device),
+            self.collection.only(documents).matrix(device),
             *(
                 torch.from_numpy(x.astype(np.float32)).to(device)
                 for x in (self.collection.factors, self.collection.shares)
@@ -312,8 +317,7 @@ class AskedDev:
     def _documents(self, device: torch.device) -> Tensor:
         kept: dict[torch.device, Tensor] = self.__dict__.setdefault("_kept", {})
         if device not in kept:
-            everything = np.arange(len(self.collection.rows.pointers) - 1)
-            kept[device] = self.collection.taken(everything, device).straight
+            kept[device] = self.collection.matrix(device).straight
         return kept[device]
 
 
