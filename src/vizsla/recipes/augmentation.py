@@ -184,7 +184,7 @@ class Material:
 
         texts, queries, own = self.asked[split]
         judgements = judgements_of(self.read.documents, texts, self.read.dataset.qrels(split))
-        return AskedDev(self.read.dataset.name, self.collection, queries, own, judgements)
+        return AskedDev(self.read.dataset.name, self.collection, queries, own, judgements, self.plan.most)
 
 
 def prepare(

@@ -236,6 +236,17 @@ def query_vectors(asked: Asked, own: Tensor, columns: int) -> Tensor:
     return queries.index_copy(0, keys, highest * (1 + queries[keys])).view(len(own), columns)
 
 
+def strongest(added: Tensor, own: Tensor, most: int) -> Tensor:
+    """What is left of what is added when so many terms are the most, the query's own not counted; 0 for all."""
+    if not 0 < most < added.shape[1]:
+        return added
+    columns = own[..., 1].long()
+    mine = torch.zeros(len(added), added.shape[1] + 1, dtype=torch.bool, device=added.device)
+    mine.scatter_(1, torch.where((columns >= 0) & (columns < added.shape[1]), columns, added.shape[1]), True)
+    kept = mine[:, :-1].scatter(1, added.masked_fill(mine[:, :-1], 0).topk(most, 1).indices, True)
+    return added * kept
+
+
 def asked_well(
     trainer: Trainer, sides: list[Batch], made: tuple[list[Tensor], ...], drawn: Sides, seen: dict[str, Any]
 ) -> Tensor:
@@ -274,6 +285,8 @@ class AskedDev:
     queries: TokenCorpus
     own: Own
     judgements: np.ndarray
+    most: int = 0
+    """At most so many terms are added, the strongest; 0 for all."""
 
     def save(self, file: str | Path) -> None:
         """Write all of it to one file."""
@@ -281,6 +294,7 @@ class AskedDev:
             "queries_ids": self.queries.ids,
             "queries_offsets": self.queries.offsets,
             "judgements": self.judgements,
+            "most": np.array(self.most),
         }
         _save(file, **self.collection.arrays(), **parts, own=self.own.pairs, name=np.array(self.name))
 
@@ -289,7 +303,7 @@ class AskedDev:
         """What was saved."""
         a = _open(file)
         queries = TokenCorpus(a["queries_ids"], a["queries_offsets"])
-        return cls(str(a["name"]), Collection.of_arrays(a), queries, Own(a["own"]), a["judgements"])
+        return cls(str(a["name"]), Collection.of_arrays(a), queries, Own(a["own"]), a["judgements"], int(a["most"]))
 
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Any, device: torch.device) -> dict[str, float]:
@@ -303,9 +317,9 @@ class AskedDev:
             chosen = np.arange(first, min(first + _BLOCK, len(self.queries)))
             batch = packed(*framed(self.queries, chosen, device, longest=LONGEST), _TOKENS)
             added, weights = assemble([encode(chunk) for chunk in batch.chunks], batch)
-            asked = Asked(added.float() * (shares[: added.shape[1]] > 0), weights.float())
             own = torch.from_numpy(self.own.pairs[chosen]).to(device)
-            queries = query_vectors(asked, own, len(factors)) * factors
+            added = strongest(added.float() * (shares[: added.shape[1]] > 0), own, self.most)
+            queries = query_vectors(Asked(added, weights.float()), own, len(factors)) * factors
             here = (self.judgements[:, 0] >= first) & (self.judgements[:, 0] < first + len(chosen))
             judged = self.judgements[here] - np.array([first, 0, 0])
             if len(judged):
