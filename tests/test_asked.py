@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -221,8 +222,24 @@ def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> Non
         Augmenter(Network(Path("x"), "d", kind="unicoil"), (), Analyzer.parse("wordpiece"), Analyzer.parse("wordpiece"))
     with pytest.raises(InputError, match="no augmenter here"):
         parse_model("bm25-augmented(network=nowhere)")
-    with pytest.raises(VizslaError, match="name an augmenter"):
-        parse_model("bm25-augmented")
+
+
+def test_one_augmenter_comes_with_the_package(tmp_path: Path) -> None:
+    general = Augmenter.load("general")
+    assert (general.name, general.most, len(general.terms)) == ("general", 8, 32_000)
+    questions = ["does life insurance cover suicide", "what treats high blood pressure", ""]
+    made = general.terms_of(questions, BM25())
+    assert {"death", "murder"} <= set(made[0])
+    assert made[0]["suicid"] > 1 > made[0]["doe"]
+    assert made[2] == {}
+    general.save(tmp_path)  # by itself, with what the package has only once
+    copy = Augmenter.load(tmp_path)
+    assert copy.terms_of(questions, BM25()) == made
+    sha256 = hashlib.sha256()
+    for name in ("network.onnx", "weights.safetensors"):
+        sha256.update((copy.network.folder / name).read_bytes())
+    assert sha256.hexdigest() == general.network.digest
+    assert parse_model("bm25-augmented").name == "bm25-augmented"
 
 
 def test_rm3_adds_nothing_common(index: Index) -> None:

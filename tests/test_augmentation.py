@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training needs torch")
 pytest.importorskip("transformers", reason="training needs transformers")
 pytest.importorskip("onnx", reason="writing networks needs onnx")
 
 from conftest import Cli  # noqa: E402
-from test_training import batch, small_bert  # noqa: E402
+from test_training import batch, same_in_processes, small_bert  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import Augmenter, asked_with  # noqa: E402
 from vizsla.networks import Adder, Asked, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
-from vizsla.recipes.augmentation import Augmentation, Material, chosen_terms, read_dataset, surface_pieces  # noqa: E402
+from vizsla.recipes.augmentation import (  # noqa: E402
+    Augmentation,
+    Material,
+    chosen_terms,
+    read_dataset,
+    some_of,
+    surface_pieces,
+    take_embeddings,
+)
 from vizsla.recipes.training import go_on_with, load_training_recipe, resumed, train  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
-from vizsla.training.augmentation import query_vectors  # noqa: E402
+from vizsla.training.augmentation import MixedPairs, query_vectors, strongest  # noqa: E402
 from vizsla.training.dev import Rows  # noqa: E402
 
 PIECES = Analyzer.parse("wordpiece")
@@ -239,6 +250,122 @@ def test_what_is_made_of_chunks_comes_back_in_order() -> None:
     assert torch.allclose(one.added, several.added, atol=1e-12)
     assert torch.allclose(one.weights, several.weights, atol=1e-12)
     assert torch.equal(one.weights > 0, mask[:, : one.weights.shape[1]] & (one.weights > 0))
+
+
+@given(seed=st.integers(0, 1000), most=st.integers(0, 12))
+def test_the_strongest_are_kept_beside_a_querys_own(seed: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    added = torch.from_numpy(np.maximum(rng.normal(size=(4, 10)), 0))
+    own = torch.from_numpy(rng.integers(-1, 14, (4, 3, 2)))  # columns beyond 10 cannot be added
+    made = strongest(added, own, most)
+    for row, left, pairs in zip(added.tolist(), made.tolist(), own[..., 1].tolist(), strict=True):
+        others = sorted((v for i, v in enumerate(row) if i not in pairs), reverse=True)
+        least = others[most - 1] if 0 < most < len(others) else 0.0
+        expected = [v if i in pairs or v >= least else 0.0 for i, v in enumerate(row)]
+        assert left == expected
+
+
+def test_several_collections_come_in_turn_and_each_goes_through_its_queries() -> None:
+    one, two = small_pairs(6), small_pairs(4)
+    pairs = MixedPairs([one, two])
+    seen: dict[int, set[tuple[int, ...]]] = {6: set(), 4: set()}
+    sizes = []
+    for step in range(12):
+        drawn = pairs.sides(6, 3, step, torch.device("cpu"))
+        sizes.append(len(drawn.texts[0][0]))  # a set of few queries has smaller batches
+        seen[sizes[-1]] |= {tuple(row.tolist()) for row in drawn.texts[0][0]}
+        again = pairs.sides(6, 3, step, torch.device("cpu"))
+        assert torch.equal(drawn.texts[0][0], again.texts[0][0])
+    assert set(sizes) == {4, 6}
+    assert {size: len(rows) for size, rows in seen.items()} == {6: 6, 4: 4}
+
+
+def test_half_way_to_what_was_learnt() -> None:
+    network = small_augmenter()
+    weigh = network.weigh
+    assert weigh is not None
+    states = torch.randn(7, 16, dtype=torch.float64)
+    before = weigh(states)
+    network.trust(0.5)
+    assert torch.allclose(weigh(states), 0.5 * before + 0.5)
+    network.trust(0.0)
+    assert torch.allclose(weigh(states), torch.ones(7, 1, dtype=torch.float64))
+
+
+def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "told"
+    shutil.copytree(judged, folder)
+    qrels = BeirDataset.open(folder).qrels("train")
+    first, second = list(qrels.judgements)[:2]
+    documents = [d.id for d in BeirDataset.open(folder).documents()]
+    line = {"query-id": first, "pos": documents[:2], "neg": [documents[5], documents[7], "nowhere"]}
+    (folder / "train_hard_negatives.jsonl").write_text(json.dumps(line) + "\n")
+    plan = Augmentation(terms=8, common=1.0, depth=1)
+    for data, right, wrong in ((folder, [0, 1], [5]), (judged, None, None)):
+        dataset = BeirDataset.open(data)
+        read = read_dataset(dataset, plan.bm25)
+        material = Material(read, chosen_terms([read], plan, PIECES), plan, PIECES, ["train"])
+        pairs = material.pairs("train", 3)
+        number = list(material.asked["train"][0]).index(first)
+        whole = material.collection.matrix(torch.device("cpu")).straight.to_dense()
+        kept = pairs.collection.matrix(torch.device("cpu")).straight.to_dense()
+        if right is not None and wrong is not None:
+            assert torch.equal(kept[pairs.positives[number]], whole[right])
+            assert torch.equal(kept[pairs.negatives[number]], whole[wrong])
+        mined = list(material.asked["train"][0]).index(second)
+        assert len(pairs.negatives[mined]) <= 1
+        assert len(pairs.positives[mined]) > 0
+    (folder / "train_hard_negatives.jsonl").write_text('{"query-id": "a", "pos": "b"}\n')
+    with pytest.raises(InputError, match="expected a query-id, a list 'pos' and a list 'neg'"):
+        BeirDataset.open(folder).confusions()
+    assert BeirDataset.open(judged).confusions() == {}
+
+
+def test_some_queries_in_their_order() -> None:
+    texts = {f"q{i}": str(i) for i in range(50)}
+    some = some_of(texts, 10)
+    assert list(some) == sorted(some, key=lambda q: int(q[1:]))
+    assert (len(some), some_of(texts, 0), some_of(texts, 50)) == (10, texts, texts)
+
+
+def test_embeddings_are_taken_and_left_alone() -> None:
+    pytest.importorskip("transformers")
+    from vizsla.models import Learned
+    from vizsla.recipes.training import starting_network
+
+    encoder, _, _ = starting_network("bm26", "augmenter")
+    table = encoder.embeddings.word_embeddings.weight
+    expected = table.detach().clone()
+    with torch.no_grad():
+        table.zero_()
+    take_embeddings(encoder, "bm26")
+    assert torch.equal(table, expected)
+    assert not table.requires_grad
+    with pytest.raises(VizslaError, match="do not fit"):
+        take_embeddings(encoder_of(small_bert()), "bm26")
+    assert Learned.shipped("bm26").network.kind == "unicoil"
+
+
+SHARED = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+from test_augmentation import small_augmenter, small_pairs
+from vizsla.training import Settings, Team, Trainer, asked_well
+team = Team.assembled("cpu")
+torch.set_num_threads(1)
+settings = Settings(steps=3, batch=5, precision="float32", added_cost=0.2, rate=1e-2, warmup=1, symmetric=False)
+trainer = Trainer(small_augmenter(), small_pairs(), settings, team=team, objective=asked_well)
+trainer.run()
+if team.leads:
+    torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
+"""
+
+
+def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    made = same_in_processes(SHARED, Path(__file__).parent, tmp_path)
+    for a, b in zip(*made, strict=True):
+        assert torch.allclose(a, b, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("vocabulary", ["words", "pieces"])

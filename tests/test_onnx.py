@@ -18,8 +18,9 @@ transformers = pytest.importorskip("transformers", reason="networks are compared
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.networks import Padded, Splade, TiedHead, UniCoil, packed  # noqa: E402
-from vizsla.networks.graph import NETWORK, WEIGHTS, read_weights, write_network  # noqa: E402
+from vizsla.networks.graph import NETWORK, write_network  # noqa: E402
 from vizsla.networks.session import OnnxNetwork, batches  # noqa: E402
+from vizsla.networks.weights import SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
 
 VOCABULARY, LONGEST, SILENT = 200, 40, (0, 1)
 CLOSE = 0.08
@@ -131,11 +132,11 @@ def test_padding_changes_nothing(kind: str, precision: str, tolerance: float, op
 def test_weights_are_read_back_to_half_a_step(tmp_path: Path) -> None:
     original = arrays(small_network("splade"))
     write_network(tmp_path / "exact", original, attention_heads=4, precision="float32")
-    exact = read_weights(tmp_path / "exact" / WEIGHTS)
+    exact = read_weights(tmp_path / "exact")
     assert {name: values.shape for name, values in exact.items()} == {n: v.shape for n, v in original.items()}
     assert all(np.array_equal(exact[name], values) for name, values in original.items())
     write_network(tmp_path / "small", original, attention_heads=4, sample=texts(99))
-    small = read_weights(tmp_path / "small" / WEIGHTS)
+    small = read_weights(tmp_path / "small")
     safetensors = pytest.importorskip("safetensors.numpy")
     raw = safetensors.load_file(tmp_path / "small" / WEIGHTS)
     assert any(name.endswith(".divisors") for name in raw)
@@ -148,6 +149,27 @@ def test_weights_are_read_back_to_half_a_step(tmp_path: Path) -> None:
         else:
             assert values.ndim == 1 or len(values) <= 2
             assert np.array_equal(small[name], values)
+
+
+def test_a_network_may_leave_out_what_another_has(tmp_path: Path) -> None:
+    weights = arrays(small_network("unicoil"))
+    for name, shift in (("one", 0.0), ("other", 0.5)):
+        changed = {**weights, "weigh.bias": weights["weigh.bias"] + shift}
+        write_network(tmp_path / name, changed, attention_heads=4, silent=SILENT)
+    ids, lengths = np.arange(5, 17).reshape(2, 6), np.array([6, 4])
+    expected = OnnxNetwork(tmp_path / "other").run(ids, lengths)
+    whole = (tmp_path / "other" / WEIGHTS).read_bytes()
+    share(tmp_path / "other", tmp_path / "one")
+    assert (tmp_path / "other" / WEIGHTS).stat().st_size < len(whole) / 10
+    assert np.array_equal(OnnxNetwork(tmp_path / "other").run(ids, lengths), expected)
+    assert np.array_equal(read_weights(tmp_path / "other")["weigh.bias"], weights["weigh.bias"] + np.float32(0.5))
+    (tmp_path / "copy").mkdir()
+    copy_weights(tmp_path / "other", tmp_path / "copy")
+    assert (tmp_path / "copy" / WEIGHTS).read_bytes() == whole
+    for content in ("{", '{"network": "../one", "arrays": ["none"]}', "[]"):
+        (tmp_path / "other" / SHARES).write_text(content)
+        with pytest.raises(InputError, match="which arrays are shared"):
+            OnnxNetwork(tmp_path / "other")
 
 
 def test_a_sample_keeps_channels_that_run_high_from_drowning_the_others(tmp_path: Path) -> None:
@@ -228,7 +250,7 @@ def test_missing_and_damaged_files_are_said_in_a_sentence(tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"there is no network here \(no network\.onnx\)"):
         OnnxNetwork(tmp_path)
     with pytest.raises(InputError, match="these weights cannot be read"):
-        read_weights(tmp_path / WEIGHTS)
+        read_weights(tmp_path)
     write_network(tmp_path, arrays(small_network("unicoil")), attention_heads=4)
     network, weights = (tmp_path / NETWORK).read_bytes(), (tmp_path / WEIGHTS).read_bytes()
     for file, good in ((tmp_path / NETWORK, network), (tmp_path / WEIGHTS, weights)):
@@ -244,7 +266,7 @@ def test_missing_and_damaged_files_are_said_in_a_sentence(tmp_path: Path) -> Non
     for bad in (weights[: len(weights) // 2], weights[:20], b"", b"\x00" * 100, b"\xff" * 100):
         (tmp_path / WEIGHTS).write_bytes(bad)
         with pytest.raises(InputError, match="this is no file of weights, or a damaged one"):
-            read_weights(tmp_path / WEIGHTS)
+            read_weights(tmp_path)
 
 
 def test_without_onnxruntime_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,24 +332,22 @@ if team.leads:
 """
 
 
-def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
+def same_in_processes(script: str, tests: Path, folder: Path) -> list[list[torch.Tensor]]:
+    """What a script leaves when one process runs it, and when two do."""
     made = []
     for processes in (1, 2):
-        file = tmp_path / f"{processes}.pt"
-        code = tmp_path / f"{processes}.py"
-        code.write_text(SHARED.format(tests=str(Path(__file__).parent), file=str(file)))
-        launch = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            f"--nproc_per_node={processes}",
-            str(code),
-        ]
-        subprocess.run(launch, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        file, code = folder / f"{processes}.pt", folder / f"{processes}.py"
+        code.write_text(script.format(tests=str(tests), file=str(file)))
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([*launch, str(code)], check=True, capture_output=True, env=environment)
         made.append(torch.load(file))
-    for a, b in zip(*made, strict=True):
+    return made
+
+
+def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    for a, b in zip(*same_in_processes(SHARED, Path(__file__).parent, tmp_path), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-9)
 
 

@@ -95,13 +95,8 @@ def _prime_paper(**options: Any) -> Model:
     return Sum(parts[0].parts + parts[1].parts, "bm25-prime-paper")
 
 
-def _augmented(network: str = "", **options: Any) -> Model:
-    """BM25 asked in the words of an augmenter, over the terms it was trained for."""
-    if not network:
-        raise VizslaError(
-            "name an augmenter, as in bm25-augmented(network=DIR); train one with: "
-            "vizsla train bm25-augmented --dataset DIR -o DIR"
-        )
+def _augmented(network: str = "general", **options: Any) -> Model:
+    """BM25 asked in the words of an augmenter, over the terms it was trained for; without a name the one that comes."""
     augmenter = Augmenter.load(network)
     bm25 = BM25(**{"analyzer": augmenter.analyzer, "variant": augmenter.variant, **options})
     return replace(bm25.with_queries(augmenter), name="bm25-augmented")

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.networks.graph import NETWORK, WEIGHTS, Precision, write_network
+from vizsla.networks.graph import NETWORK, Precision, write_network
+from vizsla.networks.weights import WEIGHTS, copy_weights
 
 ABOUT = "network.json"
 RUNTIMES = ("onnx", "torch")
@@ -89,8 +90,10 @@ class Network:
         name = self.digest[:12]
         if (folder / name).resolve() != self.folder.resolve():
             (folder / name).mkdir(parents=True, exist_ok=True)
-            for file in (NETWORK, WEIGHTS, ABOUT):
+            for file in (NETWORK, ABOUT):
                 shutil.copyfile(self.folder / file, folder / name / file)
+            copy_weights(self.folder, folder / name)
+            for file in (NETWORK, WEIGHTS, ABOUT):
                 with (folder / name / file).open("rb") as copied:
                     os.fsync(copied.fileno())
         return name

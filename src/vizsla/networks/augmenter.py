@@ -104,6 +104,13 @@ class Augmenter(nn.Module):
         return torch.relu(self.weigh(states).squeeze(-1))
 
     @torch.no_grad()
+    def trust(self, share: float) -> None:
+        """Go only so far from where it began, with every token weighing 1."""
+        if self.weigh is not None:
+            self.weigh.weight.mul_(share)
+            self.weigh.bias.mul_(share).add_(1 - share)
+
+    @torch.no_grad()
     def first_states(self, batch: Batch) -> Tensor:
         """[texts, hidden] what the encoder makes of texts, in the order of the batch."""
         made = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]

@@ -15,7 +15,6 @@ What was measured, and decided, with onnxruntime 1.31 on a Xeon with AMX:
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,17 +24,16 @@ from typing import Any, Literal
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.networks.weights import DIVISORS, SCALE, WEIGHTS, write_arrays
 
-NETWORK, WEIGHTS = "network.onnx", "weights.safetensors"
+NETWORK = "network.onnx"
 SILENT = (0, 101, 102, 103)
 """[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
 Precision = Literal["int8", "float32"]
 
-_SCALE, _DIVISORS = ".scale", ".divisors"  # added to the name of an array of 8 bits
 _EPSILON = 1e-12  # of BERT's normalisations
 _CALM = 2.0  # channels that peak at more than this many times the middle one are divided
 _SLICES = 16  # of the vocabulary, so that the logits of a text stay in the cache until their maximum is taken
-_TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
 
 
 def write_network(
@@ -57,19 +55,6 @@ def write_network(
     texts = list(sample)
     peaks = _peaks(weights, attention_heads, texts) if texts and precision == "int8" else {}
     _write(Path(folder), _Encoder(weights, attention_heads, precision, peaks), silent)
-
-
-def read_weights(file: str | Path) -> dict[str, np.ndarray]:
-    """The arrays of a `weights.safetensors` in 32-bit floats, under the names they had."""
-    stored = _read_safetensors(Path(file))
-    found = {}
-    for name, values in stored.items():
-        if name.endswith((_SCALE, _DIVISORS)):
-            continue
-        if name + _SCALE in stored:
-            values = values * stored[name + _SCALE][:, None]
-        found[name] = values / stored[name + _DIVISORS] if name + _DIVISORS in stored else values
-    return found
 
 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,9 +121,9 @@ class _Encoder(_Graph):
         words = self("Gather", table, "ids")
         positions = self.table("embeddings.position_embeddings.weight")
         if self.small:
-            scale = self("Unsqueeze", self("Gather", table + _SCALE, "ids"), self.constant([2]))
+            scale = self("Unsqueeze", self("Gather", table + SCALE, "ids"), self.constant([2]))
             words = self("Mul", self("Cast", words, to=1), scale)
-            scale = self("Unsqueeze", positions + _SCALE, self.constant([1]))
+            scale = self("Unsqueeze", positions + SCALE, self.constant([1]))
             positions = self("Mul", self("Cast", positions, to=1), scale)
         kinds = self("Gather", self.vector("embeddings.token_type_embeddings.weight"), self.constant(0))
         positions = self("Add", positions, kinds)  # of constants, so worked out when the network is opened
@@ -177,9 +162,9 @@ class _Encoder(_Graph):
         divisors = self.divisors(names[0])
         tables = {name: self.table(name + ".weight", divisors) for name in names}
         if divisors is not None:
-            states = self("Mul", states, self("Reciprocal", names[0] + ".weight" + _DIVISORS))
+            states = self("Mul", states, self("Reciprocal", names[0] + ".weight" + DIVISORS))
         parts = self("DynamicQuantizeLinear", states, outputs=3)
-        return [self.multiply(parts, t, t + _SCALE, self.vector(name + ".bias")) for name, t in tables.items()]
+        return [self.multiply(parts, t, t + SCALE, self.vector(name + ".bias")) for name, t in tables.items()]
 
     def multiply(self, states: Sequence[str], table: str, scale: str, bias: str) -> str:
         """Quantised states (values, scale, zero) by a table of 8 bits, its rows the outputs."""
@@ -206,9 +191,9 @@ class _Encoder(_Graph):
             return self.vector(name)
         matrix = self.array(name)
         if divisors is not None:
-            matrix = matrix * self.stored.setdefault(name + _DIVISORS, divisors)
+            matrix = matrix * self.stored.setdefault(name + DIVISORS, divisors)
         values, scale = quantise(matrix)
-        self.store(name + _SCALE, scale)
+        self.store(name + SCALE, scale)
         return self.store(name, values)
 
     def vector(self, name: str) -> str:
@@ -245,7 +230,7 @@ def _splade(g: _Encoder) -> str:
         bounds = (g.constant([start]), g.constant([end]))
         rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds)
         if g.small:
-            logits = g.multiply(parts, rows, g("Slice", table + _SCALE, *bounds), shift)
+            logits = g.multiply(parts, rows, g("Slice", table + SCALE, *bounds), shift)
         else:
             logits = g("Add", g("MatMul", states, g.turned(rows)), shift)
         highest.append(g("ReduceMax", logits, g.constant([1]), keepdims=0))
@@ -271,7 +256,7 @@ def _augmenter(g: _Encoder) -> tuple[str, str]:
     table = "embeddings.word_embeddings.weight" if tied else g.table("add.out.weight")
     if g.small:
         parts = g("DynamicQuantizeLinear", first, outputs=3)
-        added = g.multiply(parts, table, table + _SCALE, bias)
+        added = g.multiply(parts, table, table + SCALE, bias)
     else:
         added = g("Add", g("MatMul", first, g.turned(table)), bias)
     return weights, g("Relu", g("Squeeze", added, g.constant([1])))
@@ -302,7 +287,7 @@ def _write(folder: Path, g: _Encoder, silent: Sequence[int], watch: bool = False
             g.nodes.append(helper.make_node("Identity", [top], ["peaks." + matrix]))
             outputs.append(helper.make_tensor_value_info("peaks." + matrix, TensorProto.FLOAT, [None]))
     folder.mkdir(parents=True, exist_ok=True)
-    places = _write_safetensors(folder / WEIGHTS, g.stored)
+    places = write_arrays(folder / WEIGHTS, g.stored)
     arrays = [numpy_helper.from_array(values, name) for name, values in g.inside.items()]
     for name, values in g.stored.items():
         kind = TensorProto.INT8 if values.dtype == np.int8 else TensorProto.FLOAT
@@ -335,40 +320,3 @@ def _peaks(weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequen
             found = session.run(names, {"ids": ids, "lengths": np.array([ids.size])})
             highest = [np.maximum(a, b) for a, b in zip(highest or found, found, strict=True)]
     return {name.removeprefix("peaks."): values for name, values in zip(names, highest, strict=True)}
-
-
-def _write_safetensors(file: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Write arrays; gives where in the file each begins. The wide types come first, so that all are aligned."""
-    codes = {np.dtype(code): name for name, code in _TYPES.items()}
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
-    end = 0
-    for name in order:
-        start, end = end, end + arrays[name].nbytes
-        kind = codes[arrays[name].dtype]
-        header[name] = {"dtype": kind, "shape": list(arrays[name].shape), "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 64 + 56)  # with the eight bytes of its length the header fills whole cache lines
-    with file.open("wb") as out:
-        out.write(len(text).to_bytes(8, "little") + text)
-        for name in order:
-            out.write(arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False).tobytes())
-    return {name: 8 + len(text) + header[name]["data_offsets"][0] for name in order}
-
-
-def _read_safetensors(file: Path) -> dict[str, np.ndarray]:
-    try:
-        data = file.read_bytes()
-    except OSError as e:
-        raise InputError(f"these weights cannot be read ({e.strerror})", file=str(file)) from None
-    begin = 8 + int.from_bytes(data[:8], "little")
-    found = {}
-    try:
-        for name, entry in json.loads(data[8:begin]).items():
-            if name != "__metadata__":
-                start, end = entry["data_offsets"]
-                values = np.frombuffer(data[begin + start : begin + end], _TYPES[entry["dtype"]])
-                found[name] = values.reshape(entry["shape"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError("this is no file of weights, or a damaged one", file=str(file)) from None
-    return found

@@ -16,9 +16,9 @@ from torch import Tensor
 from vizsla.networks.augmenter import Adder, Augmenter
 from vizsla.networks.chunks import Batch, packed
 from vizsla.networks.encoder import encoder_of
-from vizsla.networks.graph import WEIGHTS, read_weights
 from vizsla.networks.splade import Splade, TiedHead
 from vizsla.networks.unicoil import UniCoil
+from vizsla.networks.weights import read_weights
 
 _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
@@ -69,8 +69,8 @@ class TorchNetwork:
 
     def __init__(self, folder: str | Path, kind: str, heads: int, device: str | None = None) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.network = load(read_weights(Path(folder) / WEIGHTS), kind, heads).to(self.device)
-        self.precision = torch.bfloat16 if self.device.type == "cuda" or _has_fast_bfloat16() else torch.float32
+        self.network = load(read_weights(folder), kind, heads).to(self.device)
+        self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The weight of each token of texts that lie behind one another, aligned with the ids."""
@@ -118,7 +118,7 @@ class TorchNetwork:
                 yield first, batch, [self.network(chunk) for chunk in batch.chunks]
 
 
-def _has_fast_bfloat16() -> bool:
-    """Whether this processor multiplies 16-bit floats by itself; elsewhere they are slower than those of 32 bits."""
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether it multiplies 16-bit floats by itself; elsewhere they are slower than those of 32 bits."""
     checks = [getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")]
-    return any(check() for check in checks if check is not None)
+    return device.type == "cuda" or any(check() for check in checks if check is not None)

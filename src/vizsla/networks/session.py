@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.networks.graph import NETWORK, WEIGHTS
+from vizsla.networks.graph import NETWORK
+from vizsla.networks.weights import WEIGHTS, read_arrays, shares
 
 
 class OnnxNetwork:
@@ -163,6 +164,10 @@ def _open(folder: Path) -> Any:
         ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
     ):
         options.add_session_config_entry(name, value)
+    if shares(folder):
+        arrays = {name: np.ascontiguousarray(array) for name, array in read_arrays(folder).items()}
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
+        options.add_external_initializers(list(arrays), values)
     try:
         return onnxruntime.InferenceSession(folder / NETWORK, options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's own exceptions have no common kind but this

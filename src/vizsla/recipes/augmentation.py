@@ -13,7 +13,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models import BM25, Augmenter
+from vizsla.models import BM25, Augmenter, Learned
 from vizsla.models.augmenter import read_query
 from vizsla.models.model import counted
 from vizsla.recipes.material import judgements_of, place_network, told_apart
@@ -36,7 +36,13 @@ class Augmentation:
     `vocabulary`: it adds words as the analyzer of BM25 makes them, or BERT's word pieces. `terms`: so many words, the
     most frequent that are not in more than `common` of the documents and in `rare` of them at least. `head`: a matrix
     of its own, the input embeddings (for pieces), or a narrow one of `rank` numbers a term. `weighs`: whether a
-    query's own terms are weighed anew. `scoring`: through BM25, or through bags of words, to compare.
+    query's own terms are weighed anew. `scoring`: through BM25, or through bags of words, to compare. `most`: so many
+    terms are added at most; 0 for all.
+
+    `trust`: how far from BM25's the weights of a query's own terms are in the end, 1 for as far as was learnt; half way
+    is safer for collections unlike those it was trained on. `embeddings`: a network that comes with the package, whose
+    word embeddings are taken and left as they are, so that both need them once. `depth`: so many of the documents that
+    look like answers are used, `queries`: so many queries of a data set; 0 for all.
     """
 
     vocabulary: str = "words"
@@ -49,6 +55,10 @@ class Augmentation:
     weighs: bool = True
     scoring: str = "bm25"
     most: int = 0
+    trust: float = 1.0
+    embeddings: str = ""
+    depth: int = 0
+    queries: int = 0
 
     def __post_init__(self) -> None:
         for value, known, what in (
@@ -58,9 +68,19 @@ class Augmentation:
         ):
             if value not in known:
                 raise UnknownNameError(what, value, known)
-        for name, least in (("terms", 1), ("rare", 1), ("rank", 1), ("most", 0), ("common", 0)):
+        for name, least in (
+            ("terms", 1),
+            ("rare", 1),
+            ("rank", 1),
+            ("most", 0),
+            ("common", 0),
+            ("depth", 0),
+            ("queries", 0),
+        ):
             if not getattr(self, name) >= least:
                 raise VizslaError(f"augment.{name} must be {least} or more, not {getattr(self, name)}")
+        if not 0 <= self.trust <= 1:
+            raise VizslaError(f"augment.trust must be between 0 and 1, not {self.trust:g}")
         if self.head == "tied" and self.vocabulary != "pieces":
             raise VizslaError("only word pieces can be tied to the input embeddings; ask for head=free or head=narrow")
 
@@ -143,6 +163,15 @@ def collection_of(read: Read, bm25: BM25, columns: Mapping[str, int]) -> Collect
     return Collection(rows, factors, shares)
 
 
+def some_of(texts: dict[str, str], most: int) -> dict[str, str]:
+    """So many of the queries at random, in their order; 0 for all."""
+    if not 0 < most < len(texts):
+        return texts
+    chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:most])
+    names = list(texts)
+    return {names[i]: texts[names[i]] for i in chosen}
+
+
 class Material:
     """What one data set gives to train on and to judge by; terms of queries get columns behind those that are added."""
 
@@ -151,8 +180,8 @@ class Material:
         self.columns = {term: i for i, term in enumerate(terms)}
         self.asked: dict[str, tuple[dict[str, str], TokenCorpus, Own]] = {}
         for split in splits:
-            qrels = read.dataset.qrels(split)
-            self.asked[split] = self._queries(read.dataset.queries_of(qrels))
+            texts = read.dataset.queries_of(read.dataset.qrels(split))
+            self.asked[split] = self._queries(some_of(texts, plan.queries) if split == "train" else texts)
         self.collection = collection_of(read, plan.bm25, self.columns)
 
     def _queries(self, texts: dict[str, str]) -> tuple[dict[str, str], TokenCorpus, Own]:
@@ -173,7 +202,9 @@ class Material:
 
         texts, queries, own = self.asked[split]
         bm25 = replace(self.plan.bm25, variant="lucene")
-        sides = told_apart(self.read.documents, texts, self.read.dataset, split, bm25)
+        right, wrong = told_apart(self.read.documents, texts, self.read.dataset, split, bm25)
+        wrong = TokenCorpus.of([wrong[i][: self.plan.depth or None] for i in range(len(wrong))])
+        sides = right, wrong
         used, places = np.unique(np.concatenate([side.ids for side in sides]), return_inverse=True)
         numbers = np.split(places, [len(sides[0].ids)])
         right, wrong = (TokenCorpus(n, side.offsets) for n, side in zip(numbers, sides, strict=True))
@@ -242,6 +273,8 @@ def train_augmenter(
 
     team, place = Team.assembled(), folder / "training"
     prepared = Prepared.open(place)
+    if plan.embeddings:
+        take_embeddings(encoder, plan.embeddings)
     network = prepared.network(encoder, plan.rank if plan.head == "narrow" else 0, plan.weighs)
     pairs = MixedPairs(prepared.pairs)
     trainer = Trainer(
@@ -254,6 +287,21 @@ def train_augmenter(
     return Augmenter.load(folder), outcome
 
 
+def take_embeddings(encoder: Any, which: str) -> None:
+    """Give an encoder the word embeddings of a network that comes with the package, and leave them as they are."""
+    import torch
+
+    from vizsla.networks.weights import read_weights
+
+    table = encoder.embeddings.word_embeddings.weight
+    taken = read_weights(Learned.shipped(which).network.folder)["embeddings.word_embeddings.weight"]
+    if taken.shape != tuple(table.shape):
+        raise VizslaError(f"the word embeddings of {which} do not fit this encoder")
+    with torch.no_grad():
+        table.copy_(torch.from_numpy(taken))
+    table.requires_grad_(False)
+
+
 def write_augmenter(
     network: Any, prepared: Prepared, plan: Augmentation, pieces: Analyzer, folder: Path, name: str
 ) -> None:
@@ -263,6 +311,7 @@ def write_augmenter(
     from vizsla.training.augmentation import LONGEST
 
     network, queries = network.cpu().eval(), prepared.pairs[0].queries
+    network.trust(plan.trust)
     chosen = np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)
     nowhere = np.all([pairs.collection.shares[: len(prepared.terms)] == 0 for pairs in prepared.pairs], axis=0)
     with torch.no_grad():  # never learnt, so never added

@@ -17,6 +17,7 @@ from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models import Augmenter, Learned, Model
 from vizsla.models.learned import SHIPPED
+from vizsla.models.network import ABOUT
 from vizsla.recipes.material import dev_set, judged_pairs, pack, place_network
 from vizsla.text import Analyzer
 
@@ -247,8 +248,8 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     import torch
 
     from vizsla.networks import Splade, TiedHead, UniCoil
-    from vizsla.networks.graph import WEIGHTS, read_weights
     from vizsla.networks.inference import load
+    from vizsla.networks.weights import read_weights
 
     torch.manual_seed(seed)
     known = _known_model(start)
@@ -256,7 +257,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
         encoder, analyzer = _fresh_encoder(_packaged(start))
     else:
         assert isinstance(known.analyzer, Analyzer)
-        network = load(read_weights(known.network.folder / WEIGHTS), known.network.kind, known.network.heads)
+        network = load(read_weights(known.network.folder), known.network.kind, known.network.heads)
         if known.network.kind == kind:
             return network, known.analyzer, False
         encoder, analyzer = network.encoder, known.analyzer
@@ -269,7 +270,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
 
 def _known_model(start: str) -> Learned | None:
     """A model of Vizsla's own, by name or by folder."""
-    if start in [f.name for f in SHIPPED.iterdir()]:
+    if (SHIPPED / start / ABOUT).is_file():
         return Learned.shipped(start)
     if (Path(start) / "model.json").is_file():
         learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned)]

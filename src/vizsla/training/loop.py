@@ -178,7 +178,7 @@ class Trainer:
         return getattr(self.network, "vectors", None) or self.network.asked
 
     def encode(self, chunk: Chunk) -> Tensor:
-        with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.settings.halves(self.team.device)):
             return self.network(chunk)  # type: ignore[no-any-return]
 
     def _evaluate(self) -> dict[str, float]:

@@ -59,7 +59,7 @@ def train_masked(
         for chunk, answers, places in zip(
             packed(shown, mask, settings.chunk).chunks, right.chunks, wanted.chunks, strict=True
         ):
-            with torch.autocast(team.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            with torch.autocast(team.device.type, torch.bfloat16, enabled=settings.halves(team.device)):
                 chosen = places.ids.bool()
                 logits = network.head(network.encoder(chunk)[chosen])
             part = F.cross_entropy(logits.float(), answers.ids[chosen], reduction="sum") / max(count, 1)

@@ -42,6 +42,7 @@ class Settings:
     """What an augmenter pays for the terms it adds: the common ones more, unless `uniform_cost`."""
     uniform_cost: bool = False
     precision: str = "bfloat16"
+    """What products are made in; processors without 16-bit floats of their own make them in 32 bits all the same."""
     compile: bool = False
     seed: int = 0
     evaluate: int = 50
@@ -70,6 +71,12 @@ class Settings:
                 raise UnknownNameError("setting", name, tuple(kinds))
             new[name] = read_setting(text, kinds[name], name)
         return replace(self, **new)
+
+    def halves(self, device: Any) -> bool:
+        """Whether products are made in 16 bits on this device."""
+        from vizsla.networks.inference import has_fast_bfloat16
+
+        return self.precision == "bfloat16" and has_fast_bfloat16(device)
 
     def rate_at(self, step: int) -> float:
         """The learning rate at a step."""

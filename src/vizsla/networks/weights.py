@@ -1,0 +1,107 @@
+"""The arrays of a network in its folder: a file of safetensors, less what it has in common with another network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.errors import InputError
+
+WEIGHTS, SHARES = "weights.safetensors", "shares.json"
+SCALE, DIVISORS = ".scale", ".divisors"
+"""Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
+_TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
+
+
+def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of a network in 32-bit floats, under the names they had before they were put into 8 bits."""
+    stored = read_arrays(folder)
+    found = {}
+    for name, values in stored.items():
+        if name.endswith((SCALE, DIVISORS)):
+            continue
+        if name + SCALE in stored:
+            values = values * stored[name + SCALE][:, None]
+        found[name] = values / stored[name + DIVISORS] if name + DIVISORS in stored else values
+    return found
+
+
+def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of a network as they are stored, those it shares with another included."""
+    path = Path(folder)
+    arrays = _read(path / WEIGHTS)
+    if not shares(path):
+        return arrays
+    try:
+        told = json.loads((path / SHARES).read_text("utf-8"))
+        other = _read(path / told["network"] / WEIGHTS)
+        return arrays | {name: other[name] for name in told["arrays"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            "this does not say which arrays are shared with which network", file=str(path / SHARES)
+        ) from None
+
+
+def shares(folder: Path) -> bool:
+    """Whether some arrays of a network lie in the folder of another."""
+    return (folder / SHARES).is_file()
+
+
+def share(folder: Path, other: Path) -> None:
+    """Leave out of a network's file what another has too. From then on the two folders stay as they lie."""
+    own, common = read_arrays(folder), read_arrays(other)
+    same = [n for n, a in own.items() if n in common and a.dtype == common[n].dtype and np.array_equal(a, common[n])]
+    write_arrays(folder / WEIGHTS, {name: a for name, a in own.items() if name not in same})
+    told = {"network": os.path.relpath(other, folder), "arrays": sorted(same)}
+    (folder / SHARES).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+
+
+def copy_weights(folder: Path, target: Path) -> None:
+    """The file of weights in another folder, whole."""
+    if shares(folder):
+        write_arrays(target / WEIGHTS, read_arrays(folder))
+    else:
+        shutil.copyfile(folder / WEIGHTS, target / WEIGHTS)
+
+
+def write_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Write arrays; gives where in the file each begins. The wide types come first, so that all are aligned."""
+    codes = {np.dtype(code): name for name, code in _TYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    end = 0
+    for name in order:
+        start, end = end, end + arrays[name].nbytes
+        kind = codes[arrays[name].dtype]
+        header[name] = {"dtype": kind, "shape": list(arrays[name].shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 64 + 56)  # with the eight bytes of its length the header fills whole cache lines
+    with file.open("wb") as out:
+        out.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            out.write(arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False).tobytes())
+    return {name: 8 + len(text) + header[name]["data_offsets"][0] for name in order}
+
+
+def _read(file: Path) -> dict[str, np.ndarray]:
+    try:
+        data = file.read_bytes()
+    except OSError as e:
+        raise InputError(f"these weights cannot be read ({e.strerror})", file=str(file)) from None
+    begin = 8 + int.from_bytes(data[:8], "little")
+    found = {}
+    try:
+        for name, entry in json.loads(data[8:begin]).items():
+            if name != "__metadata__":
+                start, end = entry["data_offsets"]
+                values = np.frombuffer(data[begin + start : begin + end], _TYPES[entry["dtype"]])
+                found[name] = values.reshape(entry["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError("this is no file of weights, or a damaged one", file=str(file)) from None
+    return found
