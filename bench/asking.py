@@ -3,8 +3,8 @@
     python bench/asking.py INDEX QUESTIONS [-m MODEL ...] [-k 20] [--most 500] [--rounds 5]
 
 One question after the other, on one thread: making the query, then finding its k best documents. Models take turns,
-round by round, so that a busy machine is busy for all of them; the ratio is to the index's own model. Of the questions
-(.jsonl with texts, or .tsv) every n-th is taken.
+round by round, so that a busy machine is busy for all of them. The ratios, of the search alone and of all, are to the
+index's own model. Of the questions (.jsonl with texts, or .tsv) every n-th is taken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     with Index.open(options.index) as index, index._reading() as snapshot:
         models = {"(plain)": index.model} | {name: parse_model(name) for name in options.model}
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
-        terms = {}
+        terms: dict[str, float] = {}
         for turn in range(options.rounds + 1):
             for name, model in models.items():
                 asking = snapshot.asked_with(model)
@@ -44,18 +44,18 @@ def main() -> None:
                 for query in queries:
                     snapshot.search([query], asking, options.k, None)
                 found = time.perf_counter()
-                terms[name] = np.mean(
+                terms[name] = terms.get(name) or np.mean(
                     [sum(map(len, snapshot.query_weights(text, asking).values())) for text in texts[:200]]
                 )
                 if turn:  # the first one compiles and fills caches
                     times[name].append((1000 * (made - begin) / len(texts), 1000 * (found - made) / len(texts)))
-    plain = np.array(times["(plain)"])[:, 1]
+    plain = np.array(times["(plain)"])
     print(f"{len(texts)} questions, k = {options.k}, milliseconds a question, median of {options.rounds} rounds\n")
-    print(f"{'model':<50} {'terms':>6} {'encode':>8} {'search':>8} {'to plain':>8}")
+    print(f"{'model':<50} {'terms':>6} {'encode':>8} {'search':>8} {'to plain':>8} {'in all':>8}")
     for name, rows in times.items():
         encode, search = np.median(rows, 0)
-        ratio = np.median(np.array(rows)[:, 1] / plain)
-        print(f"{name[-50:]:<50} {terms[name]:>6.1f} {encode:>8.3f} {search:>8.3f} {ratio:>8.2f}")
+        ratio, whole = np.median(np.array(rows)[:, 1] / plain[:, 1]), np.median(np.sum(rows, 1) / plain.sum(1))
+        print(f"{name[-50:]:<50} {terms[name]:>6.1f} {encode:>8.3f} {search:>8.3f} {ratio:>8.2f} {whole:>8.2f}")
 
 
 if __name__ == "__main__":

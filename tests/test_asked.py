@@ -249,6 +249,18 @@ def test_rm3_adds_nothing_common(index: Index) -> None:
     assert terms == {"dog": 0.25, "bark": 0.25}
 
 
+def test_rm3_learns_nothing_from_documents_worth_nothing(tmp_path: Path) -> None:
+    """Where a word is in all documents, some variants of BM25 give it no weight, or a negative one."""
+    for variant in ("atire", "robertson"):
+        model = BM25(variant=variant)
+        with Index.create(tmp_path / variant, model) as index:
+            index.add([{"id": str(i), "text": f"dog rare{i}"} for i in range(20)])
+            index.commit()
+            with index._reading() as snapshot:
+                (terms,) = model.with_queries(RM3()).query_terms_in(["dog"], snapshot)
+        assert terms == {"dog": 0.5}
+
+
 def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
     filler = [{"id": f"f{i}", "text": f"nothing here but number {i} and filler{i % 7}"} for i in range(60)]
     with Index.create(tmp_path / "i") as index:

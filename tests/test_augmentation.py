@@ -24,6 +24,7 @@ from vizsla.index import Index  # noqa: E402
 from vizsla.models import Augmenter, asked_with  # noqa: E402
 from vizsla.networks import Adder, Asked, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
+from vizsla.networks.weights import read_weights  # noqa: E402
 from vizsla.recipes.augmentation import (  # noqa: E402
     Augmentation,
     Material,
@@ -33,10 +34,12 @@ from vizsla.recipes.augmentation import (  # noqa: E402
     surface_pieces,
     take_embeddings,
 )
+from vizsla.recipes.material import judged_pairs  # noqa: E402
 from vizsla.recipes.training import go_on_with, load_training_recipe, resumed, train  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
 from vizsla.training.augmentation import MixedPairs, query_vectors, strongest  # noqa: E402
+from vizsla.training.checkpoints import _FILE as CHECKPOINT  # noqa: E402
 from vizsla.training.dev import Rows  # noqa: E402
 
 PIECES = Analyzer.parse("wordpiece")
@@ -284,12 +287,17 @@ def test_half_way_to_what_was_learnt() -> None:
     network = small_augmenter()
     weigh = network.weigh
     assert weigh is not None
-    states = torch.randn(7, 16, dtype=torch.float64)
+    states = 3 * torch.randn(40, 16, dtype=torch.float64)
     before = weigh(states)
-    network.trust(0.5)
-    assert torch.allclose(weigh(states), 0.5 * before + 0.5)
-    network.trust(0.0)
-    assert torch.allclose(weigh(states), torch.ones(7, 1, dtype=torch.float64))
+    network.trust = 0.5
+    assert torch.equal(network._weights(states), torch.relu(before[:, 0]))  # while it learns, all of it
+    network.eval()
+    used = network._weights(states)
+    assert torch.allclose(used, torch.relu(0.5 * before[:, 0] + 0.5))
+    assert (before < 0).any()
+    network.settle()
+    assert torch.allclose(network._weights(states), used)
+    assert network.trust == 1.0
 
 
 def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> None:
@@ -298,10 +306,13 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
     qrels = BeirDataset.open(folder).qrels("train")
     first, second = list(qrels.judgements)[:2]
     documents = [d.id for d in BeirDataset.open(folder).documents()]
-    line = {"query-id": first, "pos": documents[:2], "neg": [documents[5], documents[7], "nowhere"]}
+    judged_right = [d for d, grade in qrels.judgements[first].items() if grade > 0]
+    others = [d for d in documents if d not in judged_right]
+    line = {"query-id": first, "pos": [others[0], "nowhere"], "neg": [judged_right[0], others[5], others[7]]}
     (folder / "train_hard_negatives.jsonl").write_text(json.dumps(line) + "\n")
     plan = Augmentation(terms=8, common=1.0, depth=1)
-    for data, right, wrong in ((folder, [0, 1], [5]), (judged, None, None)):
+    right, wrong = [documents.index(d) for d in (others[0], *judged_right)], [documents.index(others[5])]
+    for data in (folder, judged):
         dataset = BeirDataset.open(data)
         read = read_dataset(dataset, plan.bm25)
         material = Material(read, chosen_terms([read], plan, PIECES), plan, PIECES, ["train"])
@@ -309,15 +320,22 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
         number = list(material.asked["train"][0]).index(first)
         whole = material.collection.matrix(torch.device("cpu")).straight.to_dense()
         kept = pairs.collection.matrix(torch.device("cpu")).straight.to_dense()
-        if right is not None and wrong is not None:
-            assert torch.equal(kept[pairs.positives[number]], whole[right])
+        assert torch.equal(kept[pairs.positives[number]], whole[right if data == folder else right[1:]])
+        if data == folder:
             assert torch.equal(kept[pairs.negatives[number]], whole[wrong])
         mined = list(material.asked["train"][0]).index(second)
-        assert len(pairs.negatives[mined]) <= 1
-        assert len(pairs.positives[mined]) > 0
-    (folder / "train_hard_negatives.jsonl").write_text('{"query-id": "a", "pos": "b"}\n')
-    with pytest.raises(InputError, match="expected a query-id, a list 'pos' and a list 'neg'"):
-        BeirDataset.open(folder).confusions()
+        assert len(pairs.negatives[mined]) == 1  # what BM25 finds first
+        relevant = [documents.index(d) for d, grade in qrels.judgements[second].items() if grade > 0]
+        assert torch.equal(kept[pairs.positives[mined]], whole[relevant])
+    for text, problem in (
+        ('{"query-id": "a", "pos": "b"}', "expected a query-id, a list 'pos' and a list 'neg'"),
+        ("[1, 2]", "expected"),
+        ('{"query-id": "a", "pos": []}\n{"query-id": "a", "pos": []}', "appears a second time"),
+        ('{"query-id": "a", "pos": []}', "none of the queries in train_hard_negatives.jsonl is judged"),
+    ):
+        (folder / "train_hard_negatives.jsonl").write_text(text + "\n")
+        with pytest.raises(InputError, match=problem):
+            judged_pairs(BeirDataset.open(folder), PIECES, 3)
     assert BeirDataset.open(judged).confusions() == {}
 
 
@@ -330,7 +348,6 @@ def test_some_queries_in_their_order() -> None:
 
 def test_embeddings_are_taken_and_left_alone() -> None:
     pytest.importorskip("transformers")
-    from vizsla.models import Learned
     from vizsla.recipes.training import starting_network
 
     encoder, _, _ = starting_network("bm26", "augmenter")
@@ -338,12 +355,13 @@ def test_embeddings_are_taken_and_left_alone() -> None:
     expected = table.detach().clone()
     with torch.no_grad():
         table.zero_()
-    take_embeddings(encoder, "bm26")
+    take_embeddings(encoder, "bm26", PIECES)
     assert torch.equal(table, expected)
     assert not table.requires_grad
     with pytest.raises(VizslaError, match="do not fit"):
-        take_embeddings(encoder_of(small_bert()), "bm26")
-    assert Learned.shipped("bm26").network.kind == "unicoil"
+        take_embeddings(encoder_of(small_bert()), "bm26", PIECES)
+    with pytest.raises(VizslaError, match="no network called 'bm27' comes with Vizsla"):
+        take_embeddings(encoder, "bm27", PIECES)
 
 
 SHARED = """
@@ -354,8 +372,12 @@ from vizsla.training import Settings, Team, Trainer, asked_well
 team = Team.assembled("cpu")
 torch.set_num_threads(1)
 settings = Settings(steps=3, batch=5, precision="float32", added_cost=0.2, rate=1e-2, warmup=1, symmetric=False)
-trainer = Trainer(small_augmenter(), small_pairs(), settings, team=team, objective=asked_well)
+network = small_augmenter()
+frozen = network.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
+before = frozen.clone()
+trainer = Trainer(network, small_pairs(), settings, team=team, objective=asked_well)
 trainer.run()
+assert torch.equal(frozen, before)
 if team.leads:
     torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
 """
@@ -371,14 +393,19 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("vocabulary", ["words", "pieces"])
 def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path: Path, vocabulary: str) -> None:
     changes = (f"start={start}", *SETTINGS, f"augment.vocabulary={vocabulary}", "augment.head=narrow", "augment.rank=4")
-    asked = [part for change in changes for part in ("--set", change)]
+    asked = [part for change in (*changes, "augment.trust=0.5") for part in ("--set", change)]
     made = tmp_path / "a"
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "--dev", judged, "-o", made, *asked)
     assert code == 0, said
     assert "Best at step" in said
     assert "vizsla search DIR --augment" in said
+    from safetensors.torch import load_file
+
     log = [json.loads(line) for line in (made / "training" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [1, 2, 3, 4]
+    learnt = load_file(made / "training" / CHECKPOINT)["best.weigh.bias"].numpy()
+    written = read_weights(Augmenter.load(made).network.folder)["weigh.bias"]
+    assert written == pytest.approx(0.5 * learnt + 0.5)  # half way
     model = "bm25" if vocabulary == "words" else "bm25-wp"
     assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", model)[0] == 0
     code, out, said = cli("search", tmp_path / "i", "dog bark night", "--augment", made, "--json")
@@ -424,4 +451,4 @@ def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> 
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         (judged.parent / "bare" / name).write_text((judged / name).read_text())
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged.parent / "bare", "-o", tmp_path / "b")
-    assert (code, "train" in said.replace("vizsla train", "")) == (2, True), said
+    assert (code, "no split called 'train'" in said) == (2, True), said

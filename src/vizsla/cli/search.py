@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Augment = Annotated[
     str | None,
-    typer.Option("--augment", metavar="NAME", help="Ask BM25 in other words: the folder of an augmenter, or rm3."),
+    typer.Option(
+        "--augment", metavar="NAME", help="Ask BM25 in other words: general, the folder of an augmenter, or rm3."
+    ),
 ]
 RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
 

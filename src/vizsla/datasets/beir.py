@@ -29,10 +29,10 @@ def is_beir(folder: Path) -> bool:
 
 
 class Confusion(NamedTuple):
-    """Documents that answer a question, and documents that look as if they did."""
+    """Documents that answer a question, and documents that look as if they did; None where nobody has said which."""
 
     right: tuple[str, ...]
-    wrong: tuple[str, ...]
+    wrong: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,14 @@ class BeirDataset:
     def confusions(self, split: str = "train") -> dict[str, Confusion]:
         """What a split's questions are trained with, where somebody has said so: `train_hard_negatives.jsonl`.
 
-        Lines `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`; nothing where there is no such file.
+        Lines `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`, `neg` may be left out; nothing where
+        there is no such file.
         """
         try:
             path = find_file(self.folder, f"{split}_hard_negatives.jsonl")
         except InputError:
             return {}
-        return dict(_read_confusions(path))
+        return _read_confusions(path)
 
     @property
     def has_corpus(self) -> bool:
@@ -110,13 +111,17 @@ class BeirDataset:
         return Qrels.read(path)
 
 
-def _read_confusions(path: Path) -> Iterator[tuple[str, Confusion]]:
+def _read_confusions(path: Path) -> dict[str, Confusion]:
+    found: dict[str, Confusion] = {}
     for line, record in read_json_lines(path):
-        query = record.get("query-id")
-        lists = record.get("pos"), record.get("neg", [])
-        if query is None or not all(isinstance(ids, list) for ids in lists):
+        told = record if isinstance(record, dict) else {}
+        query, right, wrong = (told.get(name) for name in ("query-id", "pos", "neg"))
+        if query is None or not isinstance(right, list) or not isinstance(wrong, list | None):
             raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
-        yield str(query), Confusion(*(tuple(map(str, ids)) for ids in lists))
+        if str(query) in found:
+            raise InputError(f"the query id {query!r} appears a second time", file=str(path), line=line)
+        found[str(query)] = Confusion(tuple(map(str, right)), None if wrong is None else tuple(map(str, wrong)))
+    return found
 
 
 def read_queries(path: Path) -> dict[str, str]:

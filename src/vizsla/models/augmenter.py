@@ -155,13 +155,16 @@ class Augmenter:
     def load(cls, which: str | Path) -> Augmenter:
         """The augmenter in a folder, or one that comes with the package, by its name."""
         path = Path(which)
-        if not path.exists() and (SHIPPED / str(which) / ABOUT).is_file():
+        if not (path / ABOUT).is_file() and (SHIPPED / str(which) / ABOUT).is_file():
             path = SHIPPED / str(which)
         try:
             about = json.loads((path / ABOUT).read_text())
             return cls.from_options(about, path)
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"there is no augmenter here (no {ABOUT})", file=str(which)) from None
+            raise InputError(
+                f"there is no augmenter here (no {ABOUT}); general comes with Vizsla, and rm3 needs none",
+                file=str(which),
+            ) from None
         except (ValueError, TypeError, KeyError) as e:
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 

@@ -81,13 +81,15 @@ class RM3:
     ) -> dict[str, float]:
         model: dict[str, float] = {}
         for number, score in hits.items():
+            if score <= 0:  # words in all documents can be worth nothing, or less
+                continue
             total = sum(kept[number].values())
             for term, count in kept[number].items():
                 model[term] = model.get(term, 0.0) + score * count / total
         chosen = _strongest(model, self.terms)
         mixed: dict[str, float] = {}
         for share, terms in ((self.original, list(own.items())), (1 - self.original, chosen)):
-            total = sum(weight for _, weight in terms)
+            total = sum(weight for _, weight in terms) or 1.0
             for term, weight in terms:
                 mixed[term] = mixed.get(term, 0.0) + share * weight / total
         return {term: weight for term, weight in mixed.items() if weight > 0}

@@ -79,13 +79,17 @@ class Asked(NamedTuple):
 
 
 class Augmenter(nn.Module):
-    """Reads a query; the state of its first token says what to add, that of each other one how much it weighs."""
+    """Reads a query; the state of its first token says what to add, that of each other one how much it weighs.
+
+    `trust`: when it is used, what decides a token's weight goes only this share of the way from 1, where it began, to
+    what was learnt; what is below 0 then is cut off.
+    """
 
     kind = "augmenter"
 
-    def __init__(self, encoder: PackedBert | Padded, add: Adder, weighs: bool = True) -> None:
+    def __init__(self, encoder: PackedBert | Padded, add: Adder, weighs: bool = True, trust: float = 1.0) -> None:
         super().__init__()
-        self.encoder, self.add = encoder, add
+        self.encoder, self.add, self.trust = encoder, add, trust
         self.weigh = nn.Linear(encoder.hidden, 1) if weighs else None
         if self.weigh is not None:  # every word weighs 1 at first: BM25
             nn.init.zeros_(self.weigh.weight)
@@ -101,14 +105,18 @@ class Augmenter(nn.Module):
     def _weights(self, states: Tensor) -> Tensor:
         if self.weigh is None:
             return states.new_ones(len(states))
-        return torch.relu(self.weigh(states).squeeze(-1))
+        weights = self.weigh(states).squeeze(-1)
+        if not self.training:
+            weights = self.trust * weights + (1 - self.trust)
+        return torch.relu(weights)
 
     @torch.no_grad()
-    def trust(self, share: float) -> None:
-        """Go only so far from where it began, with every token weighing 1."""
+    def settle(self) -> None:
+        """Make `trust` part of the parameters, which are then what is used."""
         if self.weigh is not None:
-            self.weigh.weight.mul_(share)
-            self.weigh.bias.mul_(share).add_(1 - share)
+            self.weigh.weight.mul_(self.trust)
+            self.weigh.bias.mul_(self.trust).add_(1 - self.trust)
+        self.trust = 1.0
 
     @torch.no_grad()
     def first_states(self, batch: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -41,10 +42,14 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     try:
         told = json.loads((path / SHARES).read_text("utf-8"))
         other = _read(path / told["network"] / WEIGHTS)
-        return arrays | {name: other[name] for name in told["arrays"]}
+        shared = {name: other[name] for name in told["arrays"]}
+        if _hash(shared) != told["sha256"]:
+            raise ValueError("not what was shared")
+        return arrays | shared
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
-            "this does not say which arrays are shared with which network", file=str(path / SHARES)
+            "this does not say which arrays are shared with which network, or these have changed",
+            file=str(path / SHARES),
         ) from None
 
 
@@ -55,11 +60,20 @@ def shares(folder: Path) -> bool:
 
 def share(folder: Path, other: Path) -> None:
     """Leave out of a network's file what another has too. From then on the two folders stay as they lie."""
-    own, common = read_arrays(folder), read_arrays(other)
+    own, common = read_arrays(folder), _read(other / WEIGHTS)
     same = [n for n, a in own.items() if n in common and a.dtype == common[n].dtype and np.array_equal(a, common[n])]
-    write_arrays(folder / WEIGHTS, {name: a for name, a in own.items() if name not in same})
-    told = {"network": os.path.relpath(other, folder), "arrays": sorted(same)}
+    digest = _hash({name: own[name] for name in same})
+    told = {"network": os.path.relpath(other, folder), "arrays": sorted(same), "sha256": digest}
+    write_arrays(folder / "own", {name: a for name, a in own.items() if name not in same})
     (folder / SHARES).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    (folder / "own").replace(folder / WEIGHTS)  # until then the whole file is there
+
+
+def _hash(arrays: Mapping[str, np.ndarray]) -> str:
+    sha256 = hashlib.sha256()
+    for name in sorted(arrays):
+        sha256.update(name.encode() + arrays[name].tobytes())
+    return sha256.hexdigest()
 
 
 def copy_weights(folder: Path, target: Path) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models import BM25, Augmenter, Learned
 from vizsla.models.augmenter import read_query
-from vizsla.models.model import counted
+from vizsla.models.model import counted, field_text
 from vizsla.recipes.material import judgements_of, place_network, told_apart
 from vizsla.text import Analyzer
 
@@ -39,10 +39,10 @@ class Augmentation:
     query's own terms are weighed anew. `scoring`: through BM25, or through bags of words, to compare. `most`: so many
     terms are added at most; 0 for all.
 
-    `trust`: how far from BM25's the weights of a query's own terms are in the end, 1 for as far as was learnt; half way
-    is safer for collections unlike those it was trained on. `embeddings`: a network that comes with the package, whose
-    word embeddings are taken and left as they are, so that both need them once. `depth`: so many of the documents that
-    look like answers are used, `queries`: so many queries of a data set; 0 for all.
+    `trust`: how far from BM25's the weights of a query's own terms are when it is used, 1 for as far as was learnt;
+    half way is safer for collections unlike those it was trained on. `embeddings`: a network that comes with Vizsla
+    and whose word embeddings are taken and left as they are, so that the two can share them. `depth`: so many of the
+    documents that look like answers are used, `queries`: so many queries of a data set; 0 for all.
     """
 
     vocabulary: str = "words"
@@ -81,6 +81,14 @@ class Augmentation:
                 raise VizslaError(f"augment.{name} must be {least} or more, not {getattr(self, name)}")
         if not 0 <= self.trust <= 1:
             raise VizslaError(f"augment.trust must be between 0 and 1, not {self.trust:g}")
+        if self.trust < 1 and not self.weighs:
+            raise VizslaError(
+                "augment.trust is about the weights of a query's own words, which augment.weighs=no leaves"
+            )
+        if self.head == "tied" and self.embeddings:
+            raise VizslaError(
+                "embeddings that are left as they are cannot be the head that learns; ask for head=narrow"
+            )
         if self.head == "tied" and self.vocabulary != "pieces":
             raise VizslaError("only word pieces can be tied to the input embeddings; ask for head=free or head=narrow")
 
@@ -138,7 +146,7 @@ def surface_pieces(read: Sequence[Read], terms: Sequence[str], plan: Augmentatio
     for one in read:
         step = max(1, len(one.documents) // 20_000)
         for document in one.documents[::step]:
-            text = str(document.content.get("text") or "")
+            text = field_text(document.content, plan.bm25.fields)
             for token in analyzer.tokens(text):
                 if token.term in wanted:
                     seen.setdefault(token.term, Counter())[text[token.start : token.end].lower()] += 1
@@ -274,8 +282,8 @@ def train_augmenter(
     team, place = Team.assembled(), folder / "training"
     prepared = Prepared.open(place)
     if plan.embeddings:
-        take_embeddings(encoder, plan.embeddings)
-    network = prepared.network(encoder, plan.rank if plan.head == "narrow" else 0, plan.weighs)
+        take_embeddings(encoder, plan.embeddings, pieces)
+    network = prepared.network(encoder, plan.rank if plan.head == "narrow" else 0, plan.weighs, plan.trust)
     pairs = MixedPairs(prepared.pairs)
     trainer = Trainer(
         network, pairs, settings, dev=prepared.dev, folder=place, team=team, report=report, objective=asked_well
@@ -287,15 +295,20 @@ def train_augmenter(
     return Augmenter.load(folder), outcome
 
 
-def take_embeddings(encoder: Any, which: str) -> None:
+def take_embeddings(encoder: Any, which: str, pieces: Analyzer) -> None:
     """Give an encoder the word embeddings of a network that comes with the package, and leave them as they are."""
     import torch
 
     from vizsla.networks.weights import read_weights
 
+    try:
+        model = Learned.shipped(which)
+    except InputError:
+        raise VizslaError(f"no network called {which!r} comes with Vizsla, whose embeddings could be taken") from None
     table = encoder.embeddings.word_embeddings.weight
-    taken = read_weights(Learned.shipped(which).network.folder)["embeddings.word_embeddings.weight"]
-    if taken.shape != tuple(table.shape):
+    taken = read_weights(model.network.folder)["embeddings.word_embeddings.weight"]
+    same = list(model.pieces.vocabulary) == list(pieces.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    if taken.shape != tuple(table.shape) or not same:
         raise VizslaError(f"the word embeddings of {which} do not fit this encoder")
     with torch.no_grad():
         table.copy_(torch.from_numpy(taken))
@@ -311,7 +324,7 @@ def write_augmenter(
     from vizsla.training.augmentation import LONGEST
 
     network, queries = network.cpu().eval(), prepared.pairs[0].queries
-    network.trust(plan.trust)
+    network.settle()
     chosen = np.linspace(0, len(queries) - 1, min(len(queries), _SAMPLE)).astype(int)
     nowhere = np.all([pairs.collection.shares[: len(prepared.terms)] == 0 for pairs in prepared.pairs], axis=0)
     with torch.no_grad():  # never learnt, so never added

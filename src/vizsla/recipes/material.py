@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset, Confusion, Document
-from vizsla.errors import VizslaError
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Network
 from vizsla.models.model import field_text
@@ -46,23 +46,29 @@ def told_apart(
 ) -> tuple[TokenCorpus, TokenCorpus]:
     """For each query the numbers of the documents that answer it, and of those that look as if they did.
 
-    As the data set says where it says so; otherwise what is judged relevant, and what BM25 finds that is not.
+    What is judged relevant answers, and what the data set says does; others look so that the data set names, or, where
+    it names none for a query, that BM25 finds.
     """
     from vizsla.training import TokenCorpus
 
     qrels, known = dataset.qrels(split), dataset.confusions(split)
-    known = {query: those for query, those in known.items() if query in queries}
-    rest = {query: text for query, text in queries.items() if query not in known}
-    known |= _mined(documents, rest, qrels, bm25) if rest else {}
+    if known and not any(query in queries for query in known):
+        raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
+    rest = {query: text for query, text in queries.items() if query not in known or known[query].wrong is None}
+    found = _mined(documents, rest, bm25) if rest else {}
     places = {d.id: i for i, d in enumerate(documents)}
-    right, wrong = (
-        TokenCorpus.of([np.array([places[d] for d in known[q][side] if d in places], np.int64) for q in queries])
-        for side in (0, 1)
-    )
-    return right, wrong
+    right, wrong = [], []
+    for query in queries:
+        named = known.get(query)
+        relevant = [d for d, grade in qrels.judgements[query].items() if grade > 0]
+        answers = dict.fromkeys([*(named.right if named else ()), *relevant])  # in order, unlike a set
+        others = named.wrong if named is not None and named.wrong is not None else found[query]
+        right.append(np.array([places[d] for d in answers if d in places], np.int64))
+        wrong.append(np.array([places[d] for d in others if d in places and d not in answers and d != query], np.int64))
+    return TokenCorpus.of(right), TokenCorpus.of(wrong)
 
 
-def _mined(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels, bm25: BM25) -> dict[str, Confusion]:
+def _mined(documents: Sequence[Document], queries: Mapping[str, str], bm25: BM25) -> dict[str, Sequence[str]]:
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", bm25, store=False) as index,
@@ -70,12 +76,7 @@ def _mined(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qre
         index.add(documents)
         index.commit()
         found = index.run(queries, _DEPTH)
-    made = {}
-    for query in queries:
-        relevant = {d: None for d, grade in qrels.judgements[query].items() if grade > 0}  # in order, unlike a set
-        ranked = found[query].documents if query in found else ()
-        made[query] = Confusion(tuple(relevant), tuple(d for d in ranked if d not in relevant and d != query))
-    return made
+    return {query: found[query].documents if query in found else () for query in queries}
 
 
 def judgements_of(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:

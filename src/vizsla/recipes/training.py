@@ -175,7 +175,7 @@ def _train_augmenter(
     recipe: TrainingRecipe, settings: Settings, folder: Path, datasets: Sequence[BeirDataset],
     dev: Sequence[BeirDataset], resume: bool, report: Callable[[dict[str, Any]], None] | None,
 ) -> tuple[Augmenter, Outcome]:  # fmt: skip
-    from vizsla.recipes.augmentation import Augmentation, prepare, train_augmenter
+    from vizsla.recipes.augmentation import Augmentation, prepare, take_embeddings, train_augmenter
     from vizsla.training import Team
 
     if not datasets:
@@ -184,11 +184,14 @@ def _train_augmenter(
         plan, team = Augmentation(**recipe.augment), Team.assembled()
     except TypeError as e:
         raise VizslaError(f"an augmenter does not take all that is asked for ({e})") from None
-    for dataset in datasets:
-        dataset.qrels("train")  # refused now, not after everything has been read
     encoder, pieces, _ = starting_network(recipe.start, recipe.network, settings.seed)
-    if not resume and team.leads:
+    if not resume and team.leads:  # what is wrong is refused now, not after everything has been read
         _check_free(folder)
+        for split, those in (("train", datasets), ("dev", dev)):
+            for dataset in those:
+                dataset.qrels(split)
+        if plan.embeddings:
+            take_embeddings(encoder, plan.embeddings, pieces)
         prepare(plan, encoder, pieces, datasets, dev, recipe.group).save(folder / "training")
         _write_plan(folder / "training", recipe, dev, datasets)
     team.wait()
@@ -228,7 +231,8 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
         raise VizslaError(f"{output}: there is no run here to go on with") from None
     except (ValueError, TypeError, KeyError) as e:
         raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
-    dev, datasets = ([BeirDataset.open(d) for d in those] for those in folders)
+    opened = BeirDataset.open if recipe.network != "augmenter" else lambda d: BeirDataset(Path(d))  # which is prepared
+    dev, datasets = ([opened(d) for d in those] for those in folders)
     return recipe, dev, datasets
 
 
@@ -270,6 +274,8 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
 
 def _known_model(start: str) -> Learned | None:
     """A model of Vizsla's own, by name or by folder."""
+    if any((place / "augmenter.json").is_file() for place in (SHIPPED / start, Path(start))):
+        raise VizslaError(f"{start} is an augmenter; training starts from an encoder, or from a model such as bm26")
     if (SHIPPED / start / ABOUT).is_file():
         return Learned.shipped(start)
     if (Path(start) / "model.json").is_file():

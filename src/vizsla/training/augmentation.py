@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,14 +41,15 @@ class Collection:
     """[columns] in what share of the documents a term is."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What `of_arrays` makes it from again."""
+        """What `read` makes it from again."""
         rows = {f"rows_{name}": array for name, array in self.rows._asdict().items()}
         return {**rows, "factors": self.factors, "shares": self.shares}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Collection:
-        rows = Rows(*(arrays[f"rows_{name}"] for name in Rows._fields))
-        return cls(rows, arrays["factors"], arrays["shares"])
+    def read(cls, file: str | Path) -> Collection:
+        """From a file that has them."""
+        *rows, factors, shares = read_arrays(file, *(f"rows_{name}" for name in Rows._fields), "factors", "shares")
+        return cls(Rows(*rows), factors, shares)
 
     def only(self, documents: np.ndarray) -> Collection:
         """Some documents of it; how rare terms are stays as it was."""
@@ -153,11 +154,12 @@ class AskedPairs:
     @classmethod
     def open(cls, file: str | Path) -> AskedPairs:
         """What was saved."""
-        a = _open(file)
         queries, positives, negatives = (
-            TokenCorpus(a[f"{name}_ids"], a[f"{name}_offsets"]) for name in ("queries", "positives", "negatives")
+            TokenCorpus(*read_arrays(file, f"{name}_ids", f"{name}_offsets"))
+            for name in ("queries", "positives", "negatives")
         )
-        return cls(Collection.of_arrays(a), queries, Own(a["own"]), positives, negatives, int(a["group"]))
+        own, group = read_arrays(file, "own", "group")
+        return cls(Collection.read(file), queries, Own(own), positives, negatives, int(group))
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Ids and mask of queries; the documents as rows of BM25."""
@@ -301,9 +303,9 @@ class AskedDev:
     @classmethod
     def open(cls, file: str | Path) -> AskedDev:
         """What was saved."""
-        a = _open(file)
-        queries = TokenCorpus(a["queries_ids"], a["queries_offsets"])
-        return cls(str(a["name"]), Collection.of_arrays(a), queries, Own(a["own"]), a["judgements"], int(a["most"]))
+        queries = TokenCorpus(*read_arrays(file, "queries_ids", "queries_offsets"))
+        name, own, judgements, most = read_arrays(file, "name", "own", "judgements", "most")
+        return cls(str(name), Collection.read(file), queries, Own(own), judgements, int(most))
 
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Any, device: torch.device) -> dict[str, float]:
@@ -340,11 +342,12 @@ def _save(file: str | Path, **arrays: np.ndarray) -> None:
     np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _open(file: str | Path) -> Mapping[str, np.ndarray]:
+def read_arrays(file: str | Path, *names: str) -> list[np.ndarray]:
+    """Some arrays of a file, in this order."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+            return [arrays[name] for name in names]
     except FileNotFoundError:
         raise InputError("there are no packed queries here", file=str(file)) from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
-        raise InputError(f"these are no packed queries ({e})", file=str(file)) from None
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        raise InputError(f"these are no packed queries, or of another version ({e})", file=str(file)) from None

@@ -105,8 +105,9 @@ class Trainer:
             raise VizslaError("compiled code throws other dice in its second pass; set dropout to 0 or compile to no")
         if settings.compile:
             network.encoder.compile(dynamic=True)
+        learnt = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.AdamW(
-            network.parameters(), settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
+            learnt, settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
         )
         self.outcome = Outcome()
         self._best: dict[str, Tensor] = {}

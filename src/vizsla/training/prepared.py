@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.errors import InputError
 from vizsla.networks import Adder, Augmenter, Batch, packed
-from vizsla.training.augmentation import LONGEST, AskedDev, AskedPairs
+from vizsla.training.augmentation import LONGEST, AskedDev, AskedPairs, read_arrays
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.dev import framed
 
@@ -53,18 +53,19 @@ class Prepared:
             raise InputError(f"there is nothing prepared here (no {_TERMS})", file=str(folder)) from None
         words = None
         if (path / _WORDS).exists():
-            with np.load(path / _WORDS, allow_pickle=False) as arrays:
-                words = TokenCorpus(arrays["ids"], arrays["offsets"])
+            words = TokenCorpus(*read_arrays(path / _WORDS, "ids", "offsets"))
         files = {name: sorted(path.glob(f"{name}-*.npz"), key=_number) for name in ("pairs", "dev")}
+        if not files["pairs"]:
+            raise InputError("there are no packed queries here", file=str(folder))
         return cls(terms, words, [*map(AskedPairs.open, files["pairs"])], [*map(AskedDev.open, files["dev"])])
 
-    def network(self, encoder: Any, rank: int = 0, weighs: bool = True) -> Augmenter:
+    def network(self, encoder: Any, rank: int = 0, weighs: bool = True, trust: float = 1.0) -> Augmenter:
         """An augmenter to be trained: it begins close to BM25, as some of the queries show.
 
         A term begins as what the encoder makes of its word alone, so that words like the query are added at first.
         """
         tied = encoder.embeddings.word_embeddings if self.words is None else None
-        network = Augmenter(encoder, Adder(len(self.terms), encoder.hidden, rank, tied), weighs)
+        network = Augmenter(encoder, Adder(len(self.terms), encoder.hidden, rank, tied), weighs, trust)
         if self.words is not None:
             network.add.start_from(network.first_states(_texts(self.words, len(self.words))))
         network.add.calm(network.first_states(_texts(self.pairs[0].queries, _QUERIES)))

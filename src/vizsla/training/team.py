@@ -72,7 +72,7 @@ class Team:
         """Give every process the sum of all gradients."""
         if self.size == 1:
             return
-        for parameter in parameters:
+        for parameter in (p for p in parameters if p.requires_grad):
             if parameter.grad is None:  # no token of this share needed it
                 parameter.grad = torch.zeros_like(parameter)
             torch.distributed.all_reduce(parameter.grad)
