@@ -184,12 +184,13 @@ def _train_augmenter(
         plan, team = Augmentation(**recipe.augment), Team.assembled()
     except TypeError as e:
         raise VizslaError(f"an augmenter does not take all that is asked for ({e})") from None
-    encoder, pieces, _ = starting_network(recipe.start, recipe.network, settings.seed)
     if not resume and team.leads:  # what is wrong is refused now, not after everything has been read
         _check_free(folder)
         for split, those in (("train", datasets), ("dev", dev)):
             for dataset in those:
                 dataset.qrels(split)
+    encoder, pieces, _ = starting_network(recipe.start, recipe.network, settings.seed)
+    if not resume and team.leads:
         if plan.embeddings:
             take_embeddings(encoder, plan.embeddings, pieces)
         prepare(plan, encoder, pieces, datasets, dev, recipe.group).save(folder / "training")
