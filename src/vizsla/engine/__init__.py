@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vizsla.engine.lists import DamagedSegmentError, Lists
 from vizsla.engine.merge import Merge, MergedLists, living_frequencies
-from vizsla.engine.search import Hits, Query, search, search_many
+from vizsla.engine.query import Query
+from vizsla.engine.search import Hits, search, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document
 from vizsla.engine.weighting import Weighting, Weightings
 

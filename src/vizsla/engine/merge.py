@@ -172,6 +172,24 @@ class Merge:
     sizes: np.ndarray
     small: MergedLists
     large: MergedLists
+    old: Sequence[Segment]
+    masks: Sequence[np.ndarray]
+
+    def dense_shape(self, space: int) -> tuple[np.dtype, tuple[int, int]]:
+        """Type and shape of the new segment's dense vectors of a namespace."""
+        rows = [s.dense[space] for s in self.old]
+        if len({r.shape[1] for r in rows}) > 1:
+            raise DamagedSegmentError
+        return np.result_type(*(r.dtype for r in rows)), (len(self.numbers), rows[0].shape[1])
+
+    def dense_pieces(self, space: int, most: int) -> Iterator[np.ndarray]:
+        """The living documents' dense vectors of a namespace, so many numbers at a time."""
+        kind, (_, width) = self.dense_shape(space)
+        size = max(most // max(width, 1), 1)
+        for segment, mask in zip(self.old, self.masks, strict=True):
+            rows = segment.dense[space]
+            for a in range(0, len(segment), size):
+                yield rows[a : a + size][mask[a : a + size]].astype(kind, copy=False)
 
     @classmethod
     def plan(cls, segments: Sequence[Segment], alive: Sequence[np.ndarray | None]) -> Merge:
@@ -189,6 +207,8 @@ class Merge:
             np.concatenate([s.sizes[:, m] for s, m in zip(segments, masks, strict=True)], axis=1),
             MergedLists.plan([s.small for s in segments], moved),
             MergedLists.plan([s.large for s in segments], moved),
+            segments,
+            masks,
         )
 
 

@@ -2,7 +2,8 @@
 
 The score of a document is the sum, in 64-bit floats and in the order of the query's terms, of query weight
 times document weight, rounded to 32 bits at the end. A hit shares at least one term with the query, even one of
-weight 0. Hits come by descending score; equal scores by ascending insertion number.
+weight 0. Hits come by descending score; equal scores by ascending insertion number. Queries with dense vectors are
+searched in `dense.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.bounds import MOST_TERMS, Bounds, bound_terms
+from vizsla.engine.dense import search_dense
 from vizsla.engine.exhaustive import search_exhaustively
 from vizsla.engine.lists import WINDOW, DamagedSegmentError
+from vizsla.engine.query import Query
 from vizsla.engine.ranking import Best, Ranking
 from vizsla.engine.scores import Scoring, Terms
 from vizsla.engine.segment import Segment
@@ -29,15 +32,6 @@ SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish
 
 Masks = Sequence[np.ndarray | None]
 """For each segment which of its documents may be found; None where all may."""
-
-
-@dataclass(frozen=True, eq=False)
-class Query:
-    """Term numbers, the namespace each belongs to, and their weights, in the order they are summed."""
-
-    terms: np.ndarray
-    spaces: np.ndarray
-    weights: np.ndarray
 
 
 def _are_positive(weights: np.ndarray) -> bool:
@@ -202,14 +196,21 @@ def search_many(
     k = min(k, sum(map(len, segments)))
     hits = [Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
     all_positive = _are_positive(weights)
-    usual = []
+    usual, dense = [], []
     for i, query in enumerate(queries):
-        if k == 0 or len(query.terms) == 0:
+        if k == 0 or (len(query.terms) == 0 and not query.dense):
+            continue
+        if query.dense:
+            dense.append(i)
             continue
         if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MOST_TERMS:
             usual.append(i)
         else:
             hits[i] = _search_alone(segments, query, weightings, k, allowed)
+    if dense:
+        ranked = search_dense(segments, [queries[i] for i in dense], weightings, k, allowed)
+        for i, (places, scores) in zip(dense, ranked, strict=True):
+            hits[i] = Hits(_numbers_at(segments, places), scores)
     if usual:
         found = _search_batch(segments, [queries[i] for i in usual], weightings, k, allowed, expected)
         for i, h in zip(usual, found, strict=True):

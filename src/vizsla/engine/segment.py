@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +45,8 @@ class Segment:
     """What occurs one to four times."""
     large: Lists
     """All other values: higher counts, learned weights."""
+    dense: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -72,7 +76,17 @@ class Segment:
             and len(self.small.values) == 0
             and len(self.large.values) == len(self.large)
             and len(self.large.tops) == len(self.large.terms)
+            and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
         )
+
+    @cached_property
+    def longest(self) -> dict[int, float]:
+        """The length of the longest dense vector of each namespace."""
+        blocks = range(0, len(self), WINDOW)
+        return {
+            s: max(float(np.linalg.norm(rows[a : a + WINDOW].astype(np.float64), axis=1).max()) for a in blocks)
+            for s, rows in self.dense.items()
+        }
 
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()
@@ -183,6 +197,7 @@ def build_segment(
     pointers: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
+    dense: Mapping[int, np.ndarray] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 
@@ -210,4 +225,5 @@ def build_segment(
         sizes=np.ascontiguousarray(smallest_type(sizes)),
         small=small,
         large=large,
+        dense=dense or {},
     )

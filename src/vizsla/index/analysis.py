@@ -40,6 +40,13 @@ class Rows:
     values: np.ndarray
     sizes: np.ndarray
     terms: list[str]
+    dense: np.ndarray | None = None
+    """[documents, dimensions] where the namespace has dense vectors."""
+
+    @property
+    def found_by(self) -> np.ndarray:
+        """By how many terms, or vectors, each document can be found."""
+        return self.counts if self.dense is None else (self.sizes > 0).astype(np.uint32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +104,7 @@ class Analyst:
     def _rows(self, documents: Sequence[Document]) -> list[Rows]:
         contents, out = [d.content for d in documents], []
         for i, reader in enumerate(self._readers):
-            vectors, sizes = reader.read(contents)
+            vectors, sizes, dense = reader.read(contents)
             ((_, terms),) = vectors.vocabulary.parts
             new = list(terms[self._said[i] : len(vectors.vocabulary)])
             self._said[i] += len(new)
@@ -109,6 +116,7 @@ class Analyst:
                     vectors.values.astype(kind, copy=False),
                     sizes.astype(np.uint32, copy=False),
                     new,
+                    dense,
                 )
             )
         return out

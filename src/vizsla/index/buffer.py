@@ -36,7 +36,7 @@ class Buffer:
         self._count += len(prepared.stored)
         for namespace, rows in zip(self._namespaces, prepared.rows, strict=True):
             namespace.take_in(prepared.analyst, prepared.fresh, rows)
-        total: np.ndarray = np.sum([rows.counts for rows in prepared.rows], axis=0)
+        total: np.ndarray = np.sum([rows.found_by for rows in prepared.rows], axis=0)
         return total
 
     def take(self) -> Segment | None:
@@ -44,6 +44,7 @@ class Buffer:
         if self._count == 0:
             return None
         numbers = np.arange(self._first, self._first + self._count)
+        dense = {i: rows for i, n in enumerate(self._namespaces) if (rows := n.take_dense()) is not None}
         blocks = [n.take() for n in self._namespaces]
         segment = build_segment(
             numbers,
@@ -52,6 +53,7 @@ class Buffer:
             np.concatenate([[0], np.cumsum(np.concatenate([counts for _, _, counts, *_ in blocks]))]),
             np.concatenate([indices for *_, indices, _ in blocks]),
             np.concatenate([values for *_, values in blocks]),
+            dense,
         )
         self._first += self._count
         self._count = 0
@@ -97,6 +99,7 @@ class _Namespace:
         self._numbers: dict[int, np.ndarray] = {}
         self._empty = not terms.has(place)
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        self._dense: list[np.ndarray] = []
         self.bytes = 0
 
     def take_in(self, analyst: int, fresh: bool, rows: Rows) -> None:
@@ -111,6 +114,14 @@ class _Namespace:
         entry = (rows.counts, known[rows.indices], rows.values, rows.sizes)
         self._pending.append(entry)
         self.bytes += sum(array.nbytes for array in entry)
+        if rows.dense is not None:
+            self._dense.append(rows.dense)
+            self.bytes += rows.dense.nbytes
+
+    def take_dense(self) -> np.ndarray | None:
+        """The dense vectors of all rows, None where the namespace has none."""
+        pending, self._dense = self._dense, []
+        return np.concatenate(pending) if pending else None
 
     def take(self) -> tuple[np.ndarray, ...]:
         """Length codes, sizes, row lengths, term numbers and values of all rows."""

@@ -27,6 +27,7 @@ SMALL_PARTS = ("terms", "runs", "windows", "starts", "postings")
 LARGE_PARTS = (*SMALL_PARTS, "values", "tops")
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
+DENSE = "dense_"  # and the place of the namespace
 
 Facts = dict[str, Any]
 """A file's name in the segment's folder, its bytes, sha256, type and shape."""
@@ -39,7 +40,10 @@ def segment_folder(path: Path, segment: str) -> Path:
 def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
     """Write a new segment."""
     with _writing(path, segment, new=True) as folder:
-        return {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
+        written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
+        for space, rows in arrays.dense.items():
+            written[f"{DENSE}{space}"] = write_array(folder / f"{DENSE}{space}.npy", rows)
+        return written
 
 
 def _part(segment: Segment, name: str) -> np.ndarray:
@@ -54,6 +58,12 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int) -> dict[str
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
+        for space in merge.old[0].dense:
+            kind_of_number, shape = merge.dense_shape(space)
+            with ArrayFile(folder / f"{DENSE}{space}.npy", kind_of_number, shape) as out:
+                for piece in merge.dense_pieces(space, 4 * chunk):
+                    out.write(piece)
+            written[f"{DENSE}{space}"] = out.facts
         return written
 
 
@@ -154,7 +164,9 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     small = {p: arrays[f"small_{p}"] for p in SMALL_PARTS} | {"values": np.zeros(0, np.uint8), "tops": np.zeros(0)}
     large = {p: arrays[f"large_{p}"] for p in LARGE_PARTS}
     documents = {p: arrays[p] for p in DOCUMENT_PARTS}
-    found = Segment(**documents, small=Lists(**small), large=Lists(**large))
+    spaces = [int(name.removeprefix(DENSE)) for name in facts if name.startswith(DENSE)]
+    dense = {space: read_array(path, segment, facts[f"{DENSE}{space}"]) for space in spaces}
+    found = Segment(**documents, small=Lists(**small), large=Lists(**large), dense=dense)
     if not found.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return found

@@ -28,6 +28,8 @@ _MOST_CACHED_FILTERS = 64
 _MOST_CACHED_IDS = 500_000
 _MOST_CACHED_MODELS = 8
 _MOST_SQL_VALUES = 30_000
+_Numbered = tuple[np.ndarray, np.ndarray, np.ndarray]
+_NO_TERMS: _Numbered = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class Snapshot:
         asking = self.asked_with(component)
         ((space, part),) = asking.parts
         weighed = self._weigh(part, asked)
-        queries = [Query(*row) for row in self._numbered(space, part, weighed)]
+        queries = [Query(*row) for row in self._numbered(space, part.component, weighed)]
         found = self.search(queries, asking, k, None)
         return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
 
@@ -258,17 +260,34 @@ class Snapshot:
     def encode_queries(self, texts: Sequence[str], asking: Asking) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out."""
         with self.damage_told():
-            rows = [self._encode_part(i, part, texts) for i, part in asking.parts]
+            rows = [self._encode_part(i, part, texts) for i, part in asking.parts if not part.component.dimensions]
+        dense = self._dense_vectors(texts, asking)
         if len(rows) == 1:
-            return [Query(*only) for only in rows[0]]
-        return [Query(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*rows, strict=True)]
+            return [Query(*only, vectors) for only, vectors in zip(rows[0], dense, strict=True)]
+        if not rows:
+            return [Query(*_NO_TERMS, vectors) for vectors in dense]
+        found = []
+        for parts, vectors in zip(zip(*rows, strict=True), dense, strict=True):
+            terms, spaces, weights = map(np.concatenate, zip(*parts, strict=True))
+            found.append(Query(terms, spaces, weights, vectors))
+        return found
 
-    def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[tuple[np.ndarray, ...]]:
+    def _dense_vectors(self, texts: Sequence[str], asking: Asking) -> list[dict[int, np.ndarray]]:
+        """For each query its vector in each namespace that has dense ones, the weight of the part multiplied in."""
+        found: list[dict[int, np.ndarray]] = [{} for _ in texts]
+        for space, part in asking.parts:
+            if part.component.dimensions:
+                for query, vector in zip(found, part.component.dense_queries(texts), strict=True):
+                    if vector is not None:
+                        query[space] = part.weight * vector
+        return found
+
+    def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[_Numbered]:
         """For each query the numbers, spaces and weights of its terms in one namespace."""
-        return self._numbered(space, part, self._weigh(part, part.component.query_terms_in(texts, self)))
+        return self._numbered(space, part.component, self._weigh(part, part.component.query_terms_in(texts, self)))
 
-    def _numbered(self, space: int, part: Part, weighed: Sequence[Mapping[str, float]]) -> list[tuple[np.ndarray, ...]]:
-        numbers, _ = self.terms_of(part.component.namespace, [t for w in weighed for t in w])
+    def _numbered(self, space: int, component: Component, weighed: Sequence[Mapping[str, float]]) -> list[_Numbered]:
+        numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
         weights = np.array([w for terms in weighed for w in terms.values()], np.float64)
         spaces = np.full(len(numbers), space, np.int64)
         ends = [0, *accumulate(map(len, weighed))]

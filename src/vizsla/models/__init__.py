@@ -6,6 +6,7 @@ from vizsla.models.asked import Asked, QueryEncoder, asked_with
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.balanced import SAMPLE, Balanced
 from vizsla.models.bm25 import BM25
+from vizsla.models.dense import Dense
 from vizsla.models.feedback import RM3
 from vizsla.models.given import GivenVectors
 from vizsla.models.learned import Learned
@@ -25,6 +26,7 @@ __all__ = [
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
+    "Dense",
     "Fields",
     "GivenVectors",
     "Learned",

@@ -58,7 +58,7 @@ class Impacts(Component):
 
     def _weights(self, stored: Stored) -> SparseVectors:
         """Real weights of counted documents."""
-        vectors, lengths = stored
+        vectors, lengths, _ = stored
         statistics = self._statistics
         codes = np.repeat(self.bm25.length_codes(np.minimum(lengths, statistics.longest)), np.diff(vectors.pointers))
         names = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]

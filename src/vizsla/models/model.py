@@ -54,11 +54,13 @@ class Stored(NamedTuple):
 
     vectors: SparseVectors
     lengths: np.ndarray
+    dense: np.ndarray | None = None
+    """[documents, dimensions] where the namespace has dense vectors instead; then there are no terms."""
 
 
 def counted(stored: Stored) -> CountedStatistics:
     """The statistics of documents in memory."""
-    vectors, lengths = stored
+    vectors, lengths, _ = stored
     terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
     frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
     there = {term: n for term, n in zip(terms, frequencies, strict=True) if n}
@@ -208,6 +210,15 @@ class Component(Model):
         return 2000
 
     @property
+    def dimensions(self) -> int:
+        """How many numbers its vectors have where they are dense; 0 where they are terms with weights."""
+        return 0
+
+    def dense_queries(self, texts: Sequence[str]) -> list[np.ndarray | None]:
+        """The dense vectors of queries, None for a query of no known token."""
+        raise NotImplementedError(f"{self.name} has no dense vectors")
+
+    @property
     @abstractmethod
     def storage(self) -> tuple[Any, ...]:
         """What decides what an index stores; components that agree in it can be asked of the same index."""
@@ -285,7 +296,7 @@ class Component(Model):
 
     def weighed(self, stored: Stored, statistics: Statistics) -> SparseVectors:
         """The vectors of documents that have been read."""
-        vectors, lengths = stored
+        vectors, lengths, _ = stored
         codes = np.repeat(self.length_codes(lengths), np.diff(vectors.pointers))
         values = self.weighting(statistics).weigh(vectors.values, codes)
         return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)

@@ -8,18 +8,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.asked import Asked, QueryEncoder
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.balanced import Balanced
 from vizsla.models.bm25 import BM25
+from vizsla.models.checkpoint import PACKAGED
+from vizsla.models.dense import Dense
 from vizsla.models.feedback import RM3
 from vizsla.models.given import GivenVectors
 from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
 from vizsla.models.model import Component, Model, Part, Sum
+from vizsla.networks.graph import Precision
 
 BM51_WEIGHT = 0.85
 """Of BM26 in BM51 where there are too few documents to fit it: the mean of the sets it was measured on."""
@@ -107,6 +110,25 @@ def _rm3(documents: int = 10, terms: int = 10, original: float = 0.5, **options:
     return replace(BM25(**options).with_queries(RM3(documents, terms, original)), name="bm25-rm3")
 
 
+def _minilm(precision: str = "int8", **options: Any) -> Model:
+    """all-MiniLM-L6-v2, from the package of weights or the model hub."""
+    return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
+
+
+def _dense(checkpoint: str = "", precision: str = "int8", **options: Any) -> Model:
+    """Any BERT encoder as transformers or sentence-transformers save it."""
+    if not checkpoint:
+        raise VizslaError("name an encoder, as in dense(checkpoint=FOLDER)")
+    return Dense.open(checkpoint, _precision(precision), **options)
+
+
+def _precision(text: str) -> Precision:
+    for known in get_args(Precision):
+        if text == known:
+            return known  # type: ignore[no-any-return]
+    raise UnknownNameError("precision", text, get_args(Precision))
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "bm25": BM25,
     "bm25-multifield": _multifield,
@@ -120,6 +142,8 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm51e": _bm51e,
     "bm51-paper": _bm51_paper,
     "bm25-prime-paper": _prime_paper,
+    "minilm": _minilm,
+    "dense": _dense,
     "vectors": GivenVectors,
 }
 

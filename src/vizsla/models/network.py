@@ -29,12 +29,14 @@ class Running(Protocol):
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]: ...
+    def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class Network:
-    """What weighs word pieces: `kind` is unicoil, one weight a token, splade, weights for the whole vocabulary, or
-    augmenter, one weight a token of a query and how much is added of each term.
+    """What reads word pieces: `kind` is unicoil, one weight a token, splade, weights for the whole vocabulary,
+    augmenter, one weight a token of a query and how much is added of each term, or dense, one vector a text, made from
+    the states of its tokens by `pooling`.
 
     `most`: the weight that becomes 255 when documents are stored in 8 bits. `length`: how many tokens it reads,
     between `start` and `end`.
@@ -48,6 +50,9 @@ class Network:
     most: float = 5.0
     start: int = 101
     end: int = 102
+    pooling: str = ""
+    width: int = 0
+    """How many numbers a dense vector has."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Network:
@@ -72,16 +77,19 @@ class Network:
         length: int = 512,
         precision: Precision = "int8",
         sample: Iterable[Sequence[int]] = (),
+        pooling: str = "",
     ) -> Network:
         """Write a network that was trained, for onnxruntime and for torch; see `write_network`."""
         path = Path(folder)
-        write_network(path, weights, attention_heads=heads, precision=precision, sample=sample)
+        write_network(path, weights, attention_heads=heads, precision=precision, sample=sample, pooling=pooling)
         sha256 = hashlib.sha256()
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
-        made = cls(path, sha256.hexdigest(), kind, heads, length, most)
-        about = asdict(made)
-        del about["folder"]
+        width = weights["embeddings.word_embeddings.weight"].shape[1] if pooling else 0
+        made = cls(path, sha256.hexdigest(), kind, heads, length, most, pooling=pooling, width=width)
+        about = {name: value for name, value in asdict(made).items() if name != "folder"}
+        if not pooling:
+            del about["pooling"], about["width"]
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
         return made
 
@@ -104,7 +112,7 @@ class Network:
         if runtime() == "torch":
             from vizsla.networks.inference import TorchNetwork
 
-            return TorchNetwork(self.folder, self.kind, self.heads)
+            return TorchNetwork(self.folder, self.kind, self.heads, self.pooling)
         from vizsla.networks.session import OnnxNetwork
 
         return OnnxNetwork(self.folder)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vizsla.networks.augmenter import Adder, Asked, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
+    from vizsla.networks.pooled import Pooled
     from vizsla.networks.splade import Splade, TiedHead
     from vizsla.networks.unicoil import UniCoil
 
@@ -23,6 +24,7 @@ _HOMES = {
     "Chunk": "chunks",
     "PackedBert": "encoder",
     "Padded": "encoder",
+    "Pooled": "pooled",
     "Splade": "splade",
     "TiedHead": "splade",
     "UniCoil": "unicoil",
@@ -39,6 +41,7 @@ __all__ = [
     "Chunk",
     "PackedBert",
     "Padded",
+    "Pooled",
     "Splade",
     "TiedHead",
     "UniCoil",

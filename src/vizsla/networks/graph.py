@@ -44,8 +44,11 @@ def write_network(
     precision: Precision = "int8",
     silent: Sequence[int] = SILENT,
     sample: Iterable[Sequence[int]] = (),
+    pooling: str = "",
 ) -> None:
     """Write a network: an encoder under transformers' names, and the head of `UniCoil`, `TiedHead` or `Augmenter`.
+
+    `pooling`: "mean" or "first" instead of a head, for one dense vector a text.
 
     `silent`: token ids that uniCOIL's head gives no weight.
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
@@ -53,8 +56,8 @@ def write_network(
     if importlib.util.find_spec("onnx") is None:
         raise VizslaError("writing a network for onnxruntime needs onnx; install it with pip")
     texts = list(sample)
-    peaks = _peaks(weights, attention_heads, texts) if texts and precision == "int8" else {}
-    _write(Path(folder), _Encoder(weights, attention_heads, precision, peaks), silent)
+    peaks = _peaks(weights, attention_heads, texts, pooling) if texts and precision == "int8" else {}
+    _write(Path(folder), _Encoder(weights, attention_heads, precision, peaks), silent, pooling)
 
 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -262,8 +265,20 @@ def _augmenter(g: _Encoder) -> tuple[str, str]:
     return weights, g("Relu", g("Squeeze", added, g.constant([1])))
 
 
-def _heads(g: _Encoder, silent: Sequence[int]) -> tuple[str, list[tuple[str, str, str | int]]]:
+def _dense(g: _Encoder, pooling: str) -> str:
+    """One vector a text."""
+    if pooling == "first":
+        first = g("Slice", g.states, g.constant([0]), g.constant([1]), g.constant([1]))
+        return str(g("Squeeze", first, g.constant([1])))
+    kept = g("Where", g("Unsqueeze", g.keep, g.constant([2])), g.states, g.constant(0, np.float32))
+    sizes = g("Unsqueeze", g("Cast", "lengths", to=1), g.constant([1]))
+    return str(g("Div", g("ReduceSum", kept, g.constant([1]), keepdims=0), sizes))
+
+
+def _heads(g: _Encoder, silent: Sequence[int], pooling: str) -> tuple[str, list[tuple[str, str, str | int]]]:
     """The kind of head there are weights for, and what comes out of it: its name in the graph, its own, its width."""
+    if pooling:
+        return "dense", [(_dense(g, pooling), "vectors", g.hidden)]
     if "add.out.bias" in g.weights:
         weights, added = _augmenter(g)
         return "augmenter", [(weights, "weights", "length"), (added, "added", len(g.array("add.out.bias")))]
@@ -272,11 +287,11 @@ def _heads(g: _Encoder, silent: Sequence[int]) -> tuple[str, list[tuple[str, str
     return "splade", [(_splade(g), "vectors", g.words)]
 
 
-def _write(folder: Path, g: _Encoder, silent: Sequence[int], watch: bool = False) -> None:
+def _write(folder: Path, g: _Encoder, silent: Sequence[int], pooling: str, watch: bool = False) -> None:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    head, made = _heads(g, silent)
+    head, made = _heads(g, silent, pooling)
     outputs = []
     for inner, name, width in made:
         g.nodes.append(helper.make_node("Identity", [inner], [name]))
@@ -306,12 +321,14 @@ def _write(folder: Path, g: _Encoder, silent: Sequence[int], watch: bool = False
     onnx.save_model(model, folder / NETWORK)
 
 
-def _peaks(weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+def _peaks(
+    weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]], pooling: str
+) -> dict[str, np.ndarray]:
     """How high each channel going into each matrix goes over some texts, in 32-bit floats."""
     import onnxruntime
 
     with TemporaryDirectory() as folder:
-        _write(Path(folder), _Encoder(weights, heads, "float32", {}), SILENT, watch=True)
+        _write(Path(folder), _Encoder(weights, heads, "float32", {}), SILENT, pooling, watch=True)
         session = onnxruntime.InferenceSession(Path(folder) / NETWORK, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs() if output.name.startswith("peaks.")]
         highest: list[np.ndarray] = []

@@ -16,6 +16,7 @@ from torch import Tensor
 from vizsla.networks.augmenter import Adder, Augmenter
 from vizsla.networks.chunks import Batch, packed
 from vizsla.networks.encoder import encoder_of
+from vizsla.networks.pooled import Pooled
 from vizsla.networks.splade import Splade, TiedHead
 from vizsla.networks.unicoil import UniCoil
 from vizsla.networks.weights import read_weights
@@ -24,7 +25,10 @@ _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
 
 
-def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Splade | Augmenter:
+Trained = UniCoil | Splade | Augmenter | Pooled
+
+
+def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> Trained:
     """A network with these arrays, named as in a `weights.safetensors`; its shape is theirs."""
     library = transformers()
     vocabulary, hidden = weights["embeddings.word_embeddings.weight"].shape
@@ -38,8 +42,10 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int) -> UniCoil | Spl
     )  # fmt: skip
     encoder = encoder_of(library.BertModel(config, add_pooling_layer=False))
     embeddings: Any = encoder.embeddings.word_embeddings  # type: ignore[union-attr]
-    network: UniCoil | Splade | Augmenter
-    if kind == "augmenter":
+    network: Trained
+    if kind == "dense":
+        network = Pooled(encoder, pooling)
+    elif kind == "augmenter":
         down, tied = weights.get("add.down.weight"), "add.out.weight" not in weights
         rank = 0 if down is None else len(down)
         add = Adder(len(weights["add.out.bias"]), encoder.hidden, rank, embeddings if tied else None)
@@ -67,9 +73,11 @@ def plain_name(name: str) -> str:
 class TorchNetwork:
     """A network in a folder. On a GPU and on processors that have it, in 16-bit floats."""
 
-    def __init__(self, folder: str | Path, kind: str, heads: int, device: str | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, kind: str, heads: int, pooling: str = "mean", device: str | None = None
+    ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.network = load(read_weights(folder), kind, heads).to(self.device)
+        self.network = load(read_weights(folder), kind, heads, pooling).to(self.device)
         self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -85,7 +93,7 @@ class TorchNetwork:
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
         words, weights, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(1, np.int64)]
-        assert not isinstance(self.network, Augmenter)
+        assert isinstance(self.network, UniCoil | Splade)
         for _, batch, made in self._encoded(ids, offsets):
             rows = self.network.vectors(made, batch).float()
             texts, terms = rows.nonzero(as_tuple=True)
@@ -93,6 +101,12 @@ class TorchNetwork:
             weights.append(rows[texts, terms].cpu().numpy())
             counts.append(torch.bincount(texts, minlength=len(rows)).cpu().numpy())
         return np.concatenate(words), np.concatenate(weights), np.cumsum(np.concatenate(counts))
+
+    def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """[texts, hidden] the dense vectors of texts that lie behind one another."""
+        assert isinstance(self.network, Pooled)
+        made = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
+        return torch.cat(made).numpy() if made else np.zeros((0, 0), np.float32)
 
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""

@@ -79,6 +79,16 @@ class OnnxNetwork:
             starts,
         )
 
+    def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """[texts, hidden] the dense vectors of texts that lie behind one another."""
+        self._expect("dense")
+        rows = [vectors[0] for _, vectors in self._batches(ids, offsets, 0)]
+        made = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        order = np.concatenate([*batches(np.diff(offsets), 0), np.zeros(0, np.int64)])
+        found = np.empty_like(made)
+        found[order] = made
+        return found
+
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""
         self._expect("augmenter")

@@ -18,6 +18,7 @@ WEIGHTS, SHARES = "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
 """Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
 _TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
+_OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 
 def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
@@ -36,12 +37,12 @@ def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """The arrays of a network as they are stored, those it shares with another included."""
     path = Path(folder)
-    arrays = _read(path / WEIGHTS)
+    arrays = read_tensors(path / WEIGHTS)
     if not shares(path):
         return arrays
     try:
         told = json.loads((path / SHARES).read_text("utf-8"))
-        other = _read(path / told["network"] / WEIGHTS)
+        other = read_tensors(path / told["network"] / WEIGHTS)
         shared = {name: other[name] for name in told["arrays"]}
         if _hash(shared) != told["sha256"]:
             raise ValueError("not what was shared")
@@ -60,7 +61,7 @@ def shares(folder: Path) -> bool:
 
 def share(folder: Path, other: Path) -> None:
     """Leave out of a network's file what another has too. From then on the two folders stay as they lie."""
-    own, common = read_arrays(folder), _read(other / WEIGHTS)
+    own, common = read_arrays(folder), read_tensors(other / WEIGHTS)
     same = [n for n, a in own.items() if n in common and a.dtype == common[n].dtype and np.array_equal(a, common[n])]
     digest = _hash({name: own[name] for name in same})
     told = {"network": os.path.relpath(other, folder), "arrays": sorted(same), "sha256": digest}
@@ -103,18 +104,22 @@ def write_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, int]
     return {name: 8 + len(text) + header[name]["data_offsets"][0] for name in order}
 
 
-def _read(file: Path) -> dict[str, np.ndarray]:
+def read_tensors(file: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file of safetensors; 16-bit floats of the short kind become those of 32 bits."""
     try:
         data = file.read_bytes()
     except OSError as e:
         raise InputError(f"these weights cannot be read ({e.strerror})", file=str(file)) from None
     begin = 8 + int.from_bytes(data[:8], "little")
+    kinds = {**_TYPES, **_OTHERS}
     found = {}
     try:
         for name, entry in json.loads(data[8:begin]).items():
             if name != "__metadata__":
                 start, end = entry["data_offsets"]
-                values = np.frombuffer(data[begin + start : begin + end], _TYPES[entry["dtype"]])
+                values = np.frombuffer(data[begin + start : begin + end], kinds[entry["dtype"]])
+                if entry["dtype"] == "BF16":
+                    values = (values.astype(np.uint32) << 16).view(np.float32)
                 found[name] = values.reshape(entry["shape"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError("this is no file of weights, or a damaged one", file=str(file)) from None

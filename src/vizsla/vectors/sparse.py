@@ -54,6 +54,8 @@ class SparseVectors:
     __rmul__ = __mul__
 
     def __add__(self, other: SparseVectors) -> SparseVectors:
+        if not isinstance(other, SparseVectors):
+            return NotImplemented
         if len(self) != len(other):
             raise ValueError(f"only vectors of as many rows can be concatenated, not {len(self)} and {len(other)}")
         mine, theirs = np.diff(self.pointers), np.diff(other.pointers)

@@ -1,0 +1,205 @@
+"""Exact top k of inner products with dense vectors, alone or added to what terms give.
+
+Products are made block by block in 32 bits, by the fastest routine the machine has. Whatever could be among the best k
+in spite of its rounding is then scored again in 64 bits and rounded at the end, so what is found does not depend on
+blocks, batches or threads. A document with a dense vector is a hit, whether it shares a term with the query or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError
+from vizsla.engine.query import Query
+from vizsla.engine.scores import Terms, add_exactly
+from vizsla.engine.segment import Segment
+from vizsla.engine.weighting import Weightings
+from vizsla.kernels import kernel
+
+_BLOCK = 8192  # documents that are scored together
+_ROUNDING = 2.0**-23
+
+
+@kernel
+def _term_scores(segment, terms, w, sums, touched):
+    """Add what terms give to each document of a segment; False if it is damaged."""
+    sound = True
+    for window in range(segment.lengths.shape[1] >> BITS):
+        a = window << BITS
+        for i in range(terms.weights.size):
+            s, weight, runs = terms.spaces[i], terms.weights[i], terms.runs[i]
+            codes, here, seen = segment.lengths[s], sums[a : a + WINDOW], touched[a : a + WINDOW]
+            sound &= add_exactly(segment.small, runs[0], runs[1], window, codes, weight, w, s, here, seen)
+            sound &= add_exactly(segment.large, runs[2], runs[3], window, codes, weight, w, s, here, seen)
+    return sound
+
+
+@kernel
+def _gather(scores, first, begin, margins, k, least, values, places, counts):
+    """Keep what may be among the best; gives the query and column it stopped at because there was no room left."""
+    room = values.shape[1]
+    for q in range(begin[0], scores.shape[0]):
+        start = begin[1] if q == begin[0] else 0
+        for j in range(start, scores.shape[1]):
+            score = scores[q, j]
+            if score < least[q] or score == -np.inf:
+                continue
+            if counts[q] == room:
+                kept = values[q]
+                threshold = np.partition(kept, room - k)[room - k] - 2 * margins[q]
+                least[q] = max(least[q], threshold)
+                size = 0
+                for x in range(room):
+                    if kept[x] >= least[q]:
+                        values[q, size], places[q, size] = kept[x], places[q, x]
+                        size += 1
+                counts[q] = size
+                if size > room // 2:
+                    return q, j
+                if score < least[q]:
+                    continue
+            values[q, counts[q]], places[q, counts[q]] = score, first + j
+            counts[q] += 1
+    return scores.shape[0], 0
+
+
+@dataclass(eq=False)
+class _Candidates:
+    """What may be among the best of some queries: scores in 32 bits, and places among the documents of all segments."""
+
+    k: int
+    margins: np.ndarray
+    values: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+    least: np.ndarray
+
+    @classmethod
+    def of(cls, queries: int, k: int) -> _Candidates:
+        room = 4 * k + 1024
+        return cls(
+            k,
+            np.zeros(queries),
+            np.empty((queries, room)),
+            np.empty((queries, room), np.int64),
+            np.zeros(queries, np.int64),
+            np.full(queries, -np.inf),
+        )
+
+    def take_in(self, scores: np.ndarray, first: int) -> None:
+        """[queries, documents] scores of neighbouring documents; those that cannot be found are minus infinity."""
+        begin = np.zeros(2, np.int64)
+        while True:
+            q, j = _gather(
+                scores, first, begin, self.margins, self.k, self.least, self.values, self.places, self.counts
+            )
+            if q == len(scores):
+                return
+            begin[:] = q, j
+            self.values, self.places = (
+                np.concatenate([a, np.empty_like(a)], axis=1) for a in (self.values, self.places)
+            )
+
+    def of_query(self, q: int) -> np.ndarray:
+        """The places of what may be among the best of a query, ascending."""
+        values, places = self.values[q, : self.counts[q]], self.places[q, : self.counts[q]]
+        if len(values) > self.k:
+            least = np.partition(values, len(values) - self.k)[len(values) - self.k] - 2 * self.margins[q]
+            places = places[values >= least]
+        return np.sort(places)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What terms give to the documents of all segments for one query, and who shares one."""
+
+    sums: np.ndarray
+    touched: np.ndarray
+
+
+def search_dense(
+    segments: Sequence[Segment],
+    queries: Sequence[Query],
+    weightings: Weightings,
+    k: int,
+    masks: Sequence[np.ndarray | None],
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each query the places of the best k documents among those of all segments, and their scores."""
+    found = _Candidates.of(len(queries), k)
+    given: list[list[_Given | None]] = []
+    first = 0
+    for segment, mask in zip(segments, masks, strict=True):
+        given.append([_from_terms(segment, query, weightings) for query in queries])
+        _search_segment(segment, mask, first, queries, given[-1], found)
+        first += len(segment)
+    return [_scored(segments, given, q, query.dense, found.of_query(q), k) for q, query in enumerate(queries)]
+
+
+def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _Given | None:
+    if len(query.terms) == 0:
+        return None
+    size = segment.lengths.shape[1]
+    sums, touched = np.zeros(size), np.zeros(size, np.bool_)
+    here = Terms(query.weights, query.spaces, segment.runs_of(query.terms)[0])
+    if not _term_scores(segment.arrays(None, 0), here, weightings, sums, touched):
+        raise DamagedSegmentError
+    return _Given(sums[: len(segment)], touched[: len(segment)])
+
+
+def _search_segment(
+    segment: Segment,
+    mask: np.ndarray | None,
+    first: int,
+    queries: Sequence[Query],
+    given: Sequence[_Given | None],
+    found: _Candidates,
+) -> None:
+    spaces = sorted({s for query in queries for s in query.dense})
+    nothing = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
+    asked = {s: np.stack([q.dense.get(s, nothing[s]) for q in queries]).astype(np.float32) for s in spaces}
+    there = np.any([segment.sizes[s] > 0 for s in spaces], axis=0)
+    for s, rows in asked.items():
+        found.margins += (rows.shape[1] + 8) * _ROUNDING * np.linalg.norm(rows, axis=1) * segment.longest[s]
+    for q, terms in enumerate(given):
+        if terms is not None:
+            found.margins[q] += 4 * _ROUNDING * np.abs(terms.sums).max(initial=0.0)
+    for a in range(0, len(segment), _BLOCK):
+        z = min(a + _BLOCK, len(segment))
+        scores = sum(rows @ segment.dense[s][a:z].T.astype(np.float32, copy=False) for s, rows in asked.items())
+        assert isinstance(scores, np.ndarray)
+        allowed = np.ones(z - a, np.bool_) if mask is None else mask[a:z]
+        for q, terms in enumerate(given):
+            if terms is None:
+                scores[q, ~(there[a:z] & allowed)] = -np.inf
+            else:
+                scores[q] += terms.sums[a:z]
+                scores[q, ~((there[a:z] | terms.touched[a:z]) & allowed)] = -np.inf
+        found.take_in(scores, first + a)
+
+
+def _scored(
+    segments: Sequence[Segment],
+    given: Sequence[Sequence[_Given | None]],
+    q: int,
+    vectors: Mapping[int, np.ndarray],
+    places: np.ndarray,
+    k: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best k of some documents by their scores in 64 bits; equal ones by their places."""
+    scores = np.zeros(len(places))
+    first = 0
+    for segment, from_terms in zip(segments, given, strict=True):
+        here = slice(*np.searchsorted(places, [first, first + len(segment)]))
+        rows = places[here] - first
+        terms = from_terms[q]
+        if terms is not None:
+            scores[here] += terms.sums[rows]
+        for s, vector in vectors.items():
+            scores[here] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
+        first += len(segment)
+    rounded = scores.astype(np.float32)
+    order = np.argsort(-rounded, kind="stable")[:k]
+    return places[order], rounded[order]
