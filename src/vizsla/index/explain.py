@@ -39,8 +39,27 @@ def explain(snapshot: Snapshot, model: Model, text: str, number: int) -> Explana
     return Explanation(model.name, total, {}, tuple(branches))
 
 
+def _explain_dense(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
+    """A dense vector has no terms: the score is the product of two vectors, and the cosine says how near they are."""
+    (asked,) = part.component.dense_queries([text])
+    place = snapshot.place(number)
+    assert place is not None
+    stored = snapshot.segments[place[0]].dense[space][place[1]].astype(np.float64)
+    product = 0.0 if asked is None else float(stored @ asked)
+    lengths = float(np.linalg.norm(stored)), 0.0 if asked is None else float(np.linalg.norm(asked))
+    facts = {
+        "namespace": part.component.namespace,
+        "weight": part.weight,
+        "dimensions": part.component.dimensions,
+        "cosine": product / max(lengths[0] * lengths[1], 1e-12),
+    }
+    return Explanation(part.component.name, part.weight * product, facts)
+
+
 def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
     component = part.component
+    if component.dimensions:
+        return _explain_dense(snapshot, space, part, text, number)
     statistics = snapshot.statistics[component.namespace]
     (asked,) = component.query_terms_in([text], snapshot)
     own = component.own_terms(text) if isinstance(component, Asked) else None

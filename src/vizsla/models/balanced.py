@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.models.model import Component, Fields, Model, Part, Sum, counted, field_text
+from vizsla.vectors import SparseVectors
 
 SAMPLE = 400
 """So many documents a weight is fitted on."""
@@ -68,6 +69,7 @@ def _lift(component: Component, documents: Sequence[Fields], queries: list[str],
     stored = component.reader().read(documents)  # once: a network is slow
     statistics = counted(stored)
     asked, rows = component.query_vectors(queries, statistics), component.weighed(stored, statistics)
+    assert isinstance(asked, SparseVectors)
     names = [rows.vocabulary[i] for i in range(len(rows.vocabulary))]
     known = {name: i for i, name in enumerate(names)}
     places = np.array([known.get(asked.vocabulary[i], -1) for i in range(len(asked.vocabulary))], np.int64)

@@ -14,7 +14,6 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.models.checkpoint import PACKAGED, Checkpoint
 from vizsla.models.model import (
     COMPONENTS,
-    CollectionStatistics,
     Component,
     Fields,
     Reader,
@@ -33,8 +32,8 @@ from vizsla.vectors import DenseVectors, SparseVectors, Vocabulary
 class Dense(Component):
     """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
 
-    `query_network`: another encoder for queries, where there are two towers. `length`: how many tokens are read, 0 for as
-    many as the network can. The prompts stand before texts.
+    `query_network`: another encoder for queries, where there are two towers. `length`: how many tokens are read, 0 for
+    as many as the network can. The prompts stand before texts.
     """
 
     network: Network
@@ -146,18 +145,10 @@ class Dense(Component):
             vectors[there] = made
         return vectors, there
 
-    def encode_documents(  # type: ignore[override]
-        self,
-        documents: Sequence[Fields],
-        statistics: CollectionStatistics | None = None,  # noqa: ARG002
-    ) -> DenseVectors:
+    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
         return DenseVectors.of(self.dense_documents([field_text(d, self.fields) for d in documents])[0], self.namespace)
 
-    def encode_queries(  # type: ignore[override]
-        self,
-        texts: Sequence[str],
-        statistics: CollectionStatistics | None = None,  # noqa: ARG002
-    ) -> DenseVectors:
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
         rows, _ = self._encoded(texts, self.query_prompt, self.query_network or self.network)
         return DenseVectors.of(rows, self.namespace)
 

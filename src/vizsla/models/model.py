@@ -21,7 +21,7 @@ from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.text import Token
-from vizsla.vectors import SparseVectors
+from vizsla.vectors import SparseVectors, Vectors
 
 Fields = Mapping[str, Any] | str
 """What a model reads: fields by name, or a text, which counts as the field `text`."""
@@ -137,13 +137,13 @@ class Model(ABC):
 
     def encode_documents(
         self, documents: Sequence[Fields], statistics: CollectionStatistics | None = None
-    ) -> SparseVectors:
+    ) -> Any:  # sparse, dense or joined vectors
         """The documents' vectors; without statistics, those of the documents themselves are taken."""
         known = self.fit(documents) if statistics is None else statistics
         rows = [p.component.document_vectors(documents, known[p.component.namespace]) for p in self.parts]
         return reduce(add, rows)
 
-    def encode_queries(self, texts: Sequence[str], statistics: CollectionStatistics) -> SparseVectors:
+    def encode_queries(self, texts: Sequence[str], statistics: CollectionStatistics) -> Any:
         """The queries' vectors; with the documents' vectors their inner products are the scores."""
         rows = [p.weight * p.component.query_vectors(texts, statistics[p.component.namespace]) for p in self.parts]
         return reduce(add, rows)
@@ -291,7 +291,7 @@ class Component(Model):
     def from_options(cls, options: dict[str, Any], folder: Path) -> Component:
         """The component with these options; files they name lie in the folder."""
 
-    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> SparseVectors:
+    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> Vectors:
         return self.weighed(self.reader().read(documents), statistics)
 
     def weighed(self, stored: Stored, statistics: Statistics) -> SparseVectors:
@@ -301,7 +301,7 @@ class Component(Model):
         values = self.weighting(statistics).weigh(vectors.values, codes)
         return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)
 
-    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> Vectors:
         return SparseVectors.from_rows(self.query_weights_of(self.query_terms_of(texts), statistics), self.namespace)
 
 

@@ -163,6 +163,8 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "documents": int,
     "terms": int,
     "original": float,
+    "checkpoint": str,
+    "precision": str,
 }
 _TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
