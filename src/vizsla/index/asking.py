@@ -17,6 +17,11 @@ class Asking:
     parts: tuple[tuple[int, Part], ...]
     weightings: Weightings
 
+    @property
+    def dense(self) -> bool:
+        """Whether dense vectors are among what is asked."""
+        return any(part.component.dimensions for _, part in self.parts)
+
     @classmethod
     def make(cls, asked: Model, own: Model, statistics: Mapping[str, Statistics]) -> Asking:
         """How a collection with a model of its own can be asked with another.

@@ -19,6 +19,7 @@ from vizsla.runs import Ranking
 
 T = TypeVar("T")
 BATCH = 64  # queries that go to a thread together
+DENSE_BATCH = 512  # where vectors are dense, one product of matrices uses all processors by itself
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,10 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search makes of all queries, in batches, in their order."""
-        batches = [queries[a : a + BATCH] for a in range(0, len(queries), BATCH)]
-        if self.threads == 1 or len(batches) <= 1:
+        dense = self.asking.dense
+        size = DENSE_BATCH if dense else BATCH
+        batches = [queries[a : a + size] for a in range(0, len(queries), size)]
+        if self.threads == 1 or dense or len(batches) <= 1:
             found = [search(batch) for batch in batches]
         else:
             with ThreadPoolExecutor(self.threads) as pool:

@@ -16,7 +16,7 @@ import numpy as np
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
 from vizsla.engine import DamagedSegmentError, Hits, Query, by_document, search_many
-from vizsla.errors import CollectionError
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
@@ -219,7 +219,10 @@ class Snapshot:
     def bytes_of(self, model: Model) -> int:
         """What a model that is asked of this collection would take alone, without the documents."""
         total = 0
-        for space, _ in self.asked_with(model).parts:
+        for space, part in self.asked_with(model).parts:
+            if part.component.dimensions:
+                total += sum(segment.dense[space].nbytes + segment.numbers.nbytes for segment in self.segments)
+                continue
             with self._lock, database.told_plainly(self.path):
                 rows = self._db.execute("SELECT number FROM terms WHERE namespace = ?", (space,)).fetchall()
             terms = np.array([number for (number,) in rows], np.int64)
@@ -365,6 +368,8 @@ class Snapshot:
 
         In a sum the terms are prefixed by their namespaces.
         """
+        if dense := [p.component.name for p in self.model.parts if p.component.dimensions]:
+            raise VizslaError(f"the vectors of {dense[0]} are dense and have no terms to list")
         names, spaces, factors = self._term_table()
         single = len(self.model.parts) == 1
         weightings = [p.component.weighting(self.statistics[p.component.namespace]) for p in self.model.parts]

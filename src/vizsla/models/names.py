@@ -231,7 +231,7 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
         model = make(**_parse_options(options or "", text))
     except TypeError:
         raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
-    if options and options.strip() and isinstance(model, Asked | BM25 | GivenVectors | Learned | Sum):
+    if options and options.strip() and isinstance(model, Asked | BM25 | Dense | GivenVectors | Learned | Sum):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model
@@ -278,7 +278,7 @@ def expression(model: Model) -> str:
 
 
 def _short_name(component: Component) -> str:
-    if isinstance(component, Asked):
+    if isinstance(component, Asked | Dense):
         raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
     if isinstance(component, Impacts):
         raise VizslaError(
