@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,135 @@ def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
                 index.compact()
         with Index.open(folder) as index:
             assert [h.id for h in index.search("dogs that fetch birds", 10)] == [d for d, _ in expected]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small encoder as sentence-transformers saves one."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from vizsla.text import Analyzer
+
+    torch.manual_seed(1)
+    folder = tmp_path_factory.mktemp("checkpoint")
+    config = transformers.BertConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=48, max_position_embeddings=64
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    vocabulary = Analyzer.parse("wordpiece").tokenizer.vocabulary  # type: ignore[attr-defined]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", "utf-8")
+    tokens = transformers.BertTokenizerFast(vocab={t: i for i, t in enumerate(vocabulary)}, do_lower_case=True)
+    tokens.save_pretrained(folder)
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 24, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32, "do_lower_case": false}')
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+def test_an_encoder_of_others_gives_what_it_gives_there(
+    checkpoint: Path, cache: Path, tmp_path: Path, pooling: str, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from vizsla.models import Dense
+
+    folder = tmp_path / "encoder"
+    shutil.copytree(checkpoint, folder)
+    modes = {"pooling_mode_cls_token": pooling == "first", "pooling_mode_mean_tokens": pooling == "mean"}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
+    monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
+    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    model = Dense.open(folder, "float32")
+    assert (model.dimensions, model.network.length, model.normalised) == (24, 32, True)
+    assert (model.query_prompt, model.document_prompt) == ("query: ", "passage: ")
+    texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x"]
+    encoder = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    for prompt, made in (("passage: ", model.dense_documents(texts)[0]), ("query: ", model.dense_queries(texts))):
+        for text, vector in zip(texts, made, strict=True):
+            if not text:
+                assert vector is None or not vector.any()
+                continue
+            ids = tokenizer(prompt + text, truncation=True, max_length=32, return_tensors="pt")
+            with torch.no_grad():
+                states = encoder(**ids).last_hidden_state[0]
+            expected = states[0] if pooling == "first" else states.mean(0)
+            assert vector == pytest.approx((expected / expected.norm()).numpy(), abs=1e-5)
+    assert len(list((cache / "vizsla" / "networks").iterdir())) == 1
+    assert Dense.open(folder, "float32") == model  # written once
+
+
+@pytest.mark.usefixtures("cache")
+def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
+    from vizsla.errors import VizslaError
+    from vizsla.models import Dense, parse_model
+
+    def broken(name: str, file: str, content: str | None) -> Path:
+        folder = tmp_path / name
+        shutil.copytree(checkpoint, folder)
+        if content is None:
+            (folder / file).unlink()
+        else:
+            (folder / file).write_text(content)
+        return folder
+
+    for folder, problem in (
+        (broken("config", "config.json", None), "there is no encoder here"),
+        (broken("kind", "config.json", '{"model_type": "t5"}'), "only plain BERT encoders"),
+        (broken("weights", "model.safetensors", None), "there are no weights here"),
+        (broken("damaged", "model.safetensors", "nothing"), "no file of weights, or a damaged one"),
+        (broken("pooled", "1_Pooling/config.json", '{"pooling_mode_max_tokens": true}'), "pooled by their mean"),
+        (tmp_path / "nowhere", "no such folder"),
+    ):
+        with pytest.raises(VizslaError, match=problem):
+            Dense.open(folder)
+    lost = broken("tokens", "tokenizer.json", None)
+    (lost / "vocab.txt").unlink()
+    with pytest.raises(VizslaError, match="tokenizer"):
+        Dense.open(lost)
+    with pytest.raises(VizslaError, match="name an encoder"):
+        parse_model("dense")
+    with pytest.raises(VizslaError, match="there is no precision called 'int4'"):
+        parse_model(f"dense(checkpoint={checkpoint}, precision=int4)")
+
+
+def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001
+    from vizsla.errors import VizslaError
+    from vizsla.index import Index
+    from vizsla.models import Dense, Model
+
+    other = Dense.open(checkpoint, "float32")
+    with pytest.raises(VizslaError, match="vectors of other sizes"):
+        Dense(encoder.network, query_network=other.network)
+    two = Dense(other.network, query_network=Dense.open(checkpoint, "int8").network, normalised=False)
+    two.save(tmp_path / "m")
+    again = Model.load(tmp_path / "m")
+    assert again == two
+    assert not np.array_equal(two.dense_queries(["dogs"])[0], two.dense_documents(["dogs"])[0][0])
+    with Index.create(tmp_path / "i", two) as index:
+        index.add(DOCUMENTS)
+        index.commit()
+        assert len(index.search("dogs", 10)) == 3
+        with pytest.raises(VizslaError, match="does not have what"):
+            index.search("dogs", model=encoder)
+        with pytest.raises(VizslaError, match="dense and have no terms"):
+            list(index.vectors())
