@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import Cli
 from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many
 
 
@@ -275,6 +276,25 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
         parse_model("dense")
     with pytest.raises(VizslaError, match="there is no precision called 'int4'"):
         parse_model(f"dense(checkpoint={checkpoint}, precision=int4)")
+
+
+def test_what_a_person_sees_of_a_hybrid(cli: Cli, encoder: Any, tmp_path: Path) -> None:
+    from vizsla.index import Index
+    from vizsla.models import BM25
+
+    for name, model in (("dense", encoder), ("both", BM25() + 0.5 * encoder)):
+        with Index.create(tmp_path / name, model) as index:
+            index.add(DOCUMENTS)
+            index.commit()
+        code, out, said = cli("explain", tmp_path / name, "dogs that fetch", "1")
+        assert (code, "of two vectors of 16 numbers" in out) == (0, True), said
+        assert ("dog" in out.replace("dogs", "")) == (name == "both")
+        code, out, _ = cli("explain", tmp_path / name, "the", "1")  # no word for BM25
+        assert (code, "cosine" in out) == (0, True)
+        code, out, _ = cli("info", tmp_path / name)
+        assert (code, "16 numbers each" in out) == (0, True)
+        code, out, _ = cli("search", tmp_path / name, "dogs that fetch", "--json", "--filter", "year < 1955")
+        assert {hit["id"] for hit in json.loads(out)["results"]} == {"1", "3"}
 
 
 def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001

@@ -34,7 +34,8 @@ def info(
     table.add_row("documents", f"{facts['documents']:,}{deleted}")
     for name, namespace in facts["namespaces"].items():
         terms, average = namespace["terms"], namespace["average_length"]
-        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a document on average")
+        numbers = f", {namespace['dimensions']} numbers each" if namespace["dimensions"] else ""
+        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a document on average{numbers}")
     table.add_row("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}")
     table.add_row("index", console.size(facts["index_bytes"]))
     table.add_row("stored documents", console.size(facts["document_bytes"]))

@@ -106,8 +106,11 @@ def _grow(tree: object, explanation: Explanation) -> None:
         f = explanation.facts
         norm = f"length norm {f['length_norm']:.3f}, average length {f['average_length']:.1f}"
         tree.add(Text(f"{norm}, {f['documents']:,} documents", style="dim"))
+    if "cosine" in explanation.facts:
+        f = explanation.facts
+        tree.add(Text(f"cosine {f['cosine']:.4f} of two vectors of {f['dimensions']} numbers", style="dim"))
     for part in sorted(explanation.parts, key=lambda p: -p.score):
-        if part.parts:
+        if "term" not in part.facts:  # a model of a sum
             weight = part.facts["weight"]
             times = f" (weight {weight:g})" if weight != 1 else ""
             branch = tree.add(

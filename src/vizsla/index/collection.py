@@ -368,8 +368,9 @@ class Index:
                     "documents": statistics.documents,
                     "terms": statistics.total_length,
                     "average_length": statistics.total_length / max(statistics.documents, 1),
+                    "dimensions": component.dimensions,
                 }
-                for name, statistics in s.statistics.items()
+                for (name, statistics), (_, component) in zip(s.statistics.items(), s.model.parts, strict=True)
             },
             "index_bytes": s.file_bytes,
             "document_bytes": database_bytes,
