@@ -318,3 +318,34 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
             index.search("dogs", model=encoder)
         with pytest.raises(VizslaError, match="dense and have no terms"):
             list(index.vectors())
+
+
+def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001
+    pytest.importorskip("torch")
+    from vizsla.models import Dense, Model
+
+    settings = ("batch=8", "steps=4", "warmup=1", "group=3", "precision=float32", "evaluate=2", "keep=2")
+
+    def train(output: Path, *changes: str) -> tuple[int, str]:
+        asked = [part for change in (*settings, *changes) for part in ("--set", change)]
+        where = ("--dataset", judged, "--dev", judged, "--corpus", judged / "corpus.jsonl", "-o", output)
+        code, _, said = cli("train", "dpr", *where, *asked)
+        return code, said
+
+    made = tmp_path / "m"
+    for way, output in (((), made), (("pooling=first", "normalised=no"), tmp_path / "first")):
+        code, said = train(output, f"start={start}", *way)
+        assert code == 0, said
+        model = Model.load(output)
+        assert isinstance(model, Dense)
+        assert (model.network.pooling, model.normalised) == (("first", False) if way else ("mean", True))
+        reread = Dense.open(output, "int8")  # by the files that sentence-transformers reads
+        one, two = (m.dense_documents(["dog bark night", "a theory of summer"])[0] for m in (model, reread))
+        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+        assert (one * two).sum(1) / lengths == pytest.approx(1, abs=0.02)
+    assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", made)[0] == 0
+    code, out, said = cli("search", tmp_path / "i", "dog bark night", "--json")
+    assert (code, bool(json.loads(out)["results"])) == (0, True), said
+    assert train(tmp_path / "n", f"start={made}")[0] == 0
+    code, said = train(tmp_path / "o", f"start={start}", "pooling=last")
+    assert (code, "no pooling called 'last'" in said) == (2, True), said

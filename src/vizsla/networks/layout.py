@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vizsla.networks.inference import plain_name, transformers
+from vizsla.networks.pooled import Pooled
 from vizsla.networks.splade import Splade
 
 _HEAD = {"dense.": "transform.dense.", "norm.": "transform.LayerNorm.", "decoder.": "decoder."}
 _POOLING = "1_SpladePooling"
+_DENSE = [
+    ("", "sentence_transformers.models.Transformer"),
+    ("1_Pooling", "sentence_transformers.models.Pooling"),
+    ("2_Normalize", "sentence_transformers.models.Normalize"),
+]
 _MODULES = [
     ("", "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer"),
     (_POOLING, "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"),
@@ -22,8 +29,9 @@ _MODULES = [
 def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
 
-    SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens. uniCOIL's has no
-    module there: its encoder is a BERT for anybody, and its head is in `weigh.safetensors`.
+    SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
+    SentenceTransformer. uniCOIL's has no module there: its encoder is a BERT for anybody, and its head is in
+    `weigh.safetensors`.
     """
     from safetensors.torch import save_file
 
@@ -33,7 +41,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     if isinstance(network, Splade):
         model = transformers().BertForMaskedLM(config)
         model.load_state_dict(_masked_language(values), strict=False)
-        _write_json(folder / "modules.json", _modules())
+        _write_json(folder / "modules.json", _modules(_MODULES))
         pooling = {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": None}
         (folder / _POOLING).mkdir(exist_ok=True)
         _write_json(folder / _POOLING / "config.json", pooling)
@@ -41,7 +49,10 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     else:
         model = transformers().BertModel(config, add_pooling_layer=False)
         model.load_state_dict({n: v for n, v in values.items() if not n.startswith("weigh.")})
-        save_file({n: v for n, v in values.items() if n.startswith("weigh.")}, folder / "weigh.safetensors")
+        if isinstance(network, Pooled):
+            _write_pooling(network, config, folder)
+        else:
+            save_file({n: v for n, v in values.items() if n.startswith("weigh.")}, folder / "weigh.safetensors")
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes(tokenizer)
     settings = {"tokenizer_class": "BertTokenizer", "model_max_length": config.max_position_embeddings}
@@ -58,8 +69,22 @@ def _masked_language(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]
     return named
 
 
-def _modules() -> list[dict[str, Any]]:
-    return [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(_MODULES)]
+def _modules(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
+
+
+def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
+    """How sentence-transformers makes the same vectors."""
+    _write_json(folder / "modules.json", _modules(_DENSE if network.normalised else _DENSE[:2]))
+    pooled = {
+        "word_embedding_dimension": config.hidden_size,
+        "pooling_mode_cls_token": network.pooling == "first",
+        "pooling_mode_mean_tokens": network.pooling == "mean",
+    }
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    _write_json(folder / "1_Pooling" / "config.json", pooled)
+    most = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
+    _write_json(folder / "sentence_bert_config.json", most)
 
 
 def _write_json(file: Path, content: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from vizsla.errors import UnknownNameError
 from vizsla.networks.chunks import Batch, Chunk
 from vizsla.networks.encoder import PackedBert, Padded
 
@@ -14,15 +15,15 @@ POOLINGS = ("mean", "first")
 
 
 class Pooled(nn.Module):
-    """Texts as dense vectors. The mean is over all tokens, special ones too."""
+    """Texts as dense vectors, of length 1 where `normalised`. The mean is over all tokens, special ones too."""
 
     kind = "dense"
 
-    def __init__(self, encoder: PackedBert | Padded, pooling: str = "mean") -> None:
+    def __init__(self, encoder: PackedBert | Padded, pooling: str = "mean", normalised: bool = False) -> None:
         super().__init__()
         if pooling not in POOLINGS:
-            raise ValueError(f"states are pooled by {' or '.join(POOLINGS)}, not by {pooling!r}")
-        self.encoder, self.pooling = encoder, pooling
+            raise UnknownNameError("pooling", pooling, POOLINGS)
+        self.encoder, self.pooling, self.normalised = encoder, pooling, normalised
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts, hidden]"""
@@ -38,4 +39,5 @@ class Pooled(nn.Module):
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, hidden] from what was made of the chunks, in the order of the batch."""
-        return torch.cat(list(made))[torch.argsort(batch.order)]
+        rows = torch.cat(list(made))[torch.argsort(batch.order)]
+        return torch.nn.functional.normalize(rows, dim=1) if self.normalised else rows

@@ -155,7 +155,9 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
     )
 
 
-def place_network(network: Any, folder: Path, *, most: float, length: int, sample: Sequence[Sequence[int]]) -> Network:
+def place_network(
+    network: Any, folder: Path, *, most: float, length: int, sample: Sequence[Sequence[int]], pooling: str = ""
+) -> Network:
     """Write a trained network in 8 bits into a folder of its own inside another, named by what it is."""
     from vizsla.networks.inference import plain_name
 
@@ -163,7 +165,14 @@ def place_network(network: Any, folder: Path, *, most: float, length: int, sampl
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
     heads = network.encoder.heads
     written = Network.write(
-        folder / "written", weights, kind=network.kind, heads=heads, most=most, length=length, sample=sample
+        folder / "written",
+        weights,
+        kind=network.kind,
+        heads=heads,
+        most=most,
+        length=length,
+        sample=sample,
+        pooling=pooling,
     )
     place = folder / written.digest[:12]
     shutil.rmtree(place, ignore_errors=True)

@@ -15,7 +15,7 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import Augmenter, Learned, Model
+from vizsla.models import Augmenter, Dense, Learned, Model
 from vizsla.models.learned import SHIPPED
 from vizsla.models.network import ABOUT
 from vizsla.recipes.material import dev_set, judged_pairs, pack, place_network
@@ -24,7 +24,7 @@ from vizsla.text import Analyzer
 if TYPE_CHECKING:
     from vizsla.training import Outcome, Settings, TokenCorpus
 
-NETWORKS = ("unicoil", "splade", "augmenter")
+NETWORKS = ("unicoil", "splade", "augmenter", "dense")
 _PLAN = "plan.json"
 PAIRS = ("crops", "judged")
 _SAMPLE = 40  # texts that 8-bit weights are fitted on
@@ -39,7 +39,8 @@ class TrainingRecipe:
     `pairs`: crops of documents, or judged queries of a data set with negatives mined by BM25, `group - 1` a query.
     `join`: so many neighbours with the same title are read as one document: passages are short for two crops.
     `masked`: the settings of a masked-language stage before, for a head that knows nothing yet; `calm`: how many terms
-    of a text are active after it. `augment`: what an augmenter is, see `Augmentation`.
+    of a text are active after it. `augment`: what an augmenter is, see `Augmentation`. `pooling` and `normalised`: how
+    a dense model makes a vector of the states of a text.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -55,19 +56,24 @@ class TrainingRecipe:
     masked: dict[str, Any] = field(default_factory=dict)
     calm: int = 100
     augment: dict[str, Any] = field(default_factory=dict)
+    pooling: str = "mean"
+    normalised: bool = True
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def changed(self, changes: Sequence[str]) -> TrainingRecipe:
         """The recipe with some of its settings changed, each given as name=value."""
         from vizsla.training import Crops, Settings
+        from vizsla.training.settings import read_setting
 
         made, own = Settings(**self.settings), dict(self.crops)
         new, others = self, []
         for change in changes:
             name, _, text = (part.strip() for part in change.partition("="))
-            if name == "start":
-                new = replace(new, start=text)
+            if name in ("start", "pooling"):
+                new = replace(new, **{name: text})  # type: ignore[arg-type]
+            elif name == "normalised":
+                new = replace(new, normalised=read_setting(text, bool, name))
             elif name in ("join", "group", "calm"):
                 new = replace(new, **{name: _whole(name, text)})  # type: ignore[arg-type]
             elif name.startswith("masked."):
@@ -128,6 +134,7 @@ def train(
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
     `datasets`: where judged pairs come from, their train splits, for recipes that want them.
     """
+    from vizsla.networks import Pooled
     from vizsla.training import (
         CroppedPairs,
         Crops,
@@ -146,6 +153,8 @@ def train(
     if recipe.network == "augmenter":
         return _train_augmenter(recipe, settings, folder, datasets, dev, resume, report)
     network, analyzer, fresh = starting_network(recipe.start, recipe.network, settings.seed)
+    if recipe.network == "dense":
+        network = Pooled(network.encoder, recipe.pooling, recipe.normalised)
     team = Team.assembled()
     if not resume and team.leads:
         _check_free(folder)
@@ -252,7 +261,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     """
     import torch
 
-    from vizsla.networks import Splade, TiedHead, UniCoil
+    from vizsla.networks import Pooled, Splade, TiedHead, UniCoil
     from vizsla.networks.inference import load
     from vizsla.networks.weights import read_weights
 
@@ -262,7 +271,8 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
         encoder, analyzer = _fresh_encoder(_packaged(start))
     else:
         assert isinstance(known.analyzer, Analyzer)
-        network = load(read_weights(known.network.folder), known.network.kind, known.network.heads)
+        told = known.network
+        network = load(read_weights(told.folder), told.kind, told.heads, told.pooling or "mean")
         if known.network.kind == kind:
             return network, known.analyzer, False
         encoder, analyzer = network.encoder, known.analyzer
@@ -270,17 +280,19 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
         return encoder, analyzer, True
     if kind == "unicoil":
         return UniCoil(encoder), analyzer, True
+    if kind == "dense":
+        return Pooled(encoder), analyzer, False
     return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)), analyzer, True
 
 
-def _known_model(start: str) -> Learned | None:
+def _known_model(start: str) -> Learned | Dense | None:
     """A model of Vizsla's own, by name or by folder."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / start, Path(start))):
         raise VizslaError(f"{start} is an augmenter; training starts from an encoder, or from a model such as bm26")
     if (SHIPPED / start / ABOUT).is_file():
         return Learned.shipped(start)
     if (Path(start) / "model.json").is_file():
-        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned)]
+        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned | Dense)]
         if len(learned) != 1:
             raise InputError("this model has no network to start from, or several", file=start)
         return learned[0]
@@ -334,19 +346,24 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     """A trained network as a model in a folder: in 8 bits to be searched with, and in floats as others open it."""
     import torch
 
-    from vizsla.networks import packed
+    from vizsla.networks import Pooled, packed
     from vizsla.networks.layout import save_layout
     from vizsla.training.dev import framed
 
     network = network.cpu().eval()
     length = network.encoder.config.max_position_embeddings
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), _SAMPLE)).astype(int)
+    sample = [[101, *corpus[i][: length - 2].tolist(), 102] for i in chosen]
+    if isinstance(network, Pooled):
+        written = place_network(network, folder, most=1.0, length=length, sample=sample, pooling=network.pooling)
+        Dense(written, analyzer, network.normalised, namespace=name, name=name).save(folder)
+        save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
+        return
     with torch.inference_mode():
         batch = packed(*framed(corpus, chosen, "cpu", longest=length), 1 << 14)
         most = max(float(network(chunk).max()) for chunk in batch.chunks)
     if not most > 0:
         raise VizslaError("the network gives no weights any more; train with a lower rate, as in --set rate=1e-5")
-    sample = [[101, *corpus[i][: length - 2].tolist(), 102] for i in chosen]
     written = place_network(network, folder, most=_ROOM * most, length=length, sample=sample)
     Learned(written, analyzer, namespace=name, name=name).save(folder)
     save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
