@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,9 @@ from vizsla.recipes.augmentation import (  # noqa: E402
     Material,
     chosen_terms,
     read_dataset,
-    some_of,
     surface_pieces,
     take_embeddings,
 )
-from vizsla.recipes.material import judged_pairs  # noqa: E402
 from vizsla.recipes.training import go_on_with, load_training_recipe, resumed, train  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
@@ -298,52 +295,6 @@ def test_half_way_to_what_was_learnt() -> None:
     network.settle()
     assert torch.allclose(network._weights(states), used)
     assert network.trust == 1.0
-
-
-def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "told"
-    shutil.copytree(judged, folder)
-    qrels = BeirDataset.open(folder).qrels("train")
-    first, second = list(qrels.judgements)[:2]
-    documents = [d.id for d in BeirDataset.open(folder).documents()]
-    judged_right = [d for d, grade in qrels.judgements[first].items() if grade > 0]
-    others = [d for d in documents if d not in judged_right]
-    line = {"query-id": first, "pos": [others[0], "nowhere"], "neg": [judged_right[0], others[5], others[7]]}
-    (folder / "train_hard_negatives.jsonl").write_text(json.dumps(line) + "\n")
-    plan = Augmentation(terms=8, common=1.0, depth=1)
-    right, wrong = [documents.index(d) for d in (others[0], *judged_right)], [documents.index(others[5])]
-    for data in (folder, judged):
-        dataset = BeirDataset.open(data)
-        read = read_dataset(dataset, plan.bm25)
-        material = Material(read, chosen_terms([read], plan, PIECES), plan, PIECES, ["train"])
-        pairs = material.pairs("train", 3)
-        number = list(material.asked["train"][0]).index(first)
-        whole = material.collection.matrix(torch.device("cpu")).straight.to_dense()
-        kept = pairs.collection.matrix(torch.device("cpu")).straight.to_dense()
-        assert torch.equal(kept[pairs.positives[number]], whole[right if data == folder else right[1:]])
-        if data == folder:
-            assert torch.equal(kept[pairs.negatives[number]], whole[wrong])
-        mined = list(material.asked["train"][0]).index(second)
-        assert len(pairs.negatives[mined]) == 1  # what BM25 finds first
-        relevant = [documents.index(d) for d, grade in qrels.judgements[second].items() if grade > 0]
-        assert torch.equal(kept[pairs.positives[mined]], whole[relevant])
-    for text, problem in (
-        ('{"query-id": "a", "pos": "b"}', "expected a query-id, a list 'pos' and a list 'neg'"),
-        ("[1, 2]", "expected"),
-        ('{"query-id": "a", "pos": []}\n{"query-id": "a", "pos": []}', "appears a second time"),
-        ('{"query-id": "a", "pos": []}', "none of the queries in train_hard_negatives.jsonl is judged"),
-    ):
-        (folder / "train_hard_negatives.jsonl").write_text(text + "\n")
-        with pytest.raises(InputError, match=problem):
-            judged_pairs(BeirDataset.open(folder), PIECES, 3)
-    assert BeirDataset.open(judged).confusions() == {}
-
-
-def test_some_queries_in_their_order() -> None:
-    texts = {f"q{i}": str(i) for i in range(50)}
-    some = some_of(texts, 10)
-    assert list(some) == sorted(some, key=lambda q: int(q[1:]))
-    assert (len(some), some_of(texts, 0), some_of(texts, 50)) == (10, texts, texts)
 
 
 def test_embeddings_are_taken_and_left_alone() -> None:

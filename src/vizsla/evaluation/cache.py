@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from vizsla.datasets import BeirDataset
 from vizsla.datasets.beir import find_file
 from vizsla.errors import InputError
 from vizsla.models import Model
+from vizsla.models.checkpoint import cache_folder
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 
@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 def default_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / "runs"
+    return cache_folder("runs")
 
 
 @dataclass(frozen=True)

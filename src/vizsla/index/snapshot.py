@@ -279,10 +279,9 @@ class Snapshot:
         """For each query its vector in each namespace that has dense ones, the weight of the part multiplied in."""
         found: list[dict[int, np.ndarray]] = [{} for _ in texts]
         for space, part in asking.parts:
-            if part.component.dimensions:
-                for query, vector in zip(found, part.component.dense_queries(texts), strict=True):
-                    if vector is not None:
-                        query[space] = part.weight * vector
+            for query, vector in zip(found, part.component.dense_queries(texts), strict=True):
+                if vector is not None:
+                    query[space] = part.weight * vector
         return found
 
     def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[_Numbered]:

@@ -86,15 +86,19 @@ def cache_folder(name: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / name
 
 
+def packaged(which: str | Path) -> Path | None:
+    """The folder of MiniLM in an installed package of weights, where it is asked for and there is one."""
+    spec = find_spec(_PACKAGE) if str(which).lower().endswith(PACKAGED.lower()) else None
+    return Path(spec.origin).parent / "model" if spec is not None and spec.origin is not None else None
+
+
 def find_checkpoint(which: str | Path) -> Path:
     """The folder of an encoder: as it is given, in the package of weights, or from the model hub."""
     path = Path(which)
     if path.is_dir():
         return path
-    if str(which).lower().endswith(PACKAGED.lower()):
-        spec = find_spec(_PACKAGE)
-        if spec is not None and spec.origin is not None:
-            return Path(spec.origin).parent / "model"
+    if (installed := packaged(which)) is not None:
+        return installed
     if find_spec("huggingface_hub") is None:
         raise InputError(
             "there is no such folder; to fetch an encoder by name install huggingface_hub, or for "

@@ -215,8 +215,8 @@ class Component(Model):
         return 0
 
     def dense_queries(self, texts: Sequence[str]) -> list[np.ndarray | None]:
-        """The dense vectors of queries, None for a query of no known token."""
-        raise NotImplementedError(f"{self.name} has no dense vectors")
+        """The dense vectors of queries, None for a query of no known token, or where there are none."""
+        return [None] * len(texts)
 
     @property
     @abstractmethod

