@@ -249,8 +249,9 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
 def go_on_with(recipe: TrainingRecipe, changes: Sequence[str]) -> TrainingRecipe:
     """A recipe to go on with, some settings changed; what the run was prepared from is not free any more."""
     new = recipe.changed(changes)
-    if (new.augment, new.group, new.start) != (recipe.augment, recipe.group, recipe.start):
-        raise VizslaError("a run goes on with the start, the group and the augmenter it began with")
+    fixed = ("augment", "group", "start", "pooling", "normalised")
+    if any(getattr(new, name) != getattr(recipe, name) for name in fixed):
+        raise VizslaError("a run goes on with the start, the group, the pooling and the augmenter it began with")
     return new
 
 
