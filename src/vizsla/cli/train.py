@@ -86,9 +86,12 @@ def show_line(line: dict[str, Any]) -> None:
         console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {rate}")
         return
     figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "nDCG" in name)
-    terms = f"{line['query_terms']:.0f}/{line['document_terms']:.0f}" if "document_terms" in line else ""
-    terms = terms or f"{line['query_terms']:.1f}, {line['added_terms']:.1f} added"
+    terms = ""
+    if "document_terms" in line:
+        terms = f"  terms {line['query_terms']:.0f}/{line['document_terms']:.0f}"
+    elif "added_terms" in line:
+        terms = f"  terms {line['query_terms']:.1f}, {line['added_terms']:.1f} added"
     console.remark(
-        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}  terms {terms}  "
+        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}{terms}  "
         f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
     )

@@ -33,7 +33,7 @@ class Dense(Component):
     """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
 
     `query_network`: another encoder for queries, where there are two towers. `length`: how many tokens are read, 0 for
-    as many as the network can. The prompts stand before texts.
+    as many as the network can, and `query_length` of a query. The prompts stand before texts.
     """
 
     network: Network
@@ -43,6 +43,7 @@ class Dense(Component):
     query_prompt: str = ""
     document_prompt: str = ""
     length: int = 0
+    query_length: int = 0
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "dense"
     name: str = "dense"
@@ -62,8 +63,9 @@ class Dense(Component):
                 )
         if len({network.width for network in towers}) > 1:
             raise VizslaError("the two encoders make vectors of other sizes, which cannot be multiplied")
-        if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
-            raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
+        for length, network in ((self.length, self.network), (self.query_length, towers[-1])):
+            if not 0 <= length <= network.length or 0 < length < 3:
+                raise VizslaError(f"this network reads 3 to {network.length} tokens of a text, not {length}")
 
     @classmethod
     def open(cls, which: str | Path = PACKAGED, precision: Precision = "int8", **options: Any) -> Dense:
@@ -122,17 +124,23 @@ class Dense(Component):
 
     def dense_queries(self, texts: Sequence[str]) -> list[np.ndarray | None]:
         """The vectors of queries, None for one without a token."""
-        vectors, there = self._encoded(texts, self.query_prompt, self.query_network or self.network)
+        vectors, there = self._encoded_queries(texts)
         return [row if known else None for row, known in zip(vectors.astype(np.float64), there.tolist(), strict=True)]
 
     def dense_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """[texts, dimensions] and [texts] whether a text has a token; the vector of one without is 0."""
-        return self._encoded(texts, self.document_prompt, self.network)
+        return self._encoded(texts, self.document_prompt, self.network, self.length)
 
-    def _encoded(self, texts: Sequence[str], prompt: str, network: Network) -> tuple[np.ndarray, np.ndarray]:
+    def _encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        length = self.query_length or self.length
+        return self._encoded(texts, self.query_prompt, self.query_network or self.network, length)
+
+    def _encoded(
+        self, texts: Sequence[str], prompt: str, network: Network, length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         ids = self.pieces.ids([prompt + text if text.strip() else "" for text in texts])
         there = np.array([len(row) > 0 for row in ids], bool)
-        most = (self.length or network.length) - 2
+        most = (length or network.length) - 2
         rows = [[network.start, *row[:most], network.end] for row in ids if row]
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         if rows:
@@ -149,7 +157,7 @@ class Dense(Component):
         return DenseVectors.of(self.dense_documents([field_text(d, self.fields) for d in documents])[0], self.namespace)
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        rows, _ = self._encoded(texts, self.query_prompt, self.query_network or self.network)
+        rows, _ = self._encoded_queries(texts)
         return DenseVectors.of(rows, self.namespace)
 
     def options(self, folder: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
     from vizsla.networks.pooled import Pooled
     from vizsla.networks.splade import Splade, TiedHead
+    from vizsla.networks.towers import Beside, Towers
     from vizsla.networks.unicoil import UniCoil
 
 _HOMES = {
@@ -21,12 +22,14 @@ _HOMES = {
     "Asked": "augmenter",
     "Augmenter": "augmenter",
     "Batch": "chunks",
+    "Beside": "towers",
     "Chunk": "chunks",
     "PackedBert": "encoder",
     "Padded": "encoder",
     "Pooled": "pooled",
     "Splade": "splade",
     "TiedHead": "splade",
+    "Towers": "towers",
     "UniCoil": "unicoil",
     "encoder_of": "encoder",
     "forward_operations": "encoder",
@@ -38,12 +41,14 @@ __all__ = [
     "Asked",
     "Augmenter",
     "Batch",
+    "Beside",
     "Chunk",
     "PackedBert",
     "Padded",
     "Pooled",
     "Splade",
     "TiedHead",
+    "Towers",
     "UniCoil",
     "encoder_of",
     "forward_operations",

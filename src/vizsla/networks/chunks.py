@@ -19,6 +19,8 @@ class Chunk(NamedTuple):
     """[texts + 1] where each text begins, and where the last ends."""
     longest: int
     """No text has more tokens; a power of 2, so that kernels are made for few different values."""
+    side: int = 0
+    """0 for queries, 1 for documents: some networks read them differently."""
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Ids and mask, [texts, length]."""
@@ -46,7 +48,7 @@ class Batch(NamedTuple):
         return torch.repeat_interleave(self.order, lengths)
 
 
-def packed(ids: Tensor, mask: Tensor, tokens: int) -> Batch:
+def packed(ids: Tensor, mask: Tensor, tokens: int, side: int = 0) -> Batch:
     """Padded rows as a batch of chunks of at most so many tokens each, or of one text where that is longer.
 
     >>> ids = torch.tensor([[5, 6, 7], [8, 0, 0]])
@@ -71,6 +73,7 @@ def packed(ids: Tensor, mask: Tensor, tokens: int) -> Batch:
         end = on_host[last - 1]
         starts = torch.cat([begins[first:last], ends[last - 1 : last]]) - base
         longest = end - (on_host[last - 2] if last > 1 else 0)
-        chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), 1 << (longest - 1).bit_length()))
+        power = 1 << (longest - 1).bit_length()
+        chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), power, side))
         first = last
     return Batch(chunks, order)

@@ -48,13 +48,14 @@ class PackedBert(nn.Module):
         self.hidden: int = bert.config.hidden_size
         self.vocabulary: int = bert.config.vocab_size
         self.width = whole_width(self.vocabulary)
+        self.segments = False
+        """Whether documents are of the second segment; else all texts are of the first."""
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[tokens, hidden] the states of the last layer."""
         e: Any = self.embeddings
-        states = (
-            e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + e.token_type_embeddings.weight[0]
-        )
+        segment = e.token_type_embeddings.weight[chunk.side if self.segments else 0]
+        states = e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + segment
         states = e.dropout(_short(e.LayerNorm(states)))
         for layer in self.encoder.layer:
             looks = (layer.attention.self.query, layer.attention.self.key, layer.attention.self.value)

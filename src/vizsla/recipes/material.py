@@ -26,6 +26,7 @@ FIELDS = ("title", "text")
 LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
 _DEPTH = 100  # of the BM25 rankings that negatives are mined from
 _TEXTS = 5000  # tokenised together
+SAMPLE = 40  # texts that 8-bit weights are fitted on
 
 
 def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:

@@ -14,11 +14,11 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import Augmenter, Dense, Learned, Model
-from vizsla.models.checkpoint import packaged
-from vizsla.models.learned import SHIPPED
-from vizsla.models.network import ABOUT
-from vizsla.recipes.material import dev_set, judged_pairs, pack, place_network
+from vizsla.models import Augmenter, Learned, Model, parse_model
+from vizsla.recipes.dense import dense_network, write_dense
+from vizsla.recipes.material import SAMPLE, dev_set, judged_pairs, pack, place_network
+from vizsla.recipes.starting import starting_network
+from vizsla.recipes.teaching import Teaching, taught_pairs
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 NETWORKS = ("unicoil", "splade", "augmenter", "dense")
 _PLAN = "plan.json"
-PAIRS = ("crops", "judged")
-_SAMPLE = 40  # texts that 8-bit weights are fitted on
+PAIRS = ("crops", "judged", "taught")
+FIXED = (
+    "augment", "group", "start", "pooling", "normalised", "towers", "segments", "query_length", "document_length",
+    "persistence", "teacher", "teaching", "beside",
+)  # fmt: skip
 _ROOM = 1.1  # above the highest weight seen
 
 
@@ -36,11 +39,16 @@ class TrainingRecipe:
     """How a model is trained.
 
     `start`: a network that comes with Vizsla, a model it saved, or an encoder of transformers' by folder or name.
-    `pairs`: crops of documents, or judged queries of a data set with negatives mined by BM25, `group - 1` a query.
+    `pairs`: crops of documents; judged queries of a data set with negatives mined by BM25, `group - 1` a query; or
+    sentences of documents, taught by another model (`teacher`, `teaching`, see `Teaching`), as Lambda of SPAR learns.
     `join`: so many neighbours with the same title are read as one document: passages are short for two crops.
     `masked`: the settings of a masked-language stage before, for a head that knows nothing yet; `calm`: how many terms
-    of a text are active after it. `augment`: what an augmenter is, see `Augmentation`. `pooling` and `normalised`: how
-    a dense model makes a vector of the states of a text.
+    of a text are active after it. `augment`: what an augmenter is, see `Augmentation`.
+
+    Dense models: `pooling` and `normalised` say how a vector is made of the states of a text, `towers` whether queries
+    have an encoder of their own, `segments` whether documents are of BERT's second segment. `query_length` and
+    `document_length`: how many tokens are read, special ones included. `persistence`: see `MinedPairs`. `beside`: the
+    folder of a dense model whose vectors stand behind those in training and do not change.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -58,6 +66,14 @@ class TrainingRecipe:
     augment: dict[str, Any] = field(default_factory=dict)
     pooling: str = "mean"
     normalised: bool = True
+    towers: int = 1
+    segments: bool = False
+    query_length: int = 64
+    document_length: int = 256
+    persistence: float = 0.0
+    teacher: str = "bm25"
+    teaching: dict[str, Any] = field(default_factory=dict)
+    beside: str = ""
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -70,17 +86,23 @@ class TrainingRecipe:
         new, others = self, []
         for change in changes:
             name, _, text = (part.strip() for part in change.partition("="))
-            if name in ("start", "pooling"):
-                new = replace(new, **{name: text})  # type: ignore[arg-type]
-            elif name == "normalised":
-                new = replace(new, normalised=read_setting(text, bool, name))
-            elif name in ("join", "group", "calm"):
+            if name in ("start", "pooling", "teacher", "beside", "normalised", "segments", "persistence"):
+                kind = type(getattr(new, name))
+                new = replace(new, **{name: read_setting(text, kind, name)})
+            elif name in ("join", "group", "calm", "towers", "query_length", "document_length"):
                 new = replace(new, **{name: _whole(name, text)})  # type: ignore[arg-type]
+            elif name.startswith("teaching."):
+                new = replace(
+                    new, teaching={**new.teaching, **_changed(name.removeprefix("teaching."), text, Teaching)}
+                )
             elif name.startswith("masked."):
                 masked = Settings(**new.masked).changed(change.strip().removeprefix("masked."))
                 new = replace(new, masked=masked.as_data())
             elif name.startswith("augment."):
-                new = replace(new, augment={**new.augment, **_changed(name.removeprefix("augment."), text)})
+                from vizsla.recipes.augmentation import Augmentation
+
+                option = name.removeprefix("augment.")
+                new = replace(new, augment={**new.augment, **_changed(option, text, Augmentation)})
             elif name in Crops.__dataclass_fields__ and text:
                 own[name] = _number(name, text)
             else:
@@ -134,7 +156,6 @@ def train(
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
     `datasets`: where judged pairs come from, their train splits, for recipes that want them.
     """
-    from vizsla.networks import Pooled
     from vizsla.training import (
         CroppedPairs,
         Crops,
@@ -152,30 +173,47 @@ def train(
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
     if recipe.network == "augmenter":
         return _train_augmenter(recipe, settings, folder, datasets, dev, resume, report)
-    network, analyzer, fresh = starting_network(recipe.start, recipe.network, settings.seed)
+    if recipe.pairs == "judged" and not datasets:
+        raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+    network: Any
     if recipe.network == "dense":
-        network = Pooled(network.encoder, recipe.pooling, recipe.normalised)
+        network, analyzer = dense_network(recipe, settings.seed)
+        fresh = False
+    else:
+        network, analyzer, fresh = starting_network(recipe.start, recipe.network, settings.seed)
     team = Team.assembled()
     if not resume and team.leads:
         _check_free(folder)
-        pack(documents, analyzer, recipe.join).save(place / "corpus")
+        if recipe.pairs == "taught":
+            taught = taught_pairs(list(documents), parse_model(recipe.teacher), analyzer, Teaching(**recipe.teaching))
+            taught.save(place / "pairs")
+        elif recipe.pairs == "judged":
+            MinedPairs.joined([judged_pairs(dataset, analyzer, recipe.group) for dataset in datasets]).save(
+                place / "pairs"
+            )
+        else:
+            pack(documents, analyzer, recipe.join).save(place / "corpus")
         _write_plan(place, recipe, dev, datasets)
     team.wait()
-    corpus = TokenCorpus.open(place / "corpus")
+    corpus = TokenCorpus.open(place / "corpus" if recipe.pairs == "crops" else place / "pairs" / "documents")
     if fresh and recipe.masked and not resume:
         train_masked(network, corpus, Settings(**recipe.masked), team=team, report=report)
         _calm(network, corpus, recipe.calm)
     pairs: Pairs = CroppedPairs(corpus, crops)
-    if recipe.pairs == "judged":
-        if not datasets:
-            raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
-        pairs = MinedPairs.joined([judged_pairs(dataset, analyzer, recipe.group) for dataset in datasets])
+    if recipe.pairs != "crops":
+        pairs = MinedPairs.open(
+            place / "pairs", group=recipe.group, query_length=recipe.query_length,
+            document_length=recipe.document_length, persistence=recipe.persistence or None,
+        )  # fmt: skip
     trainer = Trainer(
         network, pairs, settings, dev=[dev_set(d, analyzer) for d in dev], folder=place, team=team, report=report
     )
     outcome = trainer.run(resume=resume)
     if team.leads:
-        write_model(trainer.network, analyzer, corpus, folder, recipe.name)
+        if recipe.network == "dense":
+            write_dense(trainer.network, analyzer, corpus, folder, recipe)
+        else:
+            write_model(trainer.network, analyzer, corpus, folder, recipe.name)
     team.wait()
     return Model.load(folder), outcome
 
@@ -249,83 +287,9 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
 def go_on_with(recipe: TrainingRecipe, changes: Sequence[str]) -> TrainingRecipe:
     """A recipe to go on with, some settings changed; what the run was prepared from is not free any more."""
     new = recipe.changed(changes)
-    fixed = ("augment", "group", "start", "pooling", "normalised")
-    if any(getattr(new, name) != getattr(recipe, name) for name in fixed):
-        raise VizslaError("a run goes on with the start, the group, the pooling and the augmenter it began with")
+    if any(getattr(new, name) != getattr(recipe, name) for name in FIXED):
+        raise VizslaError(f"a run goes on with what it began with: {', '.join(FIXED[:-1])} and {FIXED[-1]}")
     return new
-
-
-def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:
-    """A network to train, the word pieces it reads, and whether its head knows nothing yet.
-
-    Of an augmenter only the encoder: its head depends on the documents.
-    """
-    import torch
-
-    from vizsla.networks import Pooled, Splade, TiedHead, UniCoil
-    from vizsla.networks.inference import load
-    from vizsla.networks.weights import read_weights
-
-    torch.manual_seed(seed)
-    known = _known_model(start)
-    if known is None:
-        encoder, analyzer = _fresh_encoder(str(packaged(start) or start))
-    else:
-        assert isinstance(known.analyzer, Analyzer)
-        told = known.network
-        network = load(read_weights(told.folder), told.kind, told.heads, told.pooling or "mean")
-        if known.network.kind == kind:
-            return network, known.analyzer, False
-        encoder, analyzer = network.encoder, known.analyzer
-    if kind == "augmenter":
-        return encoder, analyzer, True
-    if kind == "unicoil":
-        return UniCoil(encoder), analyzer, True
-    if kind == "dense":
-        return Pooled(encoder), analyzer, False
-    return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)), analyzer, True
-
-
-def _known_model(start: str) -> Learned | Dense | None:
-    """A model of Vizsla's own, by name or by folder."""
-    if any((place / "augmenter.json").is_file() for place in (SHIPPED / start, Path(start))):
-        raise VizslaError(f"{start} is an augmenter; training starts from an encoder, or from a model such as bm26")
-    if (SHIPPED / start / ABOUT).is_file():
-        return Learned.shipped(start)
-    if (Path(start) / "model.json").is_file():
-        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned | Dense)]
-        if len(learned) != 1:
-            raise InputError("this model has no network to start from, or several", file=start)
-        return learned[0]
-    return None
-
-
-def _fresh_encoder(start: str) -> tuple[Any, Analyzer]:
-    """An encoder of transformers' and its word pieces."""
-    from vizsla.networks import encoder_of
-    from vizsla.networks.inference import transformers
-
-    analyzer = Analyzer.parse(f"wordpiece:{start}")
-    try:
-        encoder = transformers().AutoModel.from_pretrained(
-            start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-        )
-    except (OSError, ValueError) as e:
-        raise InputError(f"there is no encoder to start from here ({str(e).splitlines()[0]})", file=start) from None
-    if encoder.config.model_type != "bert" or encoder.config.hidden_act != "gelu":
-        raise InputError(f"this is a {encoder.config.model_type}; only plain BERT encoders can be trained", file=start)
-    numbers = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
-    if [numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")] != [0, 101, 102, 103]:
-        raise InputError(
-            "only encoders whose special tokens are numbered as in BERT's vocabulary can be trained", file=start
-        )
-    pieces = len(analyzer.tokenizer.vocabulary)  # type: ignore[attr-defined]
-    if pieces > encoder.config.vocab_size:
-        raise InputError(
-            f"the encoder knows {encoder.config.vocab_size:,} word pieces and its tokenizer gives {pieces:,}",
-            file=start,
-        )
-    return encoder_of(encoder), analyzer
 
 
 def _calm(network: Any, corpus: TokenCorpus, terms: int) -> None:
@@ -341,19 +305,14 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     """A trained network as a model in a folder: in 8 bits to be searched with, and in floats as others open it."""
     import torch
 
-    from vizsla.networks import Pooled, packed
+    from vizsla.networks import packed
     from vizsla.networks.layout import save_layout
     from vizsla.training.dev import framed
 
     network = network.cpu().eval()
     length = network.encoder.config.max_position_embeddings
-    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), _SAMPLE)).astype(int)
+    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
     sample = [[101, *corpus[i][: length - 2].tolist(), 102] for i in chosen]
-    if isinstance(network, Pooled):
-        written = place_network(network, folder, most=1.0, length=length, sample=sample, pooling=network.pooling)
-        Dense(written, analyzer, network.normalised, namespace=name, name=name).save(folder)
-        save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
-        return
     with torch.inference_mode():
         batch = packed(*framed(corpus, chosen, "cpu", longest=length), 1 << 14)
         most = max(float(network(chunk).max()) for chunk in batch.chunks)
@@ -370,14 +329,13 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _changed(name: str, text: str) -> dict[str, Any]:
-    """One option of an augmenter, of the kind it has."""
-    from vizsla.recipes.augmentation import Augmentation
+def _changed(name: str, text: str, options: type) -> dict[str, Any]:
+    """One option of an augmenter or of teaching, of the kind it has."""
     from vizsla.training.settings import read_setting
 
-    known = {n: type(getattr(Augmentation(), n)) for n in Augmentation.__dataclass_fields__}
+    known = {n: type(getattr(options(), n)) for n in options.__dataclass_fields__}  # type: ignore[attr-defined]
     if name not in known:
-        raise UnknownNameError("option of an augmenter", name, tuple(known))
+        raise UnknownNameError(f"option of {options.__name__.lower()}", name, tuple(known))
     return {name: read_setting(text, known[name], name)}
 
 

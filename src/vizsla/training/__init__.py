@@ -12,7 +12,7 @@ from vizsla.training.corpus import TokenCorpus
 from vizsla.training.crops import CroppedPairs, Crops
 from vizsla.training.dev import DevSet
 from vizsla.training.loop import Outcome, Trainer
-from vizsla.training.losses import contrast, flops, info_nce, inner_products, quadratic_rise
+from vizsla.training.losses import contrast, flops, info_nce, inner_products, margins, quadratic_rise
 from vizsla.training.masking import train_masked
 from vizsla.training.pairs import MinedPairs
 from vizsla.training.prepared import Prepared
@@ -43,6 +43,7 @@ __all__ = [
     "flops",
     "info_nce",
     "inner_products",
+    "margins",
     "quadratic_rise",
     "train_masked",
 ]

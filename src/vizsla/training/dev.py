@@ -84,10 +84,10 @@ class DevSet:
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of its scores with the other model's at the same spread."""
-        queries = self._vectors(self.queries, 0, len(self.queries), encode, assemble, device)
+        queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
         scores = torch.cat(
             [
-                inner_products(queries, self._vectors(self.documents, a, z, encode, assemble, device))
+                inner_products(queries, self._vectors(self.documents, a, z, 1, encode, assemble, device))
                 for a, z in _blocks(len(self.documents))
             ],
             dim=1,
@@ -103,9 +103,10 @@ class DevSet:
         return figures
 
     def _vectors(
-        self, texts: TokenCorpus, first: int, last: int, encode: Encode, assemble: Assemble, device: torch.device
-    ) -> Tensor:
-        batch = packed(*framed(texts, range(first, last), device), _TOKENS)
+        self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
+        device: torch.device,
+    ) -> Tensor:  # fmt: skip
+        batch = packed(*framed(texts, range(first, last), device), _TOKENS, side)
         return assemble([encode(chunk) for chunk in batch.chunks], batch)
 
     def _ndcg(self, scores: Tensor) -> float:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from vizsla.errors import VizslaError
-from vizsla.networks import Batch, Chunk, forward_operations, packed
+from vizsla.networks import Batch, Chunk, PackedBert, Padded, forward_operations, packed
 from vizsla.training.batches import Pairs, Sides
 from vizsla.training.caching import cached_backward
 from vizsla.training.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
 from vizsla.training.dev import Encode
-from vizsla.training.losses import contrast, flops, inner_products, quadratic_rise
+from vizsla.training.losses import contrast, flops, inner_products, margins, quadratic_rise
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
@@ -50,12 +50,16 @@ def told_apart(
     scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
     if settings.temperature != 1:
         scores = scores / settings.temperature
-    loss = contrast(scores, symmetric=settings.symmetric, forbidden=drawn.forbidden)
+    if settings.loss == "margins":
+        loss = margins(scores, drawn.forbidden)
+    else:
+        loss = contrast(scores, symmetric=settings.symmetric, forbidden=drawn.forbidden)
     with torch.no_grad():
         right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
         seen["accuracy"] = right.float().mean()
-        seen["query_terms"] = (queries > 0).sum(1).float().mean()
-        seen["document_terms"] = (documents[0] > 0).sum(1).float().mean()
+        if network.kind != "dense":
+            seen["query_terms"] = (queries > 0).sum(1).float().mean()
+            seen["document_terms"] = (documents[0] > 0).sum(1).float().mean()
     if settings.flops_queries or settings.flops_documents:
         share = quadratic_rise(trainer.outcome.step, settings.flops_rise)
         costs = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
@@ -104,7 +108,8 @@ class Trainer:
         if settings.compile and self.random:
             raise VizslaError("compiled code throws other dice in its second pass; set dropout to 0 or compile to no")
         if settings.compile:
-            network.encoder.compile(dynamic=True)
+            for encoder in (m for m in network.modules() if isinstance(m, PackedBert | Padded)):
+                encoder.compile(dynamic=True)
         learnt = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.AdamW(
             learnt, settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
@@ -148,7 +153,7 @@ class Trainer:
         shares = [[self.team.share(part) for part in side] for side in drawn.texts]
         seen: dict[str, Any] = {}
         with self._memory_told():
-            sides = [packed(ids, mask, settings.chunk) for ids, mask in shares]
+            sides = [packed(ids, mask, settings.chunk, min(i, 1)) for i, (ids, mask) in enumerate(shares)]
             loss = cached_backward(
                 self.encode,
                 sides,

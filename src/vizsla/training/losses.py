@@ -47,6 +47,20 @@ def contrast(scores: Tensor, *, symmetric: bool = True, forbidden: Tensor | None
     return (loss + F.cross_entropy(scores[:, : len(scores)].T, own)) / 2
 
 
+def margins(scores: Tensor, right: Tensor | None = None) -> Tensor:
+    """How far each query's documents are from scoring 1 more than all others of the batch, as RepBERT counts it.
+
+    Document i belongs to query i, and those that are `right` besides; the sum over all pairs of one of them and one of
+    the others is divided by the number of documents.
+    """
+    own = torch.zeros_like(scores, dtype=torch.bool)
+    own.fill_diagonal_(True)
+    if right is not None:
+        own |= right
+    places = torch.where(own, torch.arange(scores.shape[1], device=scores.device), scores.shape[1]).sort(1).values
+    return F.multilabel_margin_loss(scores, places.masked_fill(places == scores.shape[1], -1))
+
+
 def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:
     """The contrast of the inner products of vectors."""
     scores = inner_products(queries, documents)

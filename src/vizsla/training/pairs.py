@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,8 @@ from vizsla.training.batches import Sides
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.dev import framed
 
+_PARTS = ("queries", "documents", "positives", "negatives")
+
 
 @dataclass(frozen=True, eq=False)
 class MinedPairs:
@@ -22,6 +26,9 @@ class MinedPairs:
     Every epoch goes through the queries in another order; a query's positives take turns by epoch, and its negatives
     are shuffled once an epoch and the next `group - 1` taken. A document of the batch that answers another query of it
     is never held against that query.
+
+    `persistence`: where positives are ranked, one is thrown for, the next always so much as likely as the one before
+    it; 1 makes all equally likely. Lengths count special tokens.
     """
 
     queries: TokenCorpus
@@ -32,8 +39,11 @@ class MinedPairs:
     group: int = 8
     query_length: int = 64
     document_length: int = 256
+    persistence: float | None = None
 
     def __post_init__(self) -> None:
+        if self.persistence is not None and not 0 < self.persistence <= 1:
+            raise VizslaError(f"persistence is more than 0 and 1 at most, not {self.persistence:g}")
         if self.group < 2:
             raise VizslaError(f"a group is a document and its negatives, so 2 at least, not {self.group}")
 
@@ -68,7 +78,7 @@ class MinedPairs:
         epoch, place = divmod(step, steps)
         dice = np.random.default_rng((seed, epoch))
         chosen = usable[dice.permutation(len(usable))[place * size : (place + 1) * size]]
-        right = np.array([self.positives[q][epoch % len(self.positives[q])] for q in chosen], np.int64)
+        right = np.array([self._right(q, epoch, dice) for q in chosen.tolist()], np.int64)
         wrong = np.concatenate([self._taken(int(q), seed, epoch) for q in chosen])
         texts = [
             _framed(self.queries, chosen, self.query_length, device),
@@ -77,10 +87,29 @@ class MinedPairs:
         ]
         return Sides(texts, self._forbidden(chosen, np.concatenate([right, wrong])).to(device))
 
+    def save(self, folder: str | Path) -> None:
+        """Write texts and numbers into a folder, to be trained from elsewhere."""
+        for name in _PARTS:
+            getattr(self, name).save(Path(folder) / name)
+
+    @classmethod
+    def open(cls, folder: str | Path, **options: Any) -> MinedPairs:
+        """Pairs that were saved, mapped into memory; how they are drawn is told again."""
+        queries, documents, positives, negatives = (TokenCorpus.open(Path(folder) / name) for name in _PARTS)
+        return cls(queries, documents, positives, negatives, **options)
+
     @cached_property
     def _usable(self) -> np.ndarray:
         there = (np.diff(self.positives.offsets) > 0) & (np.diff(self.negatives.offsets) > 0)
         return np.flatnonzero(there)
+
+    def _right(self, query: int, epoch: int, dice: np.random.Generator) -> int:
+        """The document of a query in an epoch."""
+        ranked = self.positives[query]
+        if self.persistence is None:
+            return int(ranked[epoch % len(ranked)])
+        chances = np.cumsum(self.persistence ** np.arange(len(ranked)))
+        return int(ranked[np.searchsorted(chances, dice.random() * chances[-1], side="right")])
 
     def _taken(self, query: int, seed: int, epoch: int) -> np.ndarray:
         """The negatives of a query in an epoch; where there are too few, some come twice."""

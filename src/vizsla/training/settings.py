@@ -8,6 +8,7 @@ from typing import Any
 from vizsla.errors import UnknownNameError, VizslaError
 
 PRECISIONS = ("bfloat16", "float32")
+LOSSES = ("contrast", "margins")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Settings:
     """AdamW's weight decay."""
     clip: float = 1.0
     """The longest a gradient may be, over all parameters."""
+    loss: str = "contrast"
+    """What a query's document is told from others by: a softmax, or a margin of 1 between scores, as in RepBERT."""
     temperature: float = 1.0
     symmetric: bool = True
     flops_queries: float = 0.0
@@ -58,6 +61,8 @@ class Settings:
                 raise VizslaError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.precision not in PRECISIONS:
             raise UnknownNameError("precision", self.precision, PRECISIONS)
+        if self.loss not in LOSSES:
+            raise UnknownNameError("loss", self.loss, LOSSES)
 
     def changed(self, *changes: str) -> Settings:
         """The settings with some changed, each given as name=value."""
