@@ -135,11 +135,16 @@ def framed(
     longest: int = LONGEST,
 ) -> tuple[Tensor, Tensor]:
     """Token ids and mask of some texts between special tokens, cut to what is read of them."""
-    rows = [texts[int(i)][: longest - 2] for i in chosen]
-    lengths = np.array([len(r) + 2 for r in rows])
-    mask = np.arange(lengths.max(initial=2)) < lengths[:, None]
+    numbers = np.asarray(chosen, np.int64)
+    begins = texts.offsets[numbers]
+    sizes = np.minimum(texts.offsets[numbers + 1] - begins, longest - 2)
+    places = np.arange(sizes.max(initial=0) + 2)
+    mask = places < sizes[:, None] + 2
+    inside = (places > 0) & (places <= sizes[:, None])
     ids = np.zeros(mask.shape, np.int64)
-    ids[mask] = np.concatenate([np.concatenate([[start], r, [end]]) for r in rows])
+    ids[:, 0] = start
+    ids[inside] = texts.ids[(begins[:, None] + places - 1)[inside]]
+    ids[np.arange(len(sizes)), sizes + 1] = end
     return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
 

@@ -116,17 +116,16 @@ class MinedPairs:
         order = np.random.default_rng((seed, epoch, query)).permutation(np.asarray(self.negatives[query], np.int64))
         return np.resize(order, self.group - 1)
 
-    @cached_property
-    def _answers(self) -> np.ndarray:
-        """All pairs of a query and a document that answers it, each as one number, in order."""
-        queries = np.repeat(np.arange(len(self.positives)), np.diff(self.positives.offsets))
-        return np.sort(queries * len(self.documents) + self.positives.ids.astype(np.int64))
-
     def _forbidden(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
         """[queries, documents] where a document answers a query and is not the one it is asked for."""
-        keys = queries[:, None] * len(self.documents) + documents[None, :]
-        at = np.searchsorted(self._answers, keys).clip(max=len(self._answers) - 1)
-        found = self._answers[at] == keys
+        answers = [self.positives[query] for query in queries.tolist()]
+        rows = np.repeat(np.arange(len(queries)), [len(some) for some in answers])
+        order = np.argsort(documents, kind="stable")
+        ranges = [np.searchsorted(documents[order], np.concatenate(answers), side) for side in ("left", "right")]
+        counts = ranges[1] - ranges[0]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        found = np.zeros((len(queries), len(documents)), bool)
+        found[np.repeat(rows, counts), order[np.repeat(ranges[0], counts) + within]] = True
         found[np.arange(len(queries)), np.arange(len(queries))] = False
         return torch.from_numpy(found)
 
