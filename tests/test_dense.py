@@ -260,10 +260,10 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
 
     for folder, problem in (
         (broken("config", "config.json", None), "there is no encoder here"),
-        (broken("kind", "config.json", '{"model_type": "t5"}'), "only plain BERT encoders"),
+        (broken("kind", "config.json", '{"model_type": "t5"}'), "does not say how wide"),
         (broken("weights", "model.safetensors", None), "there are no weights here"),
         (broken("damaged", "model.safetensors", "nothing"), "no file of weights, or a damaged one"),
-        (broken("pooled", "1_Pooling/config.json", '{"pooling_mode_max_tokens": true}'), "pooled by their mean"),
+        (broken("pooled", "1_Pooling/config.json", '{"pooling_mode": "median"}'), "cannot be pooled by median"),
         (tmp_path / "nowhere", "no such folder"),
     ):
         with pytest.raises(VizslaError, match=problem):

@@ -14,7 +14,7 @@ from vizsla.datasets import BeirDataset
 from vizsla.datasets.beir import find_file
 from vizsla.errors import InputError
 from vizsla.models import Model
-from vizsla.models.checkpoint import cache_folder
+from vizsla.models.cache import cache_folder
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 

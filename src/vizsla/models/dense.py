@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,28 +19,35 @@ from vizsla.models.model import (
     Fields,
     Reader,
     Stored,
-    field_text,
     text_problem,
 )
-from vizsla.models.network import Network, runtime
+from vizsla.models.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.models.presets import Preset
 from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.models.transformer import Transformer
 from vizsla.networks.graph import Precision
+from vizsla.networks.reading import Reading
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import DenseVectors, SparseVectors, Vocabulary
+
+Tower = Network | Transformer
+"""What makes vectors: of word pieces that the model cuts, or of texts by a tokenizer of its own."""
 
 
 @dataclass(frozen=True)
 class Dense(Component):
     """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
 
-    `query_network`: another encoder for queries, where there are two towers. `length`: how many tokens are read, 0 for
-    as many as the network can, and `query_length` of a query. The prompts stand before texts.
+    `analyzer`: the word pieces of a network that does not cut texts itself, else None. `query_network`: another encoder
+    for queries, where there are two towers. `length` and `query_length`: how many tokens are read, 0 for as many as the
+    network can, and for queries as many as of documents. The prompts stand before texts, the `separator` between
+    fields. `framed`, `filled` (queries only) and `segments`: see `Reading`.
     """
 
-    network: Network
-    analyzer: Analyzer | str = "wordpiece"
+    network: Tower
+    analyzer: Analyzer | str | None = "wordpiece"
     normalised: bool = True
-    query_network: Network | None = None
+    query_network: Tower | None = None
     query_prompt: str = ""
     document_prompt: str = ""
     length: int = 0
@@ -47,15 +55,24 @@ class Dense(Component):
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "dense"
     name: str = "dense"
+    separator: str = "\n"
+    framed: bool = True
+    filled: bool = False
+    segments: bool = False
 
     kind: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
-        if isinstance(self.analyzer, str):
-            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
-        if not isinstance(self.pieces, WordPiece):
-            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
         towers = [n for n in (self.network, self.query_network) if n is not None]
+        pieced = any(isinstance(network, Network) for network in towers)
+        if pieced and isinstance(self.analyzer, str):
+            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
+        elif not pieced:
+            object.__setattr__(self, "analyzer", None)
+        if pieced and not isinstance(self.pieces, WordPiece):
+            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+        if pieced and (self.filled or self.segments or not self.framed):
+            raise VizslaError("a network of Vizsla's own reads texts between [CLS] and [SEP], and in no other way")
         for network in towers:
             if network.kind != "dense":
                 raise VizslaError(
@@ -63,26 +80,45 @@ class Dense(Component):
                 )
         if len({network.width for network in towers}) > 1:
             raise VizslaError("the two encoders make vectors of other sizes, which cannot be multiplied")
-        for length, network in ((self.length, self.network), (self.query_length, towers[-1])):
+        for network, length in ((self.network, self.length), (towers[-1], self.query_length)):
             if not 0 <= length <= network.length or 0 < length < 3:
                 raise VizslaError(f"this network reads 3 to {network.length} tokens of a text, not {length}")
 
     @classmethod
-    def open(cls, which: str | Path = PACKAGED, precision: Precision = "int8", **options: Any) -> Dense:
-        """An encoder as others save it, from a folder or by its name."""
-        checkpoint = Checkpoint.read(which)
-        told = {
-            "network": checkpoint.network(precision),
-            "analyzer": Analyzer.parse(f"wordpiece:{checkpoint.folder}"),
-            "normalised": checkpoint.normalised,
-            "query_prompt": checkpoint.query_prompt,
-            "document_prompt": checkpoint.document_prompt,
-        }
-        return cls(**{**told, **options})
+    def open(
+        cls,
+        which: str | Path = PACKAGED,
+        precision: Precision = "int8",
+        *,
+        queries: str | Path = "",
+        preset: Preset | None = None,
+        pooling: Sequence[str] = (),
+        **options: Any,
+    ) -> Dense:
+        """An encoder as others save it, from a folder or by its name; `queries`: another one for queries.
+
+        Plain BERT becomes a network that runs without torch; any other encoder is run by torch and transformers.
+        """
+        sides = list(Checkpoint.read(which))
+        if queries:
+            sides[1] = Checkpoint.read(queries)[0]
+        towers = [_asked(side, preset, pooling) for side in sides if side is not None]
+        told = {**_told(towers), **(preset.options if preset is not None else {})}
+        if preset is not None:
+            told |= {"length": min(preset.length, towers[0].length)}
+            told |= {"query_length": min(preset.query_length, towers[-1].length)}
+        told |= options
+        usual = told.get("framed", True) and not told.get("filled") and not told.get("segments")
+        plain = usual and all(tower.plain for tower in towers) and len({tower.pieces for tower in towers}) == 1
+        networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
+        told |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
+        told.setdefault("separator", "\n" if plain else " ")
+        return cls(**told, analyzer=towers[0].analyzer if plain else None)
 
     @property
     def together(self) -> int:
-        return 2000 if runtime() == "torch" else 100
+        fast = runtime() == "torch" if isinstance(self.network, Network) else sees_gpu()
+        return 2000 if fast else 100
 
     @property
     def dimensions(self) -> int:
@@ -90,12 +126,21 @@ class Dense(Component):
 
     @property
     def storage(self) -> tuple[Any, ...]:
-        return self.kind, self.network, self.analyzer, self.normalised, self.document_prompt, self.length, self.fields
+        read = self.document_prompt, self.length, self.framed, self.segments, self.separator, self.fields
+        return self.kind, self.network, self.analyzer, self.normalised, *read
 
     @property
     def pieces(self) -> Any:
-        assert isinstance(self.analyzer, Analyzer)
-        return self.analyzer.tokenizer
+        return self.analyzer.tokenizer if isinstance(self.analyzer, Analyzer) else None
+
+    def text_of(self, document: Fields) -> str:
+        """What is read of a document; with segments its first field has its place even where it is empty."""
+        if isinstance(document, str):
+            document = {"text": document}
+        values = [document.get(f) or "" for f in self.fields]
+        if not any(value.strip() for value in values):
+            return ""
+        return self.separator.join(value for value in values if value or self.segments)
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         return text_problem(content, self.fields)
@@ -119,33 +164,31 @@ class Dense(Component):
         return np.ones(len(frequencies))
 
     def count(self, documents: Sequence[Fields]) -> Statistics:
-        sizes = [len(field_text(d, self.fields).split()) for d in documents]
+        sizes = [len(self.text_of(d).split()) for d in documents]
         return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
 
     def dense_queries(self, texts: Sequence[str]) -> list[np.ndarray | None]:
         """The vectors of queries, None for one without a token."""
-        vectors, there = self._encoded_queries(texts)
+        vectors, there = self._queries(texts)
         return [row if known else None for row, known in zip(vectors.astype(np.float64), there.tolist(), strict=True)]
 
     def dense_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """[texts, dimensions] and [texts] whether a text has a token; the vector of one without is 0."""
-        return self._encoded(texts, self.document_prompt, self.network, self.length)
+        length = self.length or self.network.length
+        return self._encoded(
+            texts, self.network, Reading(self.document_prompt, length, self.framed, segments=self.segments)
+        )
 
-    def _encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        length = self.query_length or self.length
-        return self._encoded(texts, self.query_prompt, self.query_network or self.network, length)
+    def _queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        network = self.query_network or self.network
+        length = self.query_length or min(self.length or network.length, network.length)
+        return self._encoded(texts, network, Reading(self.query_prompt, length, self.framed, self.filled))
 
-    def _encoded(
-        self, texts: Sequence[str], prompt: str, network: Network, length: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        ids = self.pieces.ids([prompt + text if text.strip() else "" for text in texts])
-        there = np.array([len(row) > 0 for row in ids], bool)
-        most = (length or network.length) - 2
-        rows = [[network.start, *row[:most], network.end] for row in ids if row]
+    def _encoded(self, texts: Sequence[str], network: Tower, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+        reader = _Pieced(network, self.pieces) if isinstance(network, Network) else network
+        made, there = reader.encode(texts, reading)
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        if rows:
-            offsets = np.cumsum([0, *map(len, rows)])
-            made = network.running.embeddings(np.array([i for row in rows for i in row], np.int64), offsets)
+        if len(made):
             if not np.isfinite(made).all():
                 raise InputError("this network makes numbers that are none", file=str(network.folder))
             if self.normalised:
@@ -154,28 +197,26 @@ class Dense(Component):
         return vectors, there
 
     def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        return DenseVectors.of(self.dense_documents([field_text(d, self.fields) for d in documents])[0], self.namespace)
+        return DenseVectors.of(self.dense_documents([self.text_of(d) for d in documents])[0], self.namespace)
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        rows, _ = self._encoded_queries(texts)
-        return DenseVectors.of(rows, self.namespace)
+        return DenseVectors.of(self._queries(texts)[0], self.namespace)
 
     def options(self, folder: Path) -> dict[str, Any]:
-        assert isinstance(self.analyzer, Analyzer)
         queries = None if self.query_network is None else self.query_network.save(folder)
         return vars(self) | {
-            "analyzer": self.analyzer.save(folder),
+            "analyzer": self.analyzer.save(folder) if isinstance(self.analyzer, Analyzer) else None,
             "network": self.network.save(folder),
             "query_network": queries,
         }
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        queries = options["query_network"]
+        queries, pieces = options["query_network"], options["analyzer"]
         read = {
-            "network": Network.open(folder / options["network"]),
-            "query_network": None if queries is None else Network.open(folder / queries),
-            "analyzer": Analyzer.parse(options["analyzer"], folder),
+            "network": _opened(folder / options["network"]),
+            "query_network": None if queries is None else _opened(folder / queries),
+            "analyzer": None if pieces is None else Analyzer.parse(pieces, folder),
             "fields": tuple(options["fields"]),
         }
         return cls(**{**options, **read})
@@ -184,13 +225,60 @@ class Dense(Component):
 COMPONENTS[Dense.kind] = Dense
 
 
+class _Pieced:
+    """A network of Vizsla's own as something that reads texts."""
+
+    def __init__(self, network: Network, pieces: WordPiece) -> None:
+        self._network, self._pieces = network, pieces
+
+    def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+        """The vectors of those texts that have a token, and [texts] which these are."""
+        ids = self._pieces.ids([reading.prompt + text if text.strip() else "" for text in texts])
+        there = np.array([len(row) > 0 for row in ids], bool)
+        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row in ids if row]
+        if not rows:
+            return np.zeros((0, 0), np.float32), there
+        offsets = np.cumsum([0, *map(len, rows)])
+        return self._network.running.embeddings(np.array([i for row in rows for i in row], np.int64), offsets), there
+
+
+def _opened(folder: Path) -> Tower:
+    """What was saved in a folder: an encoder that reads texts, or a network of Vizsla's own."""
+    try:
+        reads = json.loads((folder / ABOUT).read_text("utf-8")).get("reads")
+    except (OSError, ValueError, AttributeError):
+        reads = None  # which Network.open says better
+    return Transformer.open(folder) if reads == "texts" else Network.open(folder)
+
+
+def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]) -> Checkpoint:
+    """An encoder with what a preset, and then the user, say otherwise than its files."""
+    changes: dict[str, Any] = {"pooling": tuple(pooling)} if pooling else {}
+    if preset is not None:
+        asked: dict[str, Any] = {"pooling": preset.pooling, "skips": preset.skips or None}
+        if not checkpoint.settings.layers:
+            asked["layers"] = preset.layers
+        changes = {name: value for name, value in asked.items() if value is not None} | changes
+    return checkpoint.changed(**changes)
+
+
+def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
+    """The options of a model that the encoders' files tell."""
+    documents, queries = towers[0].settings, towers[-1].settings
+    return {
+        "normalised": documents.normalised,
+        "query_prompt": queries.query_prompt,
+        "document_prompt": documents.document_prompt,
+    }
+
+
 class _DenseReader(Reader):
     def __init__(self, model: Dense) -> None:
         self._model = model
         self._nothing = Vocabulary(model.namespace, [])
 
     def read(self, documents: Sequence[Fields]) -> Stored:
-        texts = [field_text(d, self._model.fields) for d in documents]
+        texts = [self._model.text_of(d) for d in documents]
         vectors, there = self._model.dense_documents(texts)
         none = np.zeros(len(texts) + 1, np.int64)
         empty = SparseVectors(self._nothing, none, none[:0], np.zeros(0, np.uint32))

@@ -22,10 +22,12 @@ from vizsla.models.given import GivenVectors
 from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
 from vizsla.models.model import Component, Model, Part, Sum
+from vizsla.models.presets import PRESETS, find_preset
 from vizsla.networks.graph import Precision
 
 BM51_WEIGHT = 0.85
 """Of BM26 in BM51 where there are too few documents to fit it: the mean of the sets it was measured on."""
+_SIMILARITIES = ("cosine", "dot")
 _PIECES = {"analyzer": "wordpiece", "namespace": "pieces"}
 
 
@@ -115,11 +117,27 @@ def _minilm(precision: str = "int8", **options: Any) -> Model:
     return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
 
 
-def _dense(checkpoint: str = "", precision: str = "int8", **options: Any) -> Model:
-    """Any BERT encoder as transformers or sentence-transformers save it."""
-    if not checkpoint:
+def _dense(
+    checkpoint: str = "",
+    precision: str = "int8",
+    query_checkpoint: str = "",
+    preset: str = "",
+    similarity: str = "",
+    **options: Any,
+) -> Model:
+    """Any encoder as transformers or sentence-transformers save it, read as its files or a preset say."""
+    known = find_preset(preset) if preset else None
+    documents = checkpoint or (known.documents if known else "")
+    queries = query_checkpoint or (known.queries if known and not checkpoint else "")
+    if known is not None and known.two and not (documents and queries):
+        raise VizslaError(f"{preset} has two encoders; name both: {preset}(checkpoint=FOLDER, query_checkpoint=FOLDER)")
+    if not documents:
         raise VizslaError("name an encoder, as in dense(checkpoint=FOLDER)")
-    return Dense.open(checkpoint, _precision(precision), **options)
+    if similarity and similarity not in _SIMILARITIES:
+        raise UnknownNameError("similarity", similarity, _SIMILARITIES)
+    told: dict[str, Any] = {"name": preset, "namespace": preset} if preset else {}
+    told |= {"normalised": similarity == "cosine"} if similarity else {}
+    return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**told, **options})
 
 
 def _precision(text: str) -> Precision:
@@ -144,6 +162,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm25-prime-paper": _prime_paper,
     "minilm": _minilm,
     "dense": _dense,
+    **{name: partial(_dense, preset=name) for name in PRESETS},
     "vectors": GivenVectors,
 }
 
@@ -165,6 +184,11 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "original": float,
     "checkpoint": str,
     "precision": str,
+    "query_checkpoint": str,
+    "preset": str,
+    "similarity": str,
+    "pooling": lambda text: tuple(text.split("/")),
+    "query_length": int,
 }
 _TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 

@@ -128,14 +128,15 @@ def runtime() -> str:
         if asked not in RUNTIMES:
             raise UnknownNameError("runtime in VIZSLA_RUNTIME", asked, RUNTIMES)
         return asked
-    if find_spec("torch") is not None and (find_spec("onnxruntime") is None or _sees_gpu()):
+    if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
         return "torch"
     if find_spec("onnxruntime") is None:
         raise VizslaError("a learned model needs onnxruntime; install it with: pip install 'vizsla[neural]'")
     return "onnx"
 
 
-def _sees_gpu() -> bool:
+def sees_gpu() -> bool:
+    """Whether torch has a GPU to run on."""
     if not Path("/dev/nvidiactl").exists():  # importing torch takes seconds
         return False
     import torch

@@ -10,6 +10,7 @@ from vizsla.models import Dense, Learned, Model
 from vizsla.models.checkpoint import packaged
 from vizsla.models.learned import SHIPPED
 from vizsla.models.network import ABOUT, Network
+from vizsla.models.transformer import Transformer
 from vizsla.text import Analyzer
 
 
@@ -27,8 +28,8 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     if known is None:
         encoder, analyzer = _fresh_encoder(str(packaged(start) or start))
     else:
-        assert isinstance(known.analyzer, Analyzer)
         network = loaded(known.network)
+        assert isinstance(known.analyzer, Analyzer)
         if known.network.kind == kind != "dense":
             return network, known.analyzer, False
         encoder, analyzer = network.encoder, known.analyzer
@@ -81,8 +82,10 @@ def _fresh_encoder(start: str) -> tuple[Any, Analyzer]:
     return encoder_of(encoder), analyzer
 
 
-def loaded(network: Network) -> Any:
+def loaded(network: Network | Transformer) -> Any:
     """A network that was saved, in torch."""
+    if not isinstance(network, Network):
+        raise InputError("only plain BERT encoders can be trained, and this is another", file=str(network.folder))
     from vizsla.networks.inference import load
     from vizsla.networks.weights import read_weights
 

@@ -1,0 +1,42 @@
+"""The user's cache, and digests of large files that are made once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_SETTLED = 2.0  # seconds after which a file is taken to change no more without another time
+
+
+def cache_folder(name: str) -> Path:
+    """A folder of the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / name
+
+
+def digest(folder: Path, files: Sequence[Path]) -> str:
+    """The SHA-256 of files below a folder, their names and their contents."""
+    names = sorted(file.relative_to(folder).as_posix() for file in files)
+    return hashlib.sha256(json.dumps([[name, file_digest(folder / name)] for name in names]).encode()).hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """The SHA-256 of a file, remembered in the user's cache for as long as its size and time stay the same."""
+    told = file.stat()
+    stamp = [str(file.resolve()), told.st_size, told.st_mtime_ns]
+    place = cache_folder("digests") / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:32]
+    with suppress(OSError):
+        return place.read_text("ascii")
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if time.time() - told.st_mtime > _SETTLED:
+        with suppress(OSError):  # the cache may be out of reach: then it is made again
+            place.parent.mkdir(parents=True, exist_ok=True)
+            written = place.with_suffix(f".{os.getpid()}")
+            written.write_text(found, "ascii")
+            written.replace(place)
+    return found

@@ -1,0 +1,252 @@
+"""Texts to dense vectors by any encoder of transformers' with its own tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vizsla.errors import InputError
+from vizsla.networks.arrays import prefix_of, read_pickled, weight_files
+from vizsla.networks.inference import transformers
+from vizsla.networks.reading import Layer, Reading
+from vizsla.networks.session import batches
+
+_TOKENS = {"cuda": 65_536, "cpu": 2048}  # encoded together
+_UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent: nothing is made from them
+
+
+class TextEncoder:
+    """An encoder in a folder: its tokenizer, its states, what pools them, and the layers after that.
+
+    In 32-bit floats; on a GPU products are made in 16 bits, unless told not to.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        pooling: Sequence[str],
+        layers: Sequence[Layer] = (),
+        *,
+        base: str = "",
+        lowers: bool = False,
+        skips: bool = False,
+        trusted: bool = False,
+        exact: bool = False,
+    ) -> None:
+        self.folder, self.pooling, self.lowers, self.skips = folder, tuple(pooling), lowers, skips
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.short = self.device.type == "cuda" and not exact
+        with _quiet():
+            self.tokenizer = _tokenizer(folder / base, trusted)
+            arrays = _arrays(folder / base)
+            self.model = _model(folder / base, arrays, trusted).to(self.device).eval()
+        self.layers = nn.Sequential(*(_layer(folder, layer, arrays) for layer in layers)).to(self.device).eval()
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+        """[texts, width] the vectors, and [texts] whether a text has a token; there is none for one without."""
+        there = self._known(texts)
+        rows = self._ids([text for text, known in zip(texts, there.tolist(), strict=True) if known], reading)
+        skipped = self._prompt_tokens(reading) if self.skips else 0
+        order = batches(np.array([len(row) for row in rows], np.int64), _TOKENS[self.device.type])
+        made = [self._vectors([rows[i] for i in chosen.tolist()], reading, skipped).float().cpu() for chosen in order]
+        if not made:
+            return np.zeros((0, 0), np.float32), there
+        found = torch.cat(made).numpy()
+        vectors = np.empty_like(found)
+        vectors[np.concatenate(order)] = found
+        return vectors, there
+
+    def _known(self, texts: Sequence[str]) -> np.ndarray:
+        """Which texts have a token of their own; only those without a letter or a digit have to be looked at."""
+        there = np.array([any(c.isalnum() for c in text) for text in texts], bool)
+        for i in np.flatnonzero(~there).tolist():
+            there[i] = bool(texts[i].strip()) and bool(self._tokens([texts[i]], False)[0])
+        return there
+
+    def _tokens(self, texts: Sequence[str], framed: bool, length: int | None = None) -> list[list[int]]:
+        valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        read = [text.lower() for text in valid] if self.lowers else valid
+        told = self.tokenizer(
+            read, add_special_tokens=framed, truncation=length is not None, max_length=length, verbose=False
+        )
+        return told["input_ids"]  # type: ignore[no-any-return]
+
+    def _ids(self, texts: Sequence[str], reading: Reading) -> list[list[int]]:
+        if not texts:
+            return []
+        rows = self._tokens([reading.prompt + text for text in texts], reading.framed, reading.length)
+        if reading.filled:
+            mask = self.tokenizer.mask_token_id
+            if mask is None:
+                raise InputError("texts cannot be filled up, since this tokenizer has no mask", file=str(self.folder))
+            rows = [row + [mask] * (reading.length - len(row)) for row in rows]
+        return rows
+
+    def _prompt_tokens(self, reading: Reading) -> int:
+        """How many tokens a prompt takes, those before it included, those that end a text not."""
+        (row,) = self._tokens([reading.prompt], reading.framed)
+        special = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} if reading.framed else set()
+        return len(row) - (len(row) > 0 and row[-1] in special)
+
+    def _vectors(self, rows: list[list[int]], reading: Reading, skipped: int) -> Tensor:
+        longest = max(map(len, rows))
+        padding = self.tokenizer.pad_token_id or 0
+        ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows], device=self.device)
+        sizes = torch.tensor([len(row) for row in rows], device=self.device)
+        mask = torch.arange(longest, device=self.device) < sizes[:, None]
+        told = {"input_ids": ids, "attention_mask": mask.long()}
+        if reading.segments:
+            ends = (ids == self.tokenizer.sep_token_id).long()
+            told["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * mask
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.short):
+            states = self.model(**told).last_hidden_state.float()
+        kept = mask & (torch.arange(longest, device=self.device) >= skipped)
+        pooled: Tensor = self.layers(torch.cat([pool(states, kept, how) for how in self.pooling], 1))
+        return pooled
+
+
+def pool(states: Tensor, kept: Tensor, how: str) -> Tensor:
+    """[texts, hidden] from [texts, tokens, hidden] and which tokens count."""
+    places = torch.arange(states.shape[1], device=states.device)
+    if how in ("first", "last"):
+        none = states.shape[1] if how == "first" else -1
+        at = torch.where(kept, places, none)
+        chosen = at.amin(1) if how == "first" else at.amax(1)
+        return states[torch.arange(len(states), device=states.device), chosen.clamp(0, states.shape[1] - 1)]
+    if how == "max":
+        return states.masked_fill(~kept[:, :, None], -torch.inf).amax(1)
+    weights = kept * (places + 1) if how == "weighted" else kept
+    weights = weights[:, :, None].to(states.dtype)
+    sums, counts = (states * weights).sum(1), weights.sum(1).clamp(min=1e-9)
+    return sums / (counts.sqrt() if how == "root" else counts)
+
+
+class _Unit(nn.Module):
+    def forward(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what transformers says of arrays it does not need, and without its bars."""
+    logging = transformers().utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _reason(error: Exception) -> str:
+    return " ".join((str(error) or type(error).__name__).split())[:200]
+
+
+def _tokenizer(folder: Path, trusted: bool) -> Any:
+    try:
+        return transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+    except Exception as e:  # of transformers, of tokenizers, and of libraries that some tokenizers need
+        raise InputError(f"there is no tokenizer here that can be read ({_reason(e)})", file=str(folder)) from None
+
+
+def _arrays(folder: Path) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        found |= _read(file)
+    return found
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    if file.suffix != ".safetensors":
+        return read_pickled(file)
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except Exception as e:  # the library has its own, and those of the system
+        raise InputError(f"this is no file of weights, or a damaged one ({_reason(e)})", file=str(file)) from None
+
+
+def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool) -> Any:
+    """The encoder, with the arrays under whatever names it has in the file."""
+    library = transformers()
+    try:
+        config = _config(folder, trusted)
+        encodes = config.model_type in library.models.auto.modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
+        maker = library.AutoModelForTextEncoding if encodes else library.AutoModel
+        with torch.device("meta"):
+            empty = maker.from_config(config, trust_remote_code=trusted)
+    except Exception as e:  # anything may be wrong with a configuration
+        raise InputError(f"this does not describe an encoder ({_reason(e)})", file=str(folder)) from None
+    prefix = prefix_of(arrays, empty.state_dict())
+    plain = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+    try:
+        model, told = type(empty).from_pretrained(
+            None, config=config, state_dict=plain, output_loading_info=True, ignore_mismatched_sizes=True,
+            dtype=torch.float32,
+        )  # fmt: skip
+    except Exception as e:
+        raise InputError(f"these weights do not fit the encoder ({_reason(e)})", file=str(folder)) from None
+    lacking = sorted(name for name in told["missing_keys"] if not name.startswith(_UNUSED))
+    other = sorted(entry[0] if isinstance(entry, tuple) else entry for entry in told["mismatched_keys"])
+    if lacking or other:
+        what = f"{lacking[0]} is missing" if lacking else f"{other[0]} has another shape"
+        raise InputError(f"these weights do not fit config.json ({what})", file=str(folder))
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise InputError(f"some weights are no numbers (in {name})", file=str(folder))
+    return model
+
+
+def _config(folder: Path, trusted: bool) -> Any:
+    """The configuration; that of DPR is BERT's under another name."""
+    library = transformers()
+    told = json.loads((folder / "config.json").read_text("utf-8"))
+    if told.get("model_type") == "dpr":
+        return library.BertConfig(**{name: value for name, value in told.items() if name != "model_type"})
+    return library.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+
+
+def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
+    if layer.kind == "unit":
+        return _Unit()
+    place = folder / layer.place
+    own = _arrays(place) if layer.place else arrays
+    found = {}
+    for what in ("weight", "bias"):
+        ending = f"{layer.name}.{what}"
+        names = [name for name in own if name == ending or name.endswith(f".{ending}")]
+        found[what] = own[names[0]].float() if names else None
+    weight, bias = found["weight"], found["bias"]
+    if weight is None:
+        raise InputError(f"the weights of a layer are missing ({layer.name}.weight)", file=str(place))
+    if not all(torch.isfinite(values).all() for values in found.values() if values is not None):
+        raise InputError(f"some weights are no numbers (in {layer.name})", file=str(place))
+    made: Any
+    if layer.kind == "norm":
+        made = nn.LayerNorm(len(weight), bias=bias is not None)
+    else:
+        made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    made.load_state_dict({name: values for name, values in found.items() if values is not None})
+    return nn.Sequential(made, getattr(nn, layer.activation)())
+
+
+def layer_width(folder: Path, layer: Layer) -> Layer:
+    """A layer of the encoder's own file with its width, which only the file tells."""
+    ending = f"{layer.name}.weight"
+    shape = next((v.shape for n, v in _arrays(folder).items() if n == ending or n.endswith(f".{ending}")), None)
+    if shape is None:
+        raise InputError(f"the weights of a layer are missing ({ending})", file=str(folder))
+    return replace(layer, width=shape[0])
