@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -213,6 +214,16 @@ def _bert_tokenizer(words: Path) -> bytes:
     told = read_json(file) if file.is_file() else {}
     made = BertWordPieceTokenizer(str(words), lowercase=told.get("do_lower_case", True) is not False)
     return str(made.to_str()).encode()
+
+
+def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
+    """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
+    told = [json.loads(t.content) for t in tokenizers if t is not None]
+    steps = {json.dumps([t.get("normalizer"), t.get("pre_tokenizer")], sort_keys=True) for t in told}
+    first = tokenizers[0]
+    return len(steps) == 1 and all(
+        t is not None and first is not None and t.numbers == first.numbers for t in tokenizers
+    )
 
 
 def packaged(which: str | Path) -> Path | None:

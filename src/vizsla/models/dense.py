@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.checkpoint import PACKAGED, Checkpoint
+from vizsla.models.checkpoint import PACKAGED, Checkpoint, alike
 from vizsla.models.model import (
     COMPONENTS,
     Component,
@@ -109,7 +109,7 @@ class Dense(Component):
             told |= {"query_length": min(preset.query_length, towers[-1].length)}
         told |= options
         usual = told.get("framed", True) and not told.get("filled") and not told.get("segments")
-        plain = usual and all(tower.plain for tower in towers) and len({tower.pieces for tower in towers}) == 1
+        plain = usual and all(tower.plain for tower in towers) and alike([tower.pieces for tower in towers])
         networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
         told |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
         told.setdefault("separator", "\n" if plain else " ")

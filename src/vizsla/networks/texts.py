@@ -49,6 +49,10 @@ class TextEncoder:
             arrays = _arrays(folder / base)
             self.model = _model(folder / base, arrays, trusted).to(self.device).eval()
         self.layers = nn.Sequential(*(_layer(folder, layer, arrays) for layer in layers)).to(self.device).eval()
+        try:
+            self.layers(torch.zeros(1, self.model.config.hidden_size * len(self.pooling), device=self.device))
+        except RuntimeError:
+            raise InputError("a layer after the encoder does not fit what comes before", file=str(folder)) from None
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
