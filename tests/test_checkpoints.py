@@ -386,18 +386,18 @@ def test_presets_of_one_encoder(
         n_heads=2, hidden_dim=24, max_position_embeddings=64))  # fmt: skip
     model.save_pretrained(tmp_path / "e")
     tokens = save_bert_tokenizer(tmp_path / "e")
-    for asked in (f"{preset}(checkpoint={tmp_path / 'e'}, precision=float32)",
-                  f"dense(checkpoint={tmp_path / 'e'}, precision=float32, preset={preset})"):  # fmt: skip
-        dense = parse_model(asked)
-        assert isinstance(dense, Dense)
-        assert dense.namespace == preset
-        made = dense.dense_queries(TEXTS), dense.dense_documents(TEXTS)[0]
-        for prompt, vectors in zip(prompts, made, strict=True):
-            for text, vector in zip(TEXTS, vectors, strict=True):
-                found = states(model, tokens(prompt + text, truncation=True, max_length=64)["input_ids"])
-                expected = found[0] if first else found.mean(0)
-                expected = expected / np.linalg.norm(expected) if unit else expected
-                assert vector == pytest.approx(expected, abs=1e-5)
+    dense = parse_model(f"{preset}(checkpoint={tmp_path / 'e'}, precision=float32)")
+    assert isinstance(dense, Dense)
+    assert dense.namespace == preset
+    made = dense.dense_queries(TEXTS), dense.dense_documents(TEXTS)[0]
+    for prompt, vectors in zip(prompts, made, strict=True):
+        for text, vector in zip(TEXTS, vectors, strict=True):
+            found = states(model, tokens(prompt + text, truncation=True, max_length=64)["input_ids"])
+            expected = found[0] if first else found.mean(0)
+            expected = expected / np.linalg.norm(expected) if unit else expected
+            assert vector == pytest.approx(expected, abs=1e-5)
+    same = parse_model(f"dense(checkpoint={tmp_path / 'e'}, precision=float32, preset={preset})")
+    assert same.parts[0].component.storage == dense.storage
     other = parse_model(f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/last)")
     assert isinstance(other, Dense)
     assert (other.normalised, other.network.pooling, other.dimensions) == (True, ("max", "last"), 32)
