@@ -57,7 +57,9 @@ def network_of(model: Dense) -> Pooled | Towers:
     from vizsla.networks import Pooled, Towers
 
     made = []
-    for network in filter(None, (model.query_network, model.network)):
+    for network in (model.query_network, model.network):
+        if network is None:
+            continue
         tower = loaded(network)
         assert isinstance(tower, Pooled)
         tower.normalised = model.normalised
