@@ -214,10 +214,14 @@ def test_prompts_that_are_not_pooled(tmp_path: Path) -> None:
     tokens = save_pieces(tmp_path / "e")
     pooling = {"pooling_mode": ["mean", "lasttoken"], "include_prompt": False}
     save_modules(tmp_path / "e", ("1_Pooling", "Pooling", pooling), prompts={"query": "Find birds: "})
-    (vector,) = Dense.open(tmp_path / "e").dense_queries(["dogs that point"])
+    dense = Dense.open(tmp_path / "e")
+    (vector,) = dense.dense_queries(["dogs that point"])
     found = states(model, tokens("Find birds: dogs that point")["input_ids"])
     skipped = len(tokens("Find birds: ")["input_ids"]) - 1
     assert vector == pytest.approx(np.concatenate([found[skipped:].mean(0), found[-1]]), abs=1e-5)
+    found = states(model, tokens("dogs that point")["input_ids"])  # documents have no prompt: all is pooled
+    (vector,) = dense.dense_documents(["dogs that point"])[0]
+    assert vector == pytest.approx(np.concatenate([found.mean(0), found[-1]]), abs=1e-5)
 
 
 def bert_config(**options: Any) -> Any:

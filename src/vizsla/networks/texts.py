@@ -59,7 +59,7 @@ class TextEncoder:
         """[texts, width] the vectors, and [texts] whether a text has a token; there is none for one without."""
         there = self._known(texts)
         rows = self._ids([text for text, known in zip(texts, there.tolist(), strict=True) if known], reading)
-        skipped = self._prompt_tokens(reading) if self.skips else 0
+        skipped = self._prompt_tokens(reading) if self.skips and reading.prompt else 0
         order = batches(np.array([len(row) for row in rows], np.int64), _TOKENS[self.device.type])
         made = [self._vectors([rows[i] for i in chosen.tolist()], reading, skipped).float().cpu() for chosen in order]
         if not made:
