@@ -49,10 +49,18 @@ class Checkpoint:
     def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
         """An encoder from its folder, or by its name; and that of queries where the folder has two."""
         folder = find_checkpoint(which)
-        documents, *others = (
-            cls(folder, read_json(folder / told.base / "config.json"), told) for told in read_settings(folder)
-        )
+        documents, *others = (cls._of(folder, told) for told in read_settings(folder))
         return documents, others[0] if others else None
+
+    @classmethod
+    def _of(cls, folder: Path, settings: Settings) -> Checkpoint:
+        config = read_json(folder / settings.base / "config.json")
+        made = cls(folder, config, settings)
+        if made.kind != "dpr" or (folder / "modules.json").is_file():
+            return made
+        width = int(config.get("projection_dim") or 0)  # DPR says by its kind how it makes a vector
+        layers = (Layer("linear", name="encode_proj", width=width),) if width else ()
+        return made.changed(pooling=("first",), layers=layers)
 
     def changed(self, **settings: Any) -> Checkpoint:
         """The encoder with other settings than its files say."""
@@ -96,7 +104,7 @@ class Checkpoint:
         """Whether it is a BERT that runs without torch, in 8 bits where that is asked."""
         s = self.settings
         alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
-        bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map") or self.config.get("projection_dim"))
+        bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map"))
         pooled = s.pooling in (("mean",), ("first",))
         return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
 
