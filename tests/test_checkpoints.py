@@ -317,6 +317,25 @@ def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Dense.open(folder)
 
 
+def test_an_encoder_by_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights in torch's own format are fetched only where there are no others."""
+    hub = pytest.importorskip("huggingface_hub")
+    fetched: list[tuple[str, list[str]]] = []
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        fetched.append((name, allow_patterns))
+        return str(folder)
+
+    monkeypatch.setattr(hub, "snapshot_download", fetch)
+    assert Dense.open("somebody/encoder").network == Dense.open(folder).network
+    assert [name for name, _ in fetched] == ["somebody/encoder"] * 2
+    assert "*pytorch_model*.bin" not in fetched[1][1]
+    torch.save(made_encoder(KINDS["distilbert"]()).state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    Dense.open("somebody/encoder")
+    assert "*pytorch_model*.bin" in fetched[3][1]
+
+
 def test_weights_are_hashed_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers.BertModel(bert_config()).save_pretrained(tmp_path / "b")
     save_bert_tokenizer(tmp_path / "b")

@@ -257,7 +257,8 @@ def find_checkpoint(which: str | Path) -> Path:
 
     try:
         folder = Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors"]))
-        pickled = ["[0-9]_*/*.bin", *([] if list(folder.rglob("model*.safetensors")) else ["*pytorch_model*.bin"])]
+        whole = [*folder.glob("model*.safetensors"), *folder.glob("*0_*/model*.safetensors")]
+        pickled = ["[0-9]_*/*.bin", *([] if whole else ["*pytorch_model*.bin"])]
         return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
     except Exception as e:  # the hub's own, the network's, and those of names that are none
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__

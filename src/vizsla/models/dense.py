@@ -112,8 +112,8 @@ class Dense(Component):
         plain = usual and all(tower.plain for tower in towers) and alike([tower.pieces for tower in towers])
         networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
         told |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
-        told.setdefault("separator", "\n" if plain else " ")
-        return cls(**told, analyzer=towers[0].analyzer if plain else None)
+        usually = {"separator": "\n" if plain else " ", "analyzer": towers[0].analyzer if plain else None}
+        return cls(**{**usually, **told})
 
     @property
     def together(self) -> int:

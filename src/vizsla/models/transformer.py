@@ -23,7 +23,7 @@ from vizsla.networks.reading import POOLINGS, Layer, Reading
 
 TRUST = "VIZSLA_TRUST_CODE"
 """Set to yes in the environment, encoders may run code that comes with them."""
-_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "tokenizer.model", "bpe.codes")
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "bpe.codes")
 _BESIDE = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "*.py")
 
 
