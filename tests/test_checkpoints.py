@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,8 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
         ids = tokens(text, truncation=True, max_length=64)["input_ids"]
         assert vector == pytest.approx(states(model, ids).mean(0), abs=1e-5)
     assert dense.dense_queries([""]) == [None]
+    sent = pickle.loads(pickle.dumps(dense))  # as to another process: it opens the encoder for itself
+    assert (sent, "running" in vars(sent.network)) == (dense, False)
 
 
 @settings(max_examples=40, deadline=None)
