@@ -9,6 +9,7 @@ import typer
 
 from vizsla.cli import console
 from vizsla.cli.datasets import Data
+from vizsla.cli.named import named_file
 from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Convention = Annotated[str, typer.Option("--convention", help="How figures are made: anserini, beir or trec.")]
 Test = Annotated[str, typer.Option("--test", help="The significance test: t-test or randomisation.")]
+Correction = Annotated[str, typer.Option("--correction", help="For many systems: holm, bonferroni, bh, none.")]
 
 
 def compare(
@@ -40,9 +42,7 @@ def compare(
     ] = None,
     convention: Convention = "anserini",
     test: Test = "t-test",
-    correction: Annotated[
-        str, typer.Option("--correction", help="For many systems: holm, bonferroni, bh, none.")
-    ] = "holm",
+    correction: Correction = "holm",
     data: Data = None,
     k: Annotated[int, typer.Option("-k", help="How deep to search.")] = 1000,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep runs, and use those kept.")] = True,
@@ -102,12 +102,10 @@ def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run
 
     runs: dict[str, dict[str, Run]] = {}
     for text in given:
-        name, equals, file = text.partition("=")
-        path = Path(file if equals else text)
-        system, at, dataset = (name if equals else path.stem).partition("@")
-        if not at and len(datasets) > 1:
+        system, dataset, path = named_file(text)
+        if not dataset and len(datasets) > 1:
             raise VizslaError(f"which data set is {text!r} a run on? write {system}@{datasets[0]}=FILE")
-        if at and dataset not in datasets:
+        if dataset and dataset not in datasets:
             raise UnknownNameError("data set in this comparison", dataset, datasets)
         by_dataset = runs.setdefault(system, {})
         if (dataset or datasets[0]) in by_dataset:
@@ -129,7 +127,7 @@ def _show(c: Comparison) -> None:
 
     lines = []
     for name, measure, *cells in rows(c):
-        shown = [_cell(cell, best) for cell, best in zip(cells, best_of(measure, cells), strict=True)]
+        shown = [cell_text(cell, "", best) for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append((name, measure, *shown))
     console.show_table(("data set", "measure", *c.systems), lines, right=c.systems)
     for dataset in c.datasets:
@@ -142,12 +140,13 @@ def _show(c: Comparison) -> None:
     console.remark(legend(c) + kept)
 
 
-def _cell(cell: str, best: bool) -> object:
+def cell_text(cell: str, more: str, best: bool) -> object:
+    """A figure with its mark in colour, and what comes after it."""
     from rich.text import Text
 
     style = "bold" if best else ""
     mark = cell[-1] if cell[-1] in "+-" else " "
-    return Text(cell.rstrip("+-"), style=style).append(mark, style="green" if mark == "+" else "red")
+    return Text(cell.rstrip("+-"), style=style).append(mark, style="green" if mark == "+" else "red").append(more)
 
 
 def remark_facts(name: str, facts: dict[str, int]) -> None:

@@ -103,6 +103,17 @@ def check_depth(k: int, measures: Iterable[Measure]) -> None:
         raise VizslaError(f"{deeper} looks deeper than the search, which goes to {k}; give a larger -k")
 
 
+def parse_depths(text: str) -> list[int]:
+    """Depths from a text such as 5,20,100, each once and in order."""
+    try:
+        depths = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        depths = [0]
+    if depths[0] < 1:
+        raise VizslaError(f"{text!r} are no depths; expected something like 5,20,100")
+    return depths
+
+
 def one_of(what: str, name: str, names: Iterable[str]) -> None:
     """Refuse a name that is none of these, before anything long is begun."""
     if name not in (known := tuple(names)):

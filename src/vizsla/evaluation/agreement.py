@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.runs import Run
+from vizsla.runs import Ranking, Run
 
 
-def rbo(a: Sequence[str], b: Sequence[str], p: float = 0.9, depth: int = 100, *, extrapolated: bool = True) -> float:
-    """Rank-biased overlap of two lists without ties (Webber, Moffat and Zobel, 2010).
+def rbo(
+    a: Sequence[str] | Ranking,
+    b: Sequence[str] | Ranking,
+    p: float = 0.9,
+    depth: int = 100,
+    *,
+    extrapolated: bool = True,
+) -> float:
+    """Rank-biased overlap of two lists (Webber, Moffat and Zobel, 2010).
 
     The agreement at each depth, weighted by p to the power of the depth. `extrapolated` assumes that what was seen
     goes on beyond the lists (their equation 32, for lists of different lengths); truncated, nothing counts there, so
-    even equal lists stay below 1.
+    even equal lists stay below 1. Of a `Ranking`, documents with equal scores share the first of their ranks, and
+    agreement is twice what is common over what both lists have, as they propose for ties.
 
     >>> round(rbo(["a", "b", "c"], ["a", "c", "b"]), 4), round(rbo("abc", "abc"), 4)
     (0.955, 1.0)
@@ -24,31 +32,43 @@ def rbo(a: Sequence[str], b: Sequence[str], p: float = 0.9, depth: int = 100, *,
     """
     if not 0 < p < 1:
         raise VizslaError(f"p of rank-biased overlap lies between 0 and 1, not {p:g}")
-    short, long = sorted((list(a)[:depth], list(b)[:depth]), key=len)
-    if len(set(short)) < len(short) or len(set(long)) < len(long):
-        raise VizslaError("rank-biased overlap is for lists without repetitions")
+    if depth < 1:
+        raise VizslaError(f"rank-biased overlap looks 1 deep or more, not {depth}")
+    short, long = sorted((_places(a, depth), _places(b, depth)), key=len)
     if not short:
         return 1.0 if extrapolated and not long else 0.0
     s, n = len(short), len(long)
-    overlap = _overlaps(short, long)
     ranks = np.arange(1, n + 1)
-    weights = p**ranks
-    agreement = overlap / ranks
+    weights = (1 - p) * p ** (ranks - 1)
+    common = _counts((max(place, long[d]) for d, place in short.items() if d in long), n)
+    sizes = _counts(short.values(), n), _counts(long.values(), n)
     if not extrapolated:
-        return float((1 - p) / p * (agreement * weights).sum())
-    tail = overlap[s - 1] * (ranks[s:] - s) / (s * ranks[s:])
-    total = (agreement * weights).sum() + (tail * weights[s:]).sum()
-    return float((1 - p) / p * total + ((overlap[-1] - overlap[s - 1]) / n + overlap[s - 1] / s) * p**n)
+        return float((2 * common / (np.maximum(sizes[0], ranks) + sizes[1]) * weights).sum())
+    at_end = 2 * common[s - 1] / (sizes[0][s - 1] + sizes[1][s - 1])
+    unseen = np.maximum(ranks - s, 0)  # how many documents the short list would have more
+    agreement = 2 * (common + at_end * unseen) / (sizes[0] + unseen + sizes[1])
+    return float((agreement * weights).sum() + agreement[-1] * p**n)
 
 
-def _overlaps(short: list[str], long: list[str]) -> np.ndarray:
-    """How many documents both have among their first d, for every d; the short list ends where it ends."""
-    place = {document: i for i, document in enumerate(long)}
-    common = np.zeros(len(long), np.int64)
-    for i, document in enumerate(short):
-        if document in place:
-            common[max(i, place[document])] += 1
-    return np.cumsum(common)
+def _places(documents: Sequence[str] | Ranking, depth: int) -> dict[str, int]:
+    """The first documents with their ranks from 0, equal scores sharing the first of theirs."""
+    if isinstance(documents, Ranking):
+        names, scores = documents.documents[:depth], documents.scores[:depth]
+        new = np.ones(len(names), np.bool_)
+        new[1:] = scores[1:] < scores[:-1]
+        ranks = np.maximum.accumulate(np.where(new, np.arange(len(names)), 0)).tolist()
+    else:
+        names = list(documents)[:depth]
+        ranks = list(range(len(names)))
+    places = dict(zip(names, ranks, strict=True))
+    if len(places) < len(names):
+        raise VizslaError("rank-biased overlap is for lists without repetitions")
+    return places
+
+
+def _counts(places: Iterable[int], depth: int) -> np.ndarray:
+    """How many places are among the first d, for every d from 1 on."""
+    return np.cumsum(np.bincount(np.fromiter(places, np.int64), minlength=depth))
 
 
 def overlap(a: Run, b: Run, depth: int = 10) -> dict[str, float]:
@@ -65,9 +85,7 @@ def rank_biased_overlap(
     a: Run, b: Run, p: float = 0.9, depth: int = 100, *, extrapolated: bool = True
 ) -> dict[str, float]:
     """RBO of two runs for each query of both."""
-    return {
-        q: rbo(a[q].documents, b[q].documents, p, depth, extrapolated=extrapolated) for q in a if q in b
-    }  # fmt: skip
+    return {q: rbo(a[q], b[q], p, depth, extrapolated=extrapolated) for q in a if q in b}
 
 
 def consistency_factor(run: Run, pool: Run, depth: int, pool_depth: int = 1000) -> float:
@@ -76,10 +94,24 @@ def consistency_factor(run: Run, pool: Run, depth: int, pool_depth: int = 1000) 
     The RepBERT paper's measure of how much a reranker trained on the pool (BM25's) is at home in the run.
     Queries count that both runs have; each share is over `depth`, or over what the run has if that is less.
     """
+    return consistency_curve(run, pool, [depth], pool_depth)[depth]
+
+
+def consistency_curve(run: Run, pool: Run, depths: Sequence[int], pool_depth: int = 1000) -> dict[int, float]:
+    """The consistency factor at several depths: the RepBERT paper's figure 2.
+
+    >>> run, pool = Run({"q": [("a", 3.0), ("b", 2.0), ("c", 1.0)]}), Run({"q": [("a", 2.0), ("c", 1.0)]})
+    >>> consistency_curve(run, pool, [1, 2])
+    {1: 1.0, 2: 0.5}
+    """
+    if min(depths, default=0) < 1 or pool_depth < 1:
+        raise VizslaError("consistency is measured at depths of 1 or more")
     shares = []
     for query in run:
         if query in pool and len(run[query]):
             known = set(pool[query].documents[:pool_depth])
-            first = run[query].documents[:depth]
-            shares.append(sum(d in known for d in first) / len(first))
-    return float(np.mean(shares)) if shares else 0.0
+            found = np.cumsum([d in known for d in run[query].documents[: max(depths)]])
+            looked = np.minimum(depths, len(found))
+            shares.append(found[looked - 1] / looked)
+    means = np.mean(shares, axis=0) if shares else np.zeros(len(depths))
+    return dict(zip(depths, means.tolist(), strict=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
-from vizsla.evaluation.answers import accuracy, answer_rank
+from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
@@ -97,16 +97,55 @@ def answer_figures(
 
     The texts come from the index, without titles, as in DPR. `run`: a ranking from elsewhere instead of a search.
     """
-    if not index.info()["stored"]:
-        raise VizslaError(f"{index.path}: the index keeps no texts, so answers cannot be looked for in them")
-    ids, deepest = list(questions), max(depths)
+    ranks = answer_ranks(
+        index, questions, answers, max(depths), run=run, model=model, regex=regex, progress=progress
+    )  # fmt: skip
+    return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
+
+
+def answer_ranks(
+    index: Index,
+    questions: Mapping[str, str],
+    answers: Mapping[str, Sequence[str]],
+    depth: int,
+    *,
+    run: Run | None = None,
+    model: Model | None = None,
+    regex: bool = False,
+    progress: Callable[[int, int], None] = lambda _, __: None,
+) -> dict[str, int | None]:
+    """For each question the rank of the first document that holds an answer; None if none of the first `depth` does."""
+    check_texts(index)
+    ids = list(questions)
     ranks: dict[str, int | None] = {}
     for first in range(0, len(ids), _QUESTIONS):
         part = ids[first : first + _QUESTIONS]
-        for question, texts in _texts_found(index, part, questions, deepest, run, model).items():
+        for question, texts in _texts_found(index, part, questions, depth, run, model).items():
             ranks[question] = answer_rank(texts, answers[question], regex=regex)
         progress(len(ranks), len(ranks))
-    return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
+    return ranks
+
+
+def answer_qrels(
+    index: Index, runs: Sequence[Run], answers: Mapping[str, Sequence[str]], depth: int, *, regex: bool = False
+) -> Qrels:
+    """Judgements by answers: of the first `depth` documents of all runs those that hold one, for each question.
+
+    `Success@k` by them is answer accuracy, for the runs and for whatever is made of their documents.
+    """
+    check_texts(index)
+    judged: dict[str, dict[str, int]] = {}
+    for question, wanted in answers.items():
+        found = dict.fromkeys(d for run in runs if question in run for d in run[question].documents[:depth])
+        texts = index.texts(found)
+        judged[question] = {d: int(has_answer(texts.get(d, ""), wanted, regex=regex)) for d in found}
+    return Qrels(judged)
+
+
+def check_texts(index: Index) -> None:
+    """Refuse an index in whose documents nothing can be looked for."""
+    if not index.info()["stored"]:
+        raise VizslaError(f"{index.path}: the index keeps no texts, so answers cannot be looked for in them")
 
 
 def _texts_found(

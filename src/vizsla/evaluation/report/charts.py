@@ -140,6 +140,33 @@ def _label(d: Dot, cx: float, cy: float, taken: list[tuple[float, float]]) -> st
     return _text("name", tx, ty, d.label, "end" if left else "start")
 
 
+class Curve(NamedTuple):
+    """A line through points, from left to right."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: int = 0
+
+
+def curves(lines: Sequence[Curve], x_title: str, y_title: str, label: str, *, log_x: bool = False) -> str:
+    """Lines in a frame, each with its name where it ends."""
+    every = [point for line in lines for point in line.points]
+    x = Axis.fitted([px for px, _ in every], LEFT, WIDTH - RIGHT, log=log_x)
+    y = Axis.fitted([py for _, py in every], HEIGHT - BOTTOM, TOP)
+    parts = _frame(x, y, x_title, y_title)
+    taken: list[tuple[float, float]] = []
+    for line in lines:
+        places = [(x.at(px), y.at(py)) for px, py in line.points]
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
+        parts.append(f'<polyline class="curve c{line.colour}" points="{path}"/>')
+        for (px, py), (cx, cy) in zip(line.points, places, strict=True):
+            parts.append(_circle(cx, cy, 2.5, line.colour, f"{line.name}: {number(py)} at {number(px)}"))
+        if places:
+            cx, cy = places[-1]
+            parts.append(_label(Dot(cx, cy, line.name, line.colour, label=line.name), cx, cy - 9, taken))
+    return svg(parts, label)
+
+
 class Box(NamedTuple):
     """A distribution: five quantiles (5, 25, 50, 75, 95%) and how many values they are of."""
 

@@ -36,15 +36,20 @@ def html_report(
         ("examples", "Examples", _examples(c, material, models)),
     ]
     shown = [(key, name, body) for key, name, body in sections if body]
-    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in shown)
-    body = "".join(f'<section id="{key}"><h2>{escape(name)}</h2>{text}</section>' for key, name, text in shown)
+    return html_page(title, _headline(c), shown, _legend(c))
+
+
+def html_page(title: str, headline: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
+    """A page of sections, each with its key, its name and its body; the headline and the bodies are HTML."""
+    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{escape(name)}</h2>{text}</section>' for key, name, text in sections)
     style = resources.files("vizsla.evaluation.report").joinpath("style.css").read_text("utf-8")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
-        f"<header><h1>{escape(title)}</h1><p>{_headline(c)}</p><nav>{links}</nav></header>{body}"
-        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape(_legend(c))}</p></footer>'
+        f"<header><h1>{escape(title)}</h1><p>{headline}</p><nav>{links}</nav></header>{body}"
+        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape(foot)}</p></footer>'
         "</main></body></html>\n"
     )
 

@@ -11,12 +11,15 @@ from typing import Any
 from vizsla.evaluation.compare import Comparison
 from vizsla.runs import Measure
 
+TEST_NAMES = {"t-test": "paired t-test", "randomisation": "randomisation test"}
+
 
 def legend(c: Comparison) -> str:
     """How the figures were made, in one sentence."""
-    test = {"t-test": "paired t-test", "randomisation": "randomisation test"}[c.test]
     many = f", {c.correction}-corrected" if c.correction != "none" and len(c.systems) > 2 else ""
-    marks = f"; + better, - worse than {c.baseline} ({test}, p < 0.05{many})" if len(c.systems) > 1 else ""
+    marks = (
+        f"; + better, - worse than {c.baseline} ({TEST_NAMES[c.test]}, p < 0.05{many})" if len(c.systems) > 1 else ""
+    )
     return f"Convention: {c.convention}{marks}."
 
 
@@ -47,16 +50,17 @@ def best_of(measure: str, row: list[str]) -> list[bool]:
 
 
 def as_markdown(c: Comparison) -> str:
-    head = ["data set", "measure", *c.systems]
-    lines = ["| " + " | ".join(_cell(h) for h in head) + " |", "|---|---" + "|---:" * len(c.systems) + "|"]
+    lines = []
     for name, measure, *cells in rows(c):
         shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
-        lines.append("| " + " | ".join([_cell(name), measure, *shown]) + " |")
-    return "\n".join([*lines, "", legend(c), ""])
+        lines.append([name, measure, *shown])
+    return "\n".join([markdown_table(["data set", "measure", *c.systems], lines, left=2), "", legend(c), ""])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
+    """A table in Markdown; after the first `left` columns come numbers."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * left + "|---:" * (len(head) - left) + "|", *lines[1:]])
 
 
 def as_csv(c: Comparison) -> str:
