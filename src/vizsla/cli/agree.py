@@ -100,7 +100,12 @@ def _asked(
     if len({asked.name for asked in sets}) < len(sets):
         raise VizslaError("two sets of questions have one name; results go by name, so each needs its own")
     with Index.open(folder) as index:
-        return {s.name: {name: answer(index, s.texts, depth, model) for name, model in parsed.items()} for s in sets}
+        return {s.name: {name: _found(answer(index, s.texts, depth, m)) for name, m in parsed.items()} for s in sets}
+
+
+def _found(run: Run) -> Run:
+    """A run without the queries that found nothing, as it is in a file."""
+    return run.only({q for q, ranking in run.items() if len(ranking)})
 
 
 def _teacher_first(by_set: dict[str, dict[str, Run]]) -> dict[str, dict[str, Run]]:

@@ -11,7 +11,7 @@ from vizsla.cli import console
 from vizsla.cli.compare import Convention, Correction, Test, cell_text
 from vizsla.cli.datasets import Data
 from vizsla.cli.named import named_file, read_named
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import InputError, UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.evaluation import Consistency, Interleaving
@@ -86,8 +86,7 @@ def interleave(
         assert questions is not None
         judged, judgements = _by_answers(questions, index, list(named.values()), parsed, regex=regex)
     found = interleave_all(
-        named, judgements, parsed, judged=judged, depth=k, test=test, correction=correction,
-        convention=convention if questions is None else "trec",
+        named, judgements, parsed, judged=judged, depth=k, convention=convention, test=test, correction=correction,
     )  # fmt: skip
     found = found.with_consistency(consistency_of(named, pool_name, pool_run, cuts, pool))
     if as_json:
@@ -131,7 +130,10 @@ def _judgements(source: str, split: str | None, data: Path | None) -> tuple[str,
     if path.is_file():
         if split is not None:
             raise VizslaError("--split is for a data set; a file of judgements has none")
-        return path.name, Qrels.read(path)
+        read = Qrels.read(path)
+        if not read.judgements:
+            raise InputError("there are no judgements here", file=source)
+        return path.name, read
     opened = QuestionSet.open(source, data, split)
     assert opened.qrels is not None
     return opened.name, opened.qrels

@@ -37,6 +37,9 @@ def search(
         Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="With --queries: the TREC run to write.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Ask with other weights, or only some parts, of its model.")
+    ] = None,
     augment: Augment = None,
     threads: Annotated[
         int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
@@ -57,6 +60,8 @@ def search(
     if queries is None and (threads is not None or approximate is not None):
         raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
     with Index.open(folder) as index:
+        if model is not None:
+            index.ask_with(model)
         ask_in_other_words(index, augment)
         if queries is not None and output is not None:
             run_options = {"threads": threads, "approximate": approximate}
@@ -76,7 +81,7 @@ def ask_in_other_words(index: Index, augment: str | None) -> None:
     from vizsla.models import asked_with, parse_queries
 
     if augment is not None:
-        index.ask_with(asked_with(index.model, parse_queries(augment)))
+        index.ask_with(asked_with(index.asked, parse_queries(augment)))
 
 
 def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -> dict[str, Any]:

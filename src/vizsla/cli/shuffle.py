@@ -73,7 +73,7 @@ def shuffle(
     if as_json:
         console.print_json({"seeds": len(again or []) or seeds, "test": test, "results": list(map(_as_data, results))})
     else:
-        _show(results, sets, len(again or []) or seeds)
+        _show(results, sets, len(again or []) or seeds, test)
 
 
 Results = list[tuple[str, str, "Shuffled"]]
@@ -143,20 +143,22 @@ def _as_data(result: tuple[str, str, Shuffled]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(results: Results, sets: list[QuestionSet], times: int) -> None:
+def _show(results: Results, sets: list[QuestionSet], times: int, test: str) -> None:
+    from vizsla.evaluation.report.tables import TEST_NAMES
+
+    numbers = ("as asked", "shuffled", "points", *(["by seed"] if times > 1 else []))
     rows = []
     for questions, model, f in results:
         points = [100 * (value - f.before) for value in f.by_seed]
-        mark = " " if f.difference.p >= 0.05 else "+" if f.difference.mean > 0 else "-"
-        spread = f"{min(points):+.1f} to {max(points):+.1f}" if times > 1 else ""
+        mark = "*" if f.difference.p < 0.05 else " "
+        spread = f"{min(points):+.1f} to {max(points):+.1f}"
         cells = (f"{f.before:.4f}", f"{f.after:.4f}", f"{100 * f.difference.mean:+.1f}{mark}", spread)
-        rows.append((questions, model, f.measure, *cells))
-    numbers = ("as asked", "shuffled", "points", "by seed")
+        rows.append((questions, model, f.measure, *cells[: len(numbers)]))
     console.show_table(("questions", "model", "measure", *numbers), rows, right=numbers)
     often = "once" if times == 1 else f"{times} times, the mean"
-    console.remark(f"Words shuffled {often}; + better, - worse than as asked (paired over questions, p < 0.05).")
+    console.remark(f"Words shuffled {often}; * a difference beyond chance ({TEST_NAMES[test]}, p < 0.05).")
     for asked in sets:
         short = sum(len(text.split()) < 2 for text in asked.texts.values())
         if short:
-            noun = "question has" if short == 1 else "questions have"
-            console.remark(f"{asked.name}: {short:,} of {len(asked.texts):,} {noun} a single word or none")
+            have = "has" if short == 1 else "have"
+            console.remark(f"{asked.name}: {short:,} of {len(asked.texts):,} questions {have} a single word or none")

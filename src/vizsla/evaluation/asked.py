@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
@@ -15,6 +16,7 @@ from vizsla.index import Index
 from vizsla.models import Model
 from vizsla.runs import Measure, Qrels, Run
 
+_LOOKED_FOR = 100
 Values = dict[str, dict[str, float]]
 """By measure, then by question."""
 
@@ -87,6 +89,7 @@ class QuestionSet:
             if run is None:
                 if index is None:
                     raise VizslaError("there is neither an index to search nor a run")
+                self._check_index(index, self.qrels)
                 run = answer(index, worded, max(m.cutoff or DEPTH for m in how.measures), model)
             return evaluate(run, self.qrels, how.measures).by_query
         asked = {q: text for q, text in worded.items() if q in self.answers}
@@ -96,6 +99,12 @@ class QuestionSet:
             raise VizslaError(f"the answers of {self.name} are looked for in the texts of an index; name it by --index")
         ranks = answer_ranks(index, asked, self.answers, max(how.depths), run=run, model=model, regex=how.regex)
         return {f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in how.depths}
+
+    def _check_index(self, index: Index, qrels: Qrels) -> None:
+        """Refuse an index that has none of the documents judged, or of the first of them."""
+        judged = islice((d for documents in qrels.judgements.values() for d in documents), _LOOKED_FOR)
+        if all(index.get(d) is None for d in judged):
+            raise VizslaError(f"{index.path}: none of the documents judged in {self.name} is here; is it its index?")
 
     def write(self, path: Path, texts: Mapping[str, str]) -> None:
         """Write the questions in other words as JSON lines, with their ids and answers."""

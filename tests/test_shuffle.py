@@ -1,0 +1,167 @@
+"""The token-shuffle stress test: questions whose words stand in another order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import Cli
+from vizsla.errors import VizslaError
+from vizsla.evaluation import before_and_after, shuffled
+
+TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
+
+
+@given(TEXTS, st.integers(0, 100))
+def test_shuffling_keeps_the_words_and_depends_on_seed_and_id_alone(texts: dict[str, str], seed: int) -> None:
+    found = shuffled(texts, seed)
+    assert list(found) == list(texts)
+    for name, text in texts.items():
+        assert Counter(found[name].split()) == Counter(text.split())
+        assert shuffled({name: text}, seed) == {name: found[name]}
+
+
+def test_every_order_is_as_likely() -> None:
+    orders = Counter(shuffled({"q": "one two three"}, seed)["q"] for seed in range(1200))
+    assert len(orders) == 6
+    assert all(150 < n < 250 for n in orders.values())
+    assert len(set(shuffled({str(i): "one two three four five" for i in range(50)}).values())) > 20
+
+
+def test_figures_before_and_after() -> None:
+    before = {"Acc@1": {"q": 1.0, "r": 1.0, "s": 0.0}}
+    after = [{"Acc@1": {"q": 0.0, "r": 1.0, "s": 0.0}}, {"Acc@1": {"q": 1.0, "r": 0.0, "s": 0.0}}]
+    (found,) = before_and_after(before, after)
+    assert (found.before, found.after, *found.by_seed) == pytest.approx((2 / 3, 1 / 3, 1 / 3, 1 / 3))
+    assert found.difference.mean == pytest.approx(-1 / 3)
+    assert (found.difference.wins, found.difference.ties, found.difference.losses) == (0, 1, 2)
+    with pytest.raises(VizslaError, match="shuffle at least once"):
+        before_and_after(before, [])
+    with pytest.raises(VizslaError, match="not the same"):
+        before_and_after(before, [{"Acc@1": {"q": 1.0}}])
+
+
+@pytest.fixture
+def learned(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> Path:
+    """An index of a network, whose query vectors depend on the order of words."""
+    assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "learned", "--model", start)[0] == 0
+    return tmp_path / "learned"
+
+
+def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) -> None:
+    assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i")[0] == 0
+    code, out, err = cli(
+        "shuffle", judged, "--index", tmp_path / "i", "-m", "bm25,bm25(k1=2)", "--seeds", "3", "--json"
+    )
+    assert code == 0, err
+    results = json.loads(out)["results"]
+    assert [(r["model"], r["measure"]) for r in results] == [
+        (model, measure) for model in ("bm25", "bm25(k1=2)") for measure in ("nDCG@10", "R@100")
+    ]  # fmt: skip
+    for r in results:
+        assert r["by_seed"] == pytest.approx([r["before"]] * 3)
+        assert (r["p"], r["ties"]) == (1.0, 5)
+    code, out, err = cli("shuffle", judged, "--index", tmp_path / "i")
+    assert "+0.0 to +0.0" in out
+    assert "Words shuffled 5 times, the mean" in err
+
+
+def test_questions_written_and_asked_elsewhere_give_the_same(
+    cli: Cli, judged: Path, learned: Path, tmp_path: Path
+) -> None:
+    """Asking in one go, and writing questions, asking each file and comparing the runs."""
+    options = ("--seeds", "2", "--measures", "nDCG@10 RR@3 R@5", "--split", "train")
+    code, out, err = cli("shuffle", judged, "--index", learned, *options, "--json")
+    assert code == 0, err
+    at_once = json.loads(out)["results"]
+    assert any(value != r["before"] for r in at_once for value in r["by_seed"])  # order matters here
+    code, out, err = cli(
+        "shuffle", judged, "--write-questions", tmp_path / "written", "--seeds", "2", "--split", "train"
+    )
+    assert (code, out) == (0, ""), err
+    assert "2 files written" in err
+    runs = []
+    for name in (judged / "queries.jsonl", *(tmp_path / "written" / f"set-shuffled-{i}.jsonl" for i in (1, 2))):
+        runs.append(tmp_path / f"run-{len(runs)}")
+        assert cli("search", learned, "--queries", name, "--output", runs[-1])[0] == 0
+    given_runs = ("--run", runs[0], "--shuffled", runs[1], "--shuffled", runs[2])
+    code, out, err = cli("shuffle", judged, *given_runs, *options, "--json")
+    assert code == 0, err
+    compared = json.loads(out)["results"]
+    for one, other in zip(at_once, compared, strict=True):
+        assert {**one, "model": "run-0"} == other
+
+
+def test_answers_before_and_after(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    assert cli("index", dataset, "-o", tmp_path / "i")[0] == 0
+    questions = dataset / "queries.jsonl"
+    code, out, err = cli("shuffle", questions, "--index", tmp_path / "i", "--depths", "1,4", "--seeds", "1", "--json")
+    assert code == 0, err
+    figures = {r["measure"]: (r["before"], r["after"]) for r in json.loads(out)["results"]}
+    found = json.loads(cli("answers", tmp_path / "i", questions, "--depths", "1,4", "--json")[1])
+    (asked,) = found["results"]
+    assert figures == {name: (value, value) for name, value in asked["accuracy"].items()}
+    assert cli("shuffle", questions, "--write-questions", tmp_path / "w", "--seeds", "1")[0] == 0
+    again = tmp_path / "w" / "queries-shuffled-1.jsonl"
+    assert json.loads(again.read_text().splitlines()[0])["metadata"] == {"answers": ["other dogs", "cat"]}
+    written = json.loads(cli("answers", tmp_path / "i", again, "--depths", "1,4", "--json")[1])["results"]
+    assert written[0]["accuracy"] == asked["accuracy"]
+    code, out, err = cli("shuffle", questions, "--index", tmp_path / "i", "--most", "2", "--seeds", "1")
+    assert code == 0, err
+    assert "by seed" not in out
+    assert "queries: 1 of 2 questions has a single word or none" in err
+
+
+def test_answers_of_several_models(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    assert cli("index", dataset, "-o", tmp_path / "i")[0] == 0
+    asked = ("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "1")
+    code, out, err = cli(*asked, "-m", "bm25,bm25(k1=2, b=0)", "--json")
+    assert code == 0, err
+    assert [r["model"] for r in json.loads(out)["results"]] == ["bm25", "bm25(k1=2, b=0)"]
+    assert "bm25(k1=2, b=0)" in cli(*asked, "-m", "bm25,bm25(k1=2, b=0)")[1]
+    (tmp_path / "r").write_text("q1 Q0 d1 1 1 t\n")
+    assert "not both" in cli(*asked, "-m", "bm25", "--run", tmp_path / "r")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pets"], "name the index to ask by --index"),
+        (["none.jsonl", "--index", "i"], "no such file"),
+        (["pets", "--index", "nowhere"], "this is no Vizsla index"),
+        (["pets", "--index", "i", "--seeds", "0"], "must be 1 or more, not 0"),
+        (["pets", "--index", "i", "--most", "0"], "must be 1 or more, not 0"),
+        (["pets", "--index", "i", "--depths", "0"], "are no depths"),
+        (["pets", "--index", "i", "--test", "x"], "no significance test"),
+        (["pets", "--index", "i", "--split", "x"], "no split called 'x'"),
+        (["pets", "pets", "--index", "i"], "two sets of questions are called 'pets'"),
+        (["pets", "--index", "i", "-m", "bm25,bm25"], "named twice"),
+        (["pets", "--run", "r"], "go together"),
+        (["pets", "--run", "r", "--shuffled", "other"], "other: the run has none of the questions of pets"),
+        (["pets", "--run", "r", "--shuffled", "r", "-m", "bm25"], "one system on one set of questions"),
+        (["pets/queries.jsonl", "--run", "r", "--shuffled", "r"], "name it by --index"),
+        (["bare.jsonl", "--index", "i"], "neither judgements nor answers"),
+        (["pets", "--index", "fish"], "is it its index?"),
+        (["pets", "--write-questions", "r"], "this is a file"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    cli: Cli, dataset: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    folder = dataset.parent
+    monkeypatch.chdir(folder)
+    (folder / "bare.jsonl").write_text('{"_id": "a", "text": "two words"}\n')
+    (folder / "fish.jsonl").write_text('{"_id": "f", "text": "fish"}\n')
+    (folder / "r").write_text("q1 Q0 d1 1 1 t\n")
+    (folder / "other").write_text("x Q0 d1 1 1 t\n")
+    for source, output in ((dataset, "i"), ("fish.jsonl", "fish")):
+        assert cli("index", source, "-o", output)[0] == 0
+    code, out, err = cli("shuffle", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
