@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from conftest import Cli
 from vizsla.errors import VizslaError
 from vizsla.evaluation import before_and_after, shuffled
+from vizsla.index import Index
 
 TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
 
@@ -128,6 +129,23 @@ def test_answers_of_several_models(cli: Cli, dataset: Path, tmp_path: Path) -> N
     assert "not both" in cli(*asked, "-m", "bm25", "--run", tmp_path / "r")[2]
 
 
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a data set, its index, an index of something else, and runs."""
+    folder = tmp_path_factory.mktemp("room")
+    (folder / "pets" / "qrels").mkdir(parents=True)
+    (folder / "pets" / "queries.jsonl").write_text('{"_id": "q1", "text": "a dog", "answers": ["dog"]}\n')
+    (folder / "pets" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    (folder / "bare.jsonl").write_text('{"_id": "a", "text": "two words"}\n')
+    (folder / "r").write_text("q1 Q0 d1 1 1 t\n")
+    (folder / "other").write_text("x Q0 d1 1 1 t\n")
+    for name, document in (("i", "d1"), ("fish", "f")):
+        with Index.create(folder / name, "bm25") as index:
+            index.add([{"id": document, "text": "a dog and a fish"}])
+            index.commit()
+    return folder
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,16 +169,9 @@ def test_answers_of_several_models(cli: Cli, dataset: Path, tmp_path: Path) -> N
     ],
 )
 def test_mistakes_are_one_sentence(
-    cli: Cli, dataset: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    cli: Cli, room: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    folder = dataset.parent
-    monkeypatch.chdir(folder)
-    (folder / "bare.jsonl").write_text('{"_id": "a", "text": "two words"}\n')
-    (folder / "fish.jsonl").write_text('{"_id": "f", "text": "fish"}\n')
-    (folder / "r").write_text("q1 Q0 d1 1 1 t\n")
-    (folder / "other").write_text("x Q0 d1 1 1 t\n")
-    for source, output in ((dataset, "i"), ("fish.jsonl", "fish")):
-        assert cli("index", source, "-o", output)[0] == 0
+    monkeypatch.chdir(room)
     code, out, err = cli("shuffle", *arguments)
     assert (code, out) == (2, "")
     assert message in err

@@ -88,7 +88,8 @@ def interleave(
     found = interleave_all(
         named, judgements, parsed, judged=judged, depth=k, convention=convention, test=test, correction=correction,
     )  # fmt: skip
-    found = found.with_consistency(consistency_of(named, pool_name, pool_run, cuts, pool))
+    asked = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
+    found = found.with_consistency(consistency_of(asked, pool_name, pool_run, cuts, pool))
     if as_json:
         console.print_json(interleaved_data(found))
     else:

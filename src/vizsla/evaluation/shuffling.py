@@ -22,7 +22,7 @@ def shuffled(texts: Mapping[str, str], seed: int = 1) -> dict[str, str]:
     Words are what stands between blanks. All orders are equally likely, the first one too.
 
     >>> shuffled({"q": "who wrote the book of sand"}, seed=1)
-    {'q': 'of sand who wrote book the'}
+    {'q': 'book who sand of wrote the'}
     """
     changed = {}
     for name, text in texts.items():
