@@ -193,7 +193,7 @@ def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, t
     assert "| bm25 | **0.5000** |" in (tmp_path / "r.md").read_text()
     page = _Balanced()
     page.feed((tmp_path / "r.html").read_text())
-    assert (page.open, page.seen.count("polyline"), page.seen.count("table")) == ([], 2, 2)
+    assert (page.open, page.seen.count("polyline"), page.seen.count("table")) == ([], 2, 3)
 
 
 def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: Path) -> None:

@@ -149,7 +149,7 @@ class Curve(NamedTuple):
 
 
 def curves(lines: Sequence[Curve], x_title: str, y_title: str, label: str, *, log_x: bool = False) -> str:
-    """Lines in a frame, each with its name where it ends."""
+    """Lines in a frame, each with its name where it begins."""
     every = [point for line in lines for point in line.points]
     x = Axis.fitted([px for px, _ in every], LEFT, WIDTH - RIGHT, log=log_x)
     y = Axis.fitted([py for _, py in every], HEIGHT - BOTTOM, TOP)
@@ -162,7 +162,7 @@ def curves(lines: Sequence[Curve], x_title: str, y_title: str, label: str, *, lo
         for (px, py), (cx, cy) in zip(line.points, places, strict=True):
             parts.append(_circle(cx, cy, 2.5, line.colour, f"{line.name}: {number(py)} at {number(px)}"))
         if places:
-            cx, cy = places[-1]
+            cx, cy = places[0]
             parts.append(_label(Dot(cx, cy, line.name, line.colour, label=line.name), cx, cy - 9, taken))
     return svg(parts, label)
 

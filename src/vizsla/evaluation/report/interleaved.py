@@ -141,24 +141,34 @@ def _as_html(found: Interleaving) -> str:
         ]
         told = f"Consistency with {c.reference}"
         drawn = charts.curves(lines, "n, how many documents", "C(n)", told, log_x=True)
-        body = f'<div class="cards"><figure>{drawn}</figure></div><p class="small">{escape(consistency_legend(c))}</p>'
+        figures = f"<figure>{drawn}</figure><figure>{_consistency_table(c)}</figure>"
+        body = f'<div class="cards">{figures}</div><p class="small">{escape(consistency_legend(c))}</p>'
         sections.append(("consistency", told, body))
     return html_page(title, headline, sections, "")
 
 
 def _html_table(found: Interleaving, measure: str) -> str:
-    head = "".join(f'<th class="n">{escape(name)}</th>' for name in _seconds(found))
     lines = []
     for first, cells, bests in interleaved_rows(found, measure):
-        shown = (
-            f'<td class="n{" best" if best else ""}">{escape(cell)}</td>'
-            for cell, best in zip(cells, bests, strict=True)
-        )
+        lines.append([(first, False), *zip(cells, bests, strict=True)])
+    return _table([measure, *_seconds(found)], lines)
+
+
+def _consistency_table(c: Consistency) -> str:
+    rows = [[(f"{n:,}", False), *((f"{curve[n]:.4f}", False) for curve in c.curves.values())] for n in c.depths]
+    return _table(["n", *c.curves], rows)
+
+
+def _table(head: list[str], rows: list[list[tuple[str, bool]]]) -> str:
+    """A table of cells, the best of them bold; numbers after the first column."""
+    numbers = "".join(f'<th class="n">{escape(name)}</th>' for name in head[1:])
+    names = f"<th>{escape(head[0])}</th>{numbers}"
+    lines = []
+    for (first, _), *cells in rows:
+        shown = (f'<td class="n{" best" if best else ""}">{escape(cell)}</td>' for cell, best in cells)
         lines.append(f"<tr><td>{escape(first)}</td>{''.join(shown)}</tr>")
-    return (
-        f'<div class="wide"><table><thead><tr><th>{escape(measure)}</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    body = "".join(lines)
+    return f'<div class="wide"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 INTERLEAVED: dict[str, Callable[[Interleaving], str]] = {
