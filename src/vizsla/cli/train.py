@@ -27,13 +27,21 @@ def train(
     dev: Annotated[
         list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries tell when to stop.")
     ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option("--negatives", help="A TREC run or a model whose best documents are the negatives; else BM25."),
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option("--candidates", help="Cross-encoders: whose documents of --dev are ranked; else as --negatives."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     format: Format = None,
     id_field: IdField = None,
     text_field: TextField = None,
     title_field: TitleField = None,
 ) -> None:
-    """Train a model on documents, without labels: adapt BM26 to them, or make one anew."""
+    """Train a model on documents or on judged queries: adapt BM26, make one anew, or a reranker."""
     from vizsla.datasets import BeirDataset
 
     try:
@@ -52,11 +60,13 @@ def train(
     if not corpus and not judged and not resume:
         raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
     plan, sets = load_training_recipe(recipe), [BeirDataset.open(folder) for folder in dev or []]
+    given = (("negatives", negatives), ("candidates", candidates))
+    asked = [*(changes or []), *(f"{name}={value}" for name, value in given if value is not None)]
     if resume:
         plan, sets, judged = resumed(output)
-        plan = go_on_with(plan, changes or [])
+        plan = go_on_with(plan, asked)
     else:
-        plan = plan.changed(changes or [])
+        plan = plan.changed(asked)
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
     team = Team.assembled()
     if team.leads and team.device.type == "cpu" and plan.network != "augmenter":
@@ -75,6 +85,8 @@ def train(
             console.remark(f"Best at step {outcome.best_step}: {best}")
         if plan.network == "augmenter":
             console.remark(f"Use it with: vizsla search DIR --augment {output}")
+        elif plan.network == "cross":
+            console.remark(f"Use it with: vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT")
         else:
             console.remark(f'Use it with: vizsla index SOURCE -o DIR --model {output}, or "bm51(network={output})"')
 
@@ -85,7 +97,7 @@ def show_line(line: dict[str, Any]) -> None:
         rate = f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s"
         console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {rate}")
         return
-    figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "nDCG" in name)
+    figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "@" in name)
     terms = ""
     if "document_terms" in line:
         terms = f"  terms {line['query_terms']:.0f}/{line['document_terms']:.0f}"

@@ -13,6 +13,7 @@ from vizsla.models.learned import Learned
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
 from vizsla.models.names import MODELS, expression, parse_model, parse_queries
 from vizsla.models.network import Network
+from vizsla.models.reranker import Reranker
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Part",
     "QueryEncoder",
     "Reader",
+    "Reranker",
     "Statistics",
     "Stored",
     "Sum",

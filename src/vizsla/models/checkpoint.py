@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -117,10 +117,7 @@ class Checkpoint:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
         heads, pooling = int(self.config["num_attention_heads"]), self.settings.pooling[0]
         told = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
-        place = cache_folder("networks") / hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
-        if not place.is_dir():
-            self._write(place, precision, heads, pooling)
-        return Network.open(place)
+        return cached_network(told, lambda made: self._write(made, precision, heads, pooling))
 
     def transformer(self, precision: Precision = "int8") -> Transformer:
         """The encoder as it is, to be run by torch and transformers; in 32 bits even on a GPU for float32."""
@@ -147,42 +144,63 @@ class Checkpoint:
             raise InputError("this does not say how wide the encoder is", file=str(self.place / "config.json"))
         return hidden * len(self.settings.pooling)
 
-    def _write(self, place: Path, precision: Precision, heads: int, pooling: str) -> None:
-        weights, rng = self._arrays(), np.random.default_rng(0)
+    def _write(self, made: Path, precision: Precision, heads: int, pooling: str) -> None:
+        weights, rng = bert_arrays(self.place, self.config), np.random.default_rng(0)
         words = len(weights["embeddings.word_embeddings.weight"])
         first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
         tokens = min(_SAMPLE_TOKENS, self.length - 2)
         sample = [[101, *rng.integers(first, last, tokens).tolist(), 102] for _ in range(_SAMPLE)]
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            made = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
-        except OSError as e:
-            raise VizslaError(f"{place.parent}: cannot be written to ({e.strerror}); set XDG_CACHE_HOME") from None
-        try:
-            Network.write(
-                made, weights, kind="dense", heads=heads, most=1.0, length=self.length,
-                precision=precision, sample=sample, pooling=pooling,
-            )  # fmt: skip
-            made.rename(place)
-        except OSError as e:
-            if not place.is_dir():  # else another process was faster
-                raise VizslaError(f"{place}: cannot be written ({e.strerror})") from None
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+        Network.write(
+            made, weights, kind="dense", heads=heads, most=1.0, length=self.length, precision=precision,
+            sample=sample, pooling=pooling,
+        )  # fmt: skip
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """A BERT's arrays under their plain names, whatever they are a part of."""
-        shapes = _bert_shapes(self.config)
-        named = {_new_name(name): array for name, array in read_checkpoint(self.place).items()}
-        prefix = prefix_of(named, shapes)
-        found = {name: named[prefix + name] for name in shapes if prefix + name in named}
-        for name, shape in shapes.items():
-            if name not in found or found[name].shape != shape:
-                what = "has another shape" if name in found else "is missing"
-                raise InputError(f"these weights do not fit config.json ({name} {what})", file=str(self.place))
-            if not np.isfinite(found[name]).all():
-                raise InputError(f"some weights are no numbers (in {name})", file=str(self.place))
-        return found
+
+def cached_network(told: list[Any], write: Callable[[Path], None]) -> Network:
+    """A network in the user's cache, known by all that is told of it; written into a folder where it is not there."""
+    place = cache_folder("networks") / hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    if place.is_dir():
+        return Network.open(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
+    except OSError as e:
+        raise VizslaError(f"{place.parent}: cannot be written to ({e.strerror}); set XDG_CACHE_HOME") from None
+    try:
+        write(made)
+        made.rename(place)
+    except OSError as e:
+        if not place.is_dir():  # else another process was faster
+            raise VizslaError(f"{place}: cannot be written ({e.strerror})") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return Network.open(place)
+
+
+def bert_config(folder: Path) -> dict[str, Any]:
+    """What is said of an encoder that must be a plain BERT."""
+    config = read_json(folder / "config.json")
+    if config.get("model_type") != "bert" or any(config.get(name, usual) != usual for name, usual in _PLAIN.items()):
+        kind = config.get("model_type", "nothing that is named")
+        raise InputError(f"only plain BERT encoders can be read here, and this is {kind}", file=str(folder))
+    return config
+
+
+def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """A BERT's arrays under their plain names, whatever they are a part of, and those of heads named so."""
+    shapes = _bert_shapes(config)
+    named = {_new_name(name): array for name, array in read_checkpoint(place).items()}
+    prefix = prefix_of(named, shapes)
+    found = {name: named[prefix + name] for name in shapes if prefix + name in named}
+    for name, shape in shapes.items():
+        if name not in found or found[name].shape != shape:
+            what = "has another shape" if name in found else "is missing"
+            raise InputError(f"these weights do not fit config.json ({name} {what})", file=str(place))
+    found |= {n.removeprefix(prefix): a for n, a in named.items() if heads and n.removeprefix(prefix).startswith(heads)}
+    for name, array in found.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"some weights are no numbers (in {name})", file=str(place))
+    return found
 
 
 def _new_name(name: str) -> str:

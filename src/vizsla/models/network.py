@@ -30,13 +30,14 @@ class Running(Protocol):
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]: ...
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class Network:
     """What reads word pieces: `kind` is unicoil, one weight a token, splade, weights for the whole vocabulary,
-    augmenter, one weight a token of a query and how much is added of each term, or dense, one vector a text, made from
-    the states of its tokens by `pooling`.
+    augmenter, one weight a token of a query and how much is added of each term, dense, one vector a text, made from
+    the states of its tokens by `pooling`, or cross, one score for a query and a document read as one text.
 
     `most`: the weight that becomes 255 when documents are stored in 8 bits. `length`: how many tokens it reads,
     between `start` and `end`.

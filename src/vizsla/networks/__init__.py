@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vizsla.networks.augmenter import Adder, Asked, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
+    from vizsla.networks.cross import Cross, cross_encoder
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
     from vizsla.networks.pooled import Pooled
     from vizsla.networks.splade import Splade, TiedHead
@@ -24,6 +25,7 @@ _HOMES = {
     "Batch": "chunks",
     "Beside": "towers",
     "Chunk": "chunks",
+    "Cross": "cross",
     "PackedBert": "encoder",
     "Padded": "encoder",
     "Pooled": "pooled",
@@ -31,6 +33,7 @@ _HOMES = {
     "TiedHead": "splade",
     "Towers": "towers",
     "UniCoil": "unicoil",
+    "cross_encoder": "cross",
     "encoder_of": "encoder",
     "forward_operations": "encoder",
     "packed": "chunks",
@@ -43,6 +46,7 @@ __all__ = [
     "Batch",
     "Beside",
     "Chunk",
+    "Cross",
     "PackedBert",
     "Padded",
     "Pooled",
@@ -50,6 +54,7 @@ __all__ = [
     "TiedHead",
     "Towers",
     "UniCoil",
+    "cross_encoder",
     "encoder_of",
     "forward_operations",
     "packed",

@@ -51,10 +51,13 @@ class PackedBert(nn.Module):
         self.segments = False
         """Whether documents are of the second segment; else all texts are of the first."""
 
-    def forward(self, chunk: Chunk) -> Tensor:
-        """[tokens, hidden] the states of the last layer."""
+    def forward(self, chunk: Chunk, segments: Tensor | None = None) -> Tensor:
+        """[tokens, hidden] the states of the last layer. `segments`: of each token, where a text has both."""
         e: Any = self.embeddings
-        segment = e.token_type_embeddings.weight[chunk.side if self.segments else 0]
+        if segments is None:
+            segment = e.token_type_embeddings.weight[chunk.side if self.segments else 0]
+        else:
+            segment = e.token_type_embeddings(segments)
         states = e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + segment
         states = e.dropout(_short(e.LayerNorm(states)))
         for layer in self.encoder.layer:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.networks.joint import END
 from vizsla.networks.weights import DIVISORS, SCALE, WEIGHTS, write_arrays
 
 NETWORK = "network.onnx"
@@ -46,7 +47,8 @@ def write_network(
     sample: Iterable[Sequence[int]] = (),
     pooling: str = "",
 ) -> None:
-    """Write a network: an encoder under transformers' names, and the head of `UniCoil`, `TiedHead` or `Augmenter`.
+    """Write a network: an encoder under transformers' names, and the head of `UniCoil`, `TiedHead`, `Augmenter` or
+    `Cross`.
 
     `pooling`: "mean" or "first" instead of a head, for one dense vector a text.
 
@@ -128,10 +130,18 @@ class _Encoder(_Graph):
             words = self("Mul", self("Cast", words, to=1), scale)
             scale = self("Unsqueeze", positions + SCALE, self.constant([1]))
             positions = self("Mul", self("Cast", positions, to=1), scale)
-        kinds = self("Gather", self.vector("embeddings.token_type_embeddings.weight"), self.constant(0))
-        positions = self("Add", positions, kinds)  # of constants, so worked out when the network is opened
+        table = self.vector("embeddings.token_type_embeddings.weight")
+        if _is_cross(self.weights):
+            words = self("Add", words, self("Gather", table, self.segments()))
+        else:  # of constants, so worked out when the network is opened
+            positions = self("Add", positions, self("Gather", table, self.constant(0)))
         here = self("Slice", positions, self.constant([0]), length)
         return self.norm("embeddings.LayerNorm", self("Add", words, here))
+
+    def segments(self) -> str:
+        """[batch, length] 0 up to the first [SEP] of each text, 1 behind it."""
+        ends = self("Cast", self("Equal", "ids", self.constant(END)), to=7)
+        return str(self("Min", self("CumSum", ends, self.constant(1), exclusive=1), self.constant(1)))
 
     def layer(self, prefix: str, states: str) -> str:
         parts = [prefix + "attention.self." + part for part in ("query", "key", "value")]
@@ -275,10 +285,25 @@ def _dense(g: _Encoder, pooling: str) -> str:
     return str(g("Div", g("ReduceSum", kept, g.constant([1]), keepdims=0), sizes))
 
 
+def _is_cross(weights: Mapping[str, np.ndarray]) -> bool:
+    return "classifier.weight" in weights
+
+
+def _cross(g: _Encoder) -> str:
+    """One score a text, from the state of its first token; in 32-bit floats, since it costs next to nothing."""
+    first = _dense(g, "first")
+    for name in ("pooler.dense", "classifier"):
+        made = g("Add", g("MatMul", first, g.turned(g.vector(name + ".weight"))), g.vector(name + ".bias"))
+        first = g("Tanh", made) if name == "pooler.dense" else made
+    return first
+
+
 def _heads(g: _Encoder, silent: Sequence[int], pooling: str) -> tuple[str, list[tuple[str, str, str | int]]]:
     """The kind of head there are weights for, and what comes out of it: its name in the graph, its own, its width."""
     if pooling:
         return "dense", [(_dense(g, pooling), "vectors", g.hidden)]
+    if _is_cross(g.weights):
+        return "cross", [(_cross(g), "scores", 1)]
     if "add.out.bias" in g.weights:
         weights, added = _augmenter(g)
         return "augmenter", [(weights, "weights", "length"), (added, "added", len(g.array("add.out.bias")))]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vizsla.networks.augmenter import Adder, Augmenter
 from vizsla.networks.chunks import Batch, packed
+from vizsla.networks.cross import Cross
 from vizsla.networks.encoder import encoder_of
 from vizsla.networks.pooled import Pooled
 from vizsla.networks.splade import Splade, TiedHead
@@ -25,7 +26,7 @@ _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
 
 
-Trained = UniCoil | Splade | Augmenter | Pooled
+Trained = UniCoil | Splade | Augmenter | Pooled | Cross
 
 
 def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> Trained:
@@ -45,6 +46,8 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "
     network: Trained
     if kind == "dense":
         network = Pooled(encoder, pooling)
+    elif kind == "cross":
+        network = Cross(encoder)
     elif kind == "augmenter":
         down, tied = weights.get("add.down.weight"), "add.out.weight" not in weights
         rank = 0 if down is None else len(down)
@@ -107,6 +110,12 @@ class TorchNetwork:
         assert isinstance(self.network, Pooled)
         made = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
         return torch.cat(made).numpy() if made else np.zeros((0, 0), np.float32)
+
+    def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """[texts] the scores of pairs that lie behind one another, each as one text."""
+        assert isinstance(self.network, Cross)
+        made = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
+        return torch.cat(made).numpy().reshape(-1) if made else np.zeros(0, np.float32)
 
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from vizsla.networks.cross import Cross
 from vizsla.networks.inference import plain_name, transformers
 from vizsla.networks.pooled import Pooled
 from vizsla.networks.splade import Splade
 
 _HEAD = {"dense.": "transform.dense.", "norm.": "transform.LayerNorm.", "decoder.": "decoder."}
 _POOLING = "1_SpladePooling"
+RERANKER = "reranker.json"
 _DENSE = [
     ("", "sentence_transformers.models.Transformer"),
     ("1_Pooling", "sentence_transformers.models.Pooling"),
@@ -30,8 +32,8 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
 
     SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
-    SentenceTransformer. uniCOIL's has no module there: its encoder is a BERT for anybody, and its head is in
-    `weigh.safetensors`.
+    SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
+    uniCOIL's has no module there: its encoder is a BERT for anybody, and its head is in `weigh.safetensors`.
     """
     from safetensors.torch import save_file
 
@@ -46,6 +48,11 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
         (folder / _POOLING).mkdir(exist_ok=True)
         _write_json(folder / _POOLING / "config.json", pooling)
         _write_json(folder / "config_sentence_transformers.json", {"model_type": "SparseEncoder", "prompts": {}})
+    elif isinstance(network, Cross):
+        config.num_labels = 1
+        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}  # scores as they are
+        model = transformers().BertForSequenceClassification(config)
+        model.load_state_dict({n if n.startswith("classifier.") else f"bert.{n}": v for n, v in values.items()})
     else:
         model = transformers().BertModel(config, add_pooling_layer=False)
         model.load_state_dict({n: v for n, v in values.items() if not n.startswith("weigh.")})
@@ -57,6 +64,14 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     (folder / "tokenizer.json").write_bytes(tokenizer)
     settings = {"tokenizer_class": "BertTokenizer", "model_max_length": config.max_position_embeddings}
     _write_json(folder / "tokenizer_config.json", settings)
+
+
+def save_reranker(
+    network: Cross, tokenizer: bytes, folder: Path, *, name: str, query_length: int = 64, length: int = 256
+) -> None:
+    """Write a cross-encoder as transformers has it, and, for Vizsla, how much it reads of query and document."""
+    save_layout(network, tokenizer, folder)
+    _write_json(folder / RERANKER, {"name": name, "query_length": query_length, "length": length})
 
 
 def _masked_language(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

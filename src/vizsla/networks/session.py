@@ -19,8 +19,8 @@ class OnnxNetwork:
     """A network in a folder. Texts are encoded side by side, each on one thread, so that no thread waits for another.
 
     `threads`: how many texts at once; as many as there are processors, unless told. It changes no result.
-    `head`: "unicoil", one weight a token, "splade", one weight a word of the vocabulary, or "augmenter", one weight a
-    token and how much is added of each term.
+    `head`: "unicoil", one weight a token, "splade", one weight a word of the vocabulary, "augmenter", one weight a
+    token and how much is added of each term, "dense", one vector a text, or "cross", one score a text.
     """
 
     def __init__(self, folder: str | Path, threads: int | None = None) -> None:
@@ -82,12 +82,12 @@ class OnnxNetwork:
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, hidden] the dense vectors of texts that lie behind one another."""
         self._expect("dense")
-        rows = [vectors[0] for _, vectors in self._batches(ids, offsets, 0)]
-        made = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
-        order = np.concatenate([*batches(np.diff(offsets), 0), np.zeros(0, np.int64)])
-        found = np.empty_like(made)
-        found[order] = made
-        return found
+        return self._rows(ids, offsets)
+
+    def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """[texts] the scores of pairs that lie behind one another, each as one text."""
+        self._expect("cross")
+        return self._rows(ids, offsets).reshape(-1)
 
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""
@@ -99,6 +99,15 @@ class OnnxNetwork:
             return weights[0], added[0]
 
         return list(_side_by_side(encode, [np.array([i]) for i in range(len(offsets) - 1)], self.threads))
+
+    def _rows(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """[texts, width] what the network gives for each text by itself; none may be empty."""
+        rows = [vectors[0] for _, vectors in self._batches(ids, offsets, 0)]
+        made = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        order = np.concatenate([*batches(np.diff(offsets), 0), np.zeros(0, np.int64)])
+        found = np.empty_like(made)
+        found[order] = made
+        return found
 
     def _batches(self, ids: np.ndarray, offsets: np.ndarray, budget: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of texts and what the network gives for them, batch by batch."""

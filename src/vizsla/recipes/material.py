@@ -14,9 +14,9 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, Network
+from vizsla.models import BM25, Model, Network, parse_model
 from vizsla.models.model import field_text
-from vizsla.runs import Qrels
+from vizsla.runs import Qrels, Run
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
@@ -24,59 +24,96 @@ if TYPE_CHECKING:
 
 FIELDS = ("title", "text")
 LEAST_TOKENS = 20  # a shorter document gives no two crops worth telling from others
-_DEPTH = 100  # of the BM25 rankings that negatives are mined from
+_DEPTH = 100  # of the rankings that negatives are mined from
 _TEXTS = 5000  # tokenised together
 SAMPLE = 40  # texts that 8-bit weights are fitted on
 
 
-def judged_pairs(dataset: BeirDataset, analyzer: Analyzer, group: int, split: str = "train") -> MinedPairs:
-    """The judged queries of a data set and, for each, documents that look as if they answered it."""
+def judged_pairs(
+    dataset: BeirDataset,
+    analyzer: Analyzer,
+    group: int,
+    split: str = "train",
+    negatives: str = "",
+    depth: int = _DEPTH,
+) -> MinedPairs:
+    """The judged queries of a data set and, for each, documents that look as if they answered it; see `told_apart`."""
     from vizsla.training import MinedPairs, TokenCorpus
 
     qrels = dataset.qrels(split)
     queries = dataset.queries_of(qrels)
     documents = list(dataset.documents())
-    right, wrong = told_apart(documents, queries, dataset, split, BM25())
+    right, wrong = told_apart(documents, queries, dataset, split, BM25(), negatives, depth)
     encode = tokens_of(analyzer)
     texts, contents = list(queries.values()), [field_text(d.content, FIELDS) for d in documents]
     return MinedPairs(TokenCorpus.of(encode(texts)), TokenCorpus.of(encode(contents)), right, wrong, group)
 
 
 def told_apart(
-    documents: Sequence[Document], queries: Mapping[str, str], dataset: BeirDataset, split: str, bm25: BM25
+    documents: Sequence[Document],
+    queries: Mapping[str, str],
+    dataset: BeirDataset,
+    split: str,
+    bm25: BM25,
+    negatives: str = "",
+    depth: int = _DEPTH,
 ) -> tuple[TokenCorpus, TokenCorpus]:
     """For each query the numbers of the documents that answer it, and of those that look as if they did.
 
     What is judged relevant answers, and what the data set says does; others look so that the data set names, or, where
-    it names none for a query, that BM25 finds.
+    it names none for a query, that BM25 finds. `negatives`: a TREC run or a model that finds them instead for all
+    queries, so that what is learnt is to tell apart what that first stage confuses.
     """
     from vizsla.training import TokenCorpus
 
     qrels, known = dataset.qrels(split), dataset.confusions(split)
     if known and not any(query in queries for query in known):
         raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
-    rest = {query: text for query, text in queries.items() if query not in known or known[query].wrong is None}
-    found = _mined(documents, rest, bm25) if rest else {}
+    named_wrong = {} if negatives else {query: one.wrong for query, one in known.items() if one.wrong is not None}
+    rest = {query: text for query, text in queries.items() if query not in named_wrong}
+    if negatives:
+        found = ranked_by(negatives, documents, rest, depth)
+    else:
+        found = _mined(documents, rest, bm25, depth) if rest else {}
     places = {d.id: i for i, d in enumerate(documents)}
     right, wrong = [], []
     for query in queries:
         named = known.get(query)
         relevant = [d for d, grade in qrels.judgements[query].items() if grade > 0]
         answers = dict.fromkeys([*(named.right if named else ()), *relevant])  # in order, unlike a set
-        others = named.wrong if named is not None and named.wrong is not None else found[query]
+        others = named_wrong[query] if query in named_wrong else found[query]
         right.append(np.array([places[d] for d in answers if d in places], np.int64))
         wrong.append(np.array([places[d] for d in others if d in places and d not in answers and d != query], np.int64))
     return TokenCorpus.of(right), TokenCorpus.of(wrong)
 
 
-def _mined(documents: Sequence[Document], queries: Mapping[str, str], bm25: BM25) -> dict[str, Sequence[str]]:
+def ranked_by(
+    which: str, documents: Sequence[Document], queries: Mapping[str, str], depth: int
+) -> dict[str, Sequence[str]]:
+    """What a first stage ranks first for queries: a TREC run by its file, or a model, which is asked.
+
+    A query that a run does not have finds nothing.
+    """
+    if not Path(which).is_file():
+        return _mined(documents, queries, parse_model(which), depth)
+    run = Run.read(which)
+    found: dict[str, Sequence[str]] = {q: run[q].documents[:depth] if q in run else () for q in queries}
+    ids = {d.id for d in documents}
+    if not any(d in ids for ranked in found.values() for d in ranked):
+        raise InputError("this run has none of the queries, or none of the documents, it is read for", file=which)
+    return found
+
+
+def _mined(
+    documents: Sequence[Document], queries: Mapping[str, str], model: Model, depth: int
+) -> dict[str, Sequence[str]]:
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
-        Index.create(f"{folder}/index", bm25, store=False) as index,
+        Index.create(f"{folder}/index", model, store=False) as index,
     ):
         index.add(documents)
         index.commit()
-        found = index.run(queries, _DEPTH)
+        found = index.run(queries, depth)
     return {query: found[query].documents if query in found else () for query in queries}
 
 

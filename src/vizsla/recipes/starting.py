@@ -17,7 +17,7 @@ from vizsla.text import Analyzer
 def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[Any, Analyzer, bool]:
     """A network to train, the word pieces it reads, and whether its head knows nothing yet.
 
-    Of an augmenter and of a dense model only the encoder.
+    Of an augmenter, of a dense model and of a cross-encoder only the encoder.
     """
     import torch
 
@@ -33,7 +33,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
         if known.network.kind == kind != "dense":
             return network, known.analyzer, False
         encoder, analyzer = network.encoder, known.analyzer
-    if kind in ("augmenter", "dense"):
+    if kind in ("augmenter", "dense", "cross"):
         return encoder, analyzer, True
     if kind == "unicoil":
         return UniCoil(encoder), analyzer, True

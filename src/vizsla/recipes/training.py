@@ -14,7 +14,8 @@ import yaml
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import Augmenter, Learned, Model, parse_model
+from vizsla.models import Augmenter, Learned, Model, Reranker, parse_model
+from vizsla.recipes.cross import cross_material, cross_network, train_cross
 from vizsla.recipes.dense import dense_network, write_dense
 from vizsla.recipes.material import SAMPLE, dev_set, judged_pairs, pack, place_network
 from vizsla.recipes.starting import starting_network
@@ -24,12 +25,15 @@ from vizsla.text import Analyzer
 if TYPE_CHECKING:
     from vizsla.training import Outcome, Settings, TokenCorpus
 
-NETWORKS = ("unicoil", "splade", "augmenter", "dense")
+NETWORKS = ("unicoil", "splade", "augmenter", "dense", "cross")
 _PLAN = "plan.json"
 PAIRS = ("crops", "judged", "taught")
 FIXED = (
     "augment", "group", "start", "pooling", "normalised", "towers", "segments", "query_length", "document_length",
-    "persistence", "teacher", "teaching", "beside",
+    "persistence", "teacher", "teaching", "beside", "negatives", "candidates", "depth",
+)  # fmt: skip
+_PLAIN = (
+    "start", "pooling", "teacher", "beside", "normalised", "segments", "persistence", "negatives", "candidates",
 )  # fmt: skip
 _ROOM = 1.1  # above the highest weight seen
 
@@ -49,6 +53,10 @@ class TrainingRecipe:
     have an encoder of their own, `segments` whether documents are of BERT's second segment. `query_length` and
     `document_length`: how many tokens are read, special ones included. `persistence`: see `MinedPairs`. `beside`: the
     folder of a dense model whose vectors stand behind those in training and do not change.
+
+    `negatives`: a TREC run or a model whose first `depth` documents the negatives of judged queries are, BM25's or the
+    data set's without it. Cross-encoders: `candidates`, the same for what is ranked anew of dev sets, else the
+    negatives'; `document_length` is that of query and document together.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -74,6 +82,9 @@ class TrainingRecipe:
     teacher: str = "bm25"
     teaching: dict[str, Any] = field(default_factory=dict)
     beside: str = ""
+    negatives: str = ""
+    candidates: str = ""
+    depth: int = 100
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -86,10 +97,10 @@ class TrainingRecipe:
         new, others = self, []
         for change in changes:
             name, _, text = (part.strip() for part in change.partition("="))
-            if name in ("start", "pooling", "teacher", "beside", "normalised", "segments", "persistence"):
+            if name in _PLAIN:
                 kind = type(getattr(new, name))
                 new = replace(new, **{name: read_setting(text, kind, name)})
-            elif name in ("join", "group", "calm", "towers", "query_length", "document_length"):
+            elif name in ("join", "group", "calm", "towers", "query_length", "document_length", "depth"):
                 new = replace(new, **{name: _whole(name, text)})  # type: ignore[arg-type]
             elif name.startswith("teaching."):
                 new = replace(
@@ -150,7 +161,7 @@ def train(
     dev: Sequence[BeirDataset] = (),
     resume: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
-) -> tuple[Model | Augmenter, Outcome]:
+) -> tuple[Model | Augmenter | Reranker, Outcome]:
     """Train on documents and save the model in a folder; checkpoints and the log go to `training` inside it.
 
     Documents are tokenised once: with `resume` what was packed then is read again, and `documents` is not.
@@ -171,10 +182,11 @@ def train(
     folder = Path(output)
     place = folder / "training"
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
-    if recipe.network == "augmenter":
-        return _train_augmenter(recipe, settings, folder, datasets, dev, resume, report)
-    if recipe.pairs == "judged" and not datasets:
-        raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+    if recipe.network in ("augmenter", "cross"):
+        special = _train_augmenter if recipe.network == "augmenter" else _train_cross
+        return special(recipe, settings, folder, datasets, dev, resume, report)
+    if recipe.pairs == "judged":
+        _check_datasets(recipe, datasets)
     network: Any
     if recipe.network == "dense":
         network, analyzer = dense_network(recipe, settings.seed)
@@ -188,9 +200,9 @@ def train(
             taught = taught_pairs(list(documents), parse_model(recipe.teacher), analyzer, Teaching(**recipe.teaching))
             taught.save(place / "pairs")
         elif recipe.pairs == "judged":
-            MinedPairs.joined([judged_pairs(dataset, analyzer, recipe.group) for dataset in datasets]).save(
-                place / "pairs"
-            )
+            told = {"negatives": recipe.negatives, "depth": recipe.depth}
+            judged = [judged_pairs(dataset, analyzer, recipe.group, **told) for dataset in datasets]  # type: ignore[arg-type]
+            MinedPairs.joined(judged).save(place / "pairs")
         else:
             pack(documents, analyzer, recipe.join).save(place / "corpus")
         _write_plan(place, recipe, dev, datasets)
@@ -225,8 +237,7 @@ def _train_augmenter(
     from vizsla.recipes.augmentation import Augmentation, prepare, take_embeddings, train_augmenter
     from vizsla.training import Team
 
-    if not datasets:
-        raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+    _check_datasets(recipe, datasets)
     try:
         plan, team = Augmentation(**recipe.augment), Team.assembled()
     except TypeError as e:
@@ -246,11 +257,33 @@ def _train_augmenter(
     return train_augmenter(plan, encoder, pieces, settings, folder, resume=resume, report=report, name=recipe.name)
 
 
+def _train_cross(
+    recipe: TrainingRecipe, settings: Settings, folder: Path, datasets: Sequence[BeirDataset],
+    dev: Sequence[BeirDataset], resume: bool, report: Callable[[dict[str, Any]], None] | None,
+) -> tuple[Reranker, Outcome]:  # fmt: skip
+    from vizsla.training import Team
+
+    _check_datasets(recipe, datasets)
+    team = Team.assembled()
+    network, analyzer = cross_network(recipe.start, settings.seed)
+    if not resume and team.leads:
+        _check_free(folder)
+        cross_material(recipe, analyzer, datasets, dev).save(folder / "training")
+        _write_plan(folder / "training", recipe, dev, datasets)
+    team.wait()
+    return train_cross(recipe, network, settings, folder, team=team, resume=resume, report=report)
+
+
+def _check_datasets(recipe: TrainingRecipe, datasets: Sequence[BeirDataset]) -> None:
+    if not datasets:
+        raise VizslaError(f"{recipe.name} learns from judged queries; name a data set with --dataset")
+
+
 def _check_free(folder: Path) -> None:
     """Refuse to write over a model, or over a run that was stopped."""
     from vizsla.training.checkpoints import has_checkpoint
 
-    if (folder / "model.json").exists() or (folder / "augmenter.json").exists():
+    if any((folder / f"{kind}.json").exists() for kind in ("model", "augmenter", "reranker")):
         raise VizslaError(f"{folder}: there is a model here already; name another folder")
     if has_checkpoint(folder / "training"):
         raise VizslaError(f"{folder}: a run has been stopped here; go on with --resume, or name another folder")

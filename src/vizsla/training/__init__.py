@@ -10,6 +10,7 @@ from vizsla.training.batches import Pairs, Sides
 from vizsla.training.caching import cached_backward
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.crops import CroppedPairs, Crops
+from vizsla.training.cross import CrossDev, CrossMaterial, CrossPairs, answered_first, group_loss
 from vizsla.training.dev import DevSet
 from vizsla.training.loop import Outcome, Trainer
 from vizsla.training.losses import contrast, flops, info_nce, inner_products, margins, quadratic_rise
@@ -25,6 +26,9 @@ __all__ = [
     "Collection",
     "CroppedPairs",
     "Crops",
+    "CrossDev",
+    "CrossMaterial",
+    "CrossPairs",
     "DevSet",
     "MinedPairs",
     "MixedPairs",
@@ -37,10 +41,12 @@ __all__ = [
     "Team",
     "TokenCorpus",
     "Trainer",
+    "answered_first",
     "asked_well",
     "cached_backward",
     "contrast",
     "flops",
+    "group_loss",
     "info_nce",
     "inner_products",
     "margins",

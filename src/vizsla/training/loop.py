@@ -45,6 +45,8 @@ def told_apart(
 ) -> Tensor:
     """Each query's document must score higher than all others of the batch; few terms, if that is asked for."""
     settings, network, team = trainer.settings, trainer.network, trainer.team
+    if settings.loss == "binary":
+        raise VizslaError("vectors are not learnt by loss=binary, which is for cross-encoders; try contrast or margins")
     own = [network.vectors(m, side) for m, side in zip(made, sides, strict=True)]
     queries, *documents = (team.gathered(v) for v in own)
     scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])

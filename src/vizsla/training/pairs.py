@@ -68,6 +68,16 @@ class MinedPairs:
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
         """Ids and masks of queries, of one document for each, and of `size * (group - 1)` negatives."""
+        chosen, right, wrong = self.drawn(size, seed, step)
+        texts = [
+            _framed(self.queries, chosen, self.query_length, device),
+            _framed(self.documents, right, self.document_length, device),
+            _framed(self.documents, wrong, self.document_length, device),
+        ]
+        return Sides(texts, self._forbidden(chosen, np.concatenate([right, wrong])).to(device))
+
+    def drawn(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, of one document for each, and of `group - 1` negatives a query, in order."""
         usable = self._usable
         if size > len(usable):
             raise VizslaError(
@@ -79,13 +89,7 @@ class MinedPairs:
         dice = np.random.default_rng((seed, epoch))
         chosen = usable[dice.permutation(len(usable))[place * size : (place + 1) * size]]
         right = np.array([self._right(q, epoch, dice) for q in chosen.tolist()], np.int64)
-        wrong = np.concatenate([self._taken(int(q), seed, epoch) for q in chosen])
-        texts = [
-            _framed(self.queries, chosen, self.query_length, device),
-            _framed(self.documents, right, self.document_length, device),
-            _framed(self.documents, wrong, self.document_length, device),
-        ]
-        return Sides(texts, self._forbidden(chosen, np.concatenate([right, wrong])).to(device))
+        return chosen, right, np.concatenate([self._taken(int(q), seed, epoch) for q in chosen])
 
     def save(self, folder: str | Path) -> None:
         """Write texts and numbers into a folder, to be trained from elsewhere."""

@@ -8,7 +8,7 @@ from typing import Any
 from vizsla.errors import UnknownNameError, VizslaError
 
 PRECISIONS = ("bfloat16", "float32")
-LOSSES = ("contrast", "margins")
+LOSSES = ("contrast", "margins", "binary")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Settings:
     clip: float = 1.0
     """The longest a gradient may be, over all parameters."""
     loss: str = "contrast"
-    """What a query's document is told from others by: a softmax, or a margin of 1 between scores, as in RepBERT."""
+    """What a query's document is told from others by: a softmax, or a margin of 1 between scores, as in RepBERT;
+    cross-encoders also by `binary`, a yes or no for each pair by itself."""
     temperature: float = 1.0
     symmetric: bool = True
     flops_queries: float = 0.0

@@ -1,0 +1,113 @@
+"""Rerankers: a cross-encoder reads a query and a document together and gives the pair a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vizsla.errors import InputError, VizslaError
+from vizsla.models.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint, read_json
+from vizsla.models.network import Network, runtime
+from vizsla.networks.graph import Precision
+from vizsla.networks.joint import HEAD, LEAST, joint_ids, one_label
+from vizsla.text import Analyzer
+
+RERANKER = "reranker.json"
+_TOGETHER = 512  # pairs that are prepared together
+_SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """A cross-encoder and what it reads: `query_length` tokens of a query and `length` of the pair at most.
+
+    Special tokens count. A document without text is read as such.
+    """
+
+    network: Network
+    analyzer: Analyzer
+    query_length: int = 64
+    length: int = 512
+    fields: tuple[str, ...] = ("title", "text")
+    name: str = "reranker"
+
+    def __post_init__(self) -> None:
+        if self.network.kind != "cross":
+            raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no reranker")
+        if not LEAST <= self.length <= self.network.length or self.query_length < 3:
+            raise VizslaError(
+                f"this reranker reads {LEAST} to {self.network.length} tokens of a pair, not {self.length}, and 3 or "
+                f"more of a query, not {self.query_length}"
+            )
+
+    @classmethod
+    def open(
+        cls, which: str | Path, precision: Precision | None = None, *, query_length: int = 0, length: int = 0
+    ) -> Reranker:
+        """A reranker that was trained here, or a BERT cross-encoder of transformers', by its folder or its name.
+
+        One that gives two labels scores by the second less the first. `precision`: int8 unless torch runs it.
+        """
+        folder = find_checkpoint(which)
+        if (folder / "model.json").is_file():
+            raise InputError("this is a model, which searches, and no reranker", file=str(folder))
+        config = bert_config(folder)
+        weights = one_label(bert_arrays(folder, ("embeddings.", "encoder.", "pooler.", "classifier.")))
+        _check(weights, folder)
+        told = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
+        most = int(config["max_position_embeddings"])
+        asked = precision or ("float32" if runtime() == "torch" else "int8")
+        network = cached_network(weights, asked, "cross", int(config["num_attention_heads"]), most, _sample(most))
+        return cls(
+            network,
+            Analyzer.parse(f"wordpiece:{folder}"),
+            query_length or int(told.get("query_length", 64)),
+            length or min(int(told.get("length", 512)), most),
+            name=str(told.get("name", folder.name)),
+        )
+
+    def scores(self, query: str, texts: Sequence[str]) -> np.ndarray:
+        """How well each text answers a query; higher is better, and there is no fixed scale."""
+        return self.pair_scores([query] * len(texts), texts)
+
+    def pair_scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """The score of each query with the text at its place."""
+        found = [np.zeros(0, np.float32)]
+        for first in range(0, len(texts), _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            found.append(self._scores(queries[part], texts[part]))
+        return np.concatenate(found)
+
+    def _scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        pieces = self.analyzer.tokenizer
+        different = dict.fromkeys(queries)
+        asked = dict(zip(different, pieces.ids(list(different)), strict=True))  # type: ignore[attr-defined]
+        rows = [
+            joint_ids(asked[query], row, self.query_length, self.length, self.network.start, self.network.end)
+            for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
+        ]
+        offsets = np.cumsum([0, *map(len, rows)])
+        made = self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
+        if not np.isfinite(made).all():
+            raise InputError("this network makes numbers that are none", file=str(self.network.folder))
+        return made
+
+
+def _check(weights: dict[str, np.ndarray], folder: Path) -> None:
+    missing = next((name for name in HEAD if name not in weights), None)
+    if missing is not None:
+        raise InputError(f"this is an encoder and no reranker: it has no {missing}", file=str(folder))
+    if len(weights["classifier.weight"]) != 1:
+        labels = len(weights["classifier.weight"])
+        raise InputError(f"a reranker gives one score, or two labels, and this gives {labels}", file=str(folder))
+    if len(weights["embeddings.token_type_embeddings.weight"]) < 2:
+        raise InputError("this encoder has one segment, and pairs need two", file=str(folder))
+
+
+def _sample(length: int) -> list[list[int]]:
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(*_COMMON, _QUERY + _DOCUMENT).tolist() for _ in range(_SAMPLE)]
+    return [joint_ids(text[:_QUERY], text[_QUERY:], _QUERY + 2, min(length, _QUERY + _DOCUMENT + 3)) for text in texts]
