@@ -13,7 +13,8 @@ from vizsla.cli import console
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.index import Index
+    from vizsla.index import Hit, Index
+    from vizsla.models import Reranker
     from vizsla.runs import Run
 
 Augment = Annotated[
@@ -41,6 +42,10 @@ def search(
         str | None, typer.Option("--model", "-m", help="Ask with other weights, or only some parts, of its model.")
     ] = None,
     augment: Augment = None,
+    reranker: Annotated[
+        str | None, typer.Option("--rerank", metavar="DIR", help="Rank what is found anew with a cross-encoder.")
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", help="With --rerank: how many documents of a query.")] = 100,
     threads: Annotated[
         int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
     ] = None,
@@ -50,8 +55,9 @@ def search(
     ] = None,
 ) -> None:
     """Search an index."""
-    from vizsla.cli.show import show_results
+    from vizsla.cli.show import show_hits, show_results
     from vizsla.index import Index
+    from vizsla.models import Reranker
 
     if (queries is None) != (output is None):
         raise VizslaError("--queries and --output go together: a file of queries in, a TREC run out")
@@ -59,19 +65,26 @@ def search(
         raise VizslaError("give either a query or --queries FILE, not both")
     if queries is None and (threads is not None or approximate is not None):
         raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
+    if reranker is not None and query is None and queries is None:
+        raise VizslaError("the prompt knows no --rerank; give a query, or --queries FILE")
+    if depth < 1:
+        raise VizslaError(f"--depth, how many documents are ranked anew, must be 1 or more, not {depth}")
+    second = Reranker.open(reranker) if reranker is not None else None
     with Index.open(folder) as index:
         if model is not None:
             index.ask_with(model)
         ask_in_other_words(index, augment)
         if queries is not None and output is not None:
             run_options = {"threads": threads, "approximate": approximate}
-            _write_run(index, queries, output, 1000 if k is None else k, filter, run_options)
+            _write_run(index, queries, output, 1000 if k is None else k, filter, run_options, second, depth)
         elif query is None:
             from vizsla.cli.prompt import prompt
 
             prompt(index, 10 if k is None else k, filter)
         elif as_json:
-            console.print_json(found_as_data(index, query, 10 if k is None else k, filter))
+            console.print_json(found_as_data(index, query, 10 if k is None else k, filter, second, depth))
+        elif second is not None and (hits := _hits(index, query, 10 if k is None else k, filter, second, depth)):
+            show_hits(index, query, hits)
         else:
             show_results(index, query, 10 if k is None else k, filter)
 
@@ -84,9 +97,21 @@ def ask_in_other_words(index: Index, augment: str | None) -> None:
         index.ask_with(asked_with(index.asked, parse_queries(augment)))
 
 
-def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -> dict[str, Any]:
+def _hits(index: Index, query: str, k: int, filter: str | None, second: Reranker | None, depth: int) -> list[Hit]:
+    """The hits of a query, the first `depth` ranked anew where there is a reranker; others are not shown then."""
+    from vizsla.index import check_texts, rerank_hits
+
+    if second is None:
+        return index.search(query, k, filter)
+    check_texts(index)
+    return rerank_hits(index.search(query, depth, filter), query, second)[:k]
+
+
+def found_as_data(
+    index: Index, query: str, k: int, filter: str | None = None, second: Reranker | None = None, depth: int = 0
+) -> dict[str, Any]:
     started = time.perf_counter()
-    hits = index.search(query, k, filter)
+    hits = _hits(index, query, k, filter, second, depth)
     milliseconds = (time.perf_counter() - started) * 1000
     results = [
         {"rank": hit.rank, "id": hit.id, "score": hit.score, "document": dict(hit.document.content)} for hit in hits
@@ -94,18 +119,25 @@ def found_as_data(index: Index, query: str, k: int, filter: str | None = None) -
     return {"query": query, "model": index.asked.name, "milliseconds": round(milliseconds, 3), "results": results}
 
 
-def _write_run(index: Index, queries: Path, output: Path, k: int, filter: str | None, options: dict[str, Any]) -> None:
+def _write_run(
+    index: Index, queries: Path, output: Path, k: int, filter: str | None, options: dict[str, Any],
+    second: Reranker | None, depth: int,
+) -> None:  # fmt: skip
     from vizsla.datasets import read_queries
+    from vizsla.index import rerank
 
     texts = read_queries(queries)
     started = time.perf_counter()
     run = index.run(texts, k, filter, **options).untied()
+    if second is not None:
+        with console.progress("Reranking", len(texts), "pairs") as advance:
+            run = rerank(index, run, texts, second, depth, advance).untied(by_id=False)
     seconds = time.perf_counter() - started
     run.write(output, tag=index.asked.name.replace(" ", ""))
     empty = sum(not ranking for ranking in run.values())
     found = f"; {console.count(empty, 'query')} found nothing".replace("querys", "queries") if empty else ""
     console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {output}{found}")
-    if options["approximate"] is not None:
+    if options["approximate"] is not None:  # of the search, which a reranker does not change
         sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
         recall = recall_of(run, index.run(sample, k, filter))
         console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")

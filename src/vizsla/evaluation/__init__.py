@@ -8,6 +8,7 @@ from vizsla.evaluation.asked import Judging, QuestionSet
 from vizsla.evaluation.cache import Cache, default_folder
 from vizsla.evaluation.compare import Comparison, compare
 from vizsla.evaluation.conventions import CONVENTIONS, Convention
+from vizsla.evaluation.depths import AtDepth, at_depths
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.interleaving import Consistency, Interleaving, check_common, consistency_of, interleave_all
 from vizsla.evaluation.shuffling import Shuffled, before_and_after, shuffled
@@ -29,6 +30,7 @@ __all__ = [
     "CORRECTIONS",
     "DEPTH",
     "TESTS",
+    "AtDepth",
     "Cache",
     "Comparison",
     "Consistency",
@@ -48,6 +50,7 @@ __all__ = [
     "answer_qrels",
     "answer_rank",
     "answer_ranks",
+    "at_depths",
     "before_and_after",
     "check_common",
     "compare",

@@ -7,8 +7,25 @@ from vizsla.index.explain import Explanation
 from vizsla.index.filters import Filter
 from vizsla.index.folder import replace_index
 from vizsla.index.highlight import Snippet
+from vizsla.index.reranking import PairScores, check_texts, pair_scores, rerank, rerank_hits, reranked
 from vizsla.index.searching import Hit
 from vizsla.index.verify import verify
 from vizsla.index.writer import Added
 
-__all__ = ["Added", "Explanation", "Filter", "Hit", "Index", "Snippet", "TermStatistics", "replace_index", "verify"]
+__all__ = [
+    "Added",
+    "Explanation",
+    "Filter",
+    "Hit",
+    "Index",
+    "PairScores",
+    "Snippet",
+    "TermStatistics",
+    "check_texts",
+    "pair_scores",
+    "replace_index",
+    "rerank",
+    "rerank_hits",
+    "reranked",
+    "verify",
+]

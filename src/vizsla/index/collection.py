@@ -297,6 +297,17 @@ class Index:
             stored = snapshot.documents(n for found in numbers.values() for n in found)
             return {d: "\n".join(stored[n].get(field) or "" for n in found) for d, found in numbers.items() if found}
 
+    def contents(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The fields of the documents with these ids; of one in passages those of the first, its text that of all."""
+        with self._reading() as snapshot:
+            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in ids}
+            stored = snapshot.documents(n for found in numbers.values() for n in found)
+        made = {d: dict(stored[found[0]].content) for d, found in numbers.items() if found}
+        for doc_id, content in made.items():
+            if len(numbers[doc_id]) > 1:
+                content["text"] = "\n".join(stored[n].get("text") or "" for n in numbers[doc_id])
+        return made
+
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
         with self._reading() as snapshot:

@@ -1,0 +1,162 @@
+"""vizsla rerank: the best of a run ranked anew by a cross-encoder, at one depth or at several."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vizsla.cli import console
+from vizsla.cli.compare import Convention
+from vizsla.cli.datasets import Data
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.evaluation.depths import AtDepth
+    from vizsla.index import PairScores
+    from vizsla.models import Reranker
+    from vizsla.runs import Qrels, Run
+
+
+def rerank(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index, for the texts.")],
+    runs: Annotated[list[Path], typer.Option("--run", help="The TREC run of a first stage; with --depths several.")],
+    reranker: Annotated[str, typer.Option("--reranker", help="A cross-encoder, by its folder or its name.")],
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", help="How many documents of a query are ranked anew.")] = 100,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The TREC run to write.")] = None,
+    depths: Annotated[
+        str | None, typer.Option("--depths", help="With --dataset: figures at several depths, as in 5,10,50,100.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="Where judgements, and else queries, come from.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Which judgements; test unless told.")] = None,
+    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 RR@10",
+    convention: Convention = "anserini",
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="int8 or float32; int8 where no GPU runs it.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option("--csv", help="With --depths: write the figures to a file, too.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --depths: JSON instead of tables.")] = False,
+    data: Data = None,
+) -> None:
+    """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
+    from vizsla.evaluation import CONVENTIONS
+    from vizsla.index import reranked
+    from vizsla.models import Reranker
+    from vizsla.runs import Run, parse_measures
+
+    if queries is None and dataset is None:
+        raise VizslaError("the queries' texts are needed; give --queries FILE or --dataset NAME")
+    if depths is not None and dataset is None:
+        raise VizslaError("figures need judgements; give --dataset NAME with --depths")
+    if depths is None and (output is None or table is not None or as_json):
+        raise VizslaError("name the run to write with -o FILE, or ask for figures with --depths 5,10,50,100")
+    if output is not None and len(runs) > 1:
+        raise VizslaError("one run can be written with -o, not several; give one --run")
+    if precision is not None:
+        console.one_of("precision", precision, ("int8", "float32"))
+    console.one_of("convention", convention, CONVENTIONS)
+    parse_measures(measures)
+    for file in (output, table):
+        console.check_output(file, *runs)
+    cuts = _depths(depths, depth)
+    names = [path.stem for path in runs]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in runs]
+    texts, qrels = _asked(queries, dataset, split, data)
+    read = {name: Run.read(path) for name, path in zip(names, runs, strict=True)}
+    if depths is not None and qrels is not None and output is None:
+        read = {name: run.only(qrels.judgements) for name, run in read.items()}
+        if not all(read.values()):
+            raise VizslaError("a run has none of the judged queries; is it a run of this data set and split?")
+    second = Reranker.open(reranker, precision)  # type: ignore[arg-type]
+    scores = _scores(folder, read, texts, second, cuts[-1])
+    if output is not None:
+        run = reranked(next(iter(read.values())), scores.scores, cuts[-1] if depths is not None else depth)
+        run.untied(by_id=False).write(output, tag=second.name)
+        console.remark(f"{console.count(scores.pairs, 'pair')} in {scores.seconds:.1f} s, written to {output}")
+    if depths is not None and qrels is not None:
+        _figures(read, scores, qrels, measures, cuts, convention, table, as_json)
+
+
+def _depths(depths: str | None, depth: int) -> list[int]:
+    from vizsla.evaluation.depths import parse_depths
+
+    return parse_depths(depths) if depths is not None else [depth]
+
+
+def _asked(
+    queries: Path | None, dataset: str | None, split: str | None, data: Path | None
+) -> tuple[dict[str, str], Qrels | None]:
+    """The texts of queries, and judgements where there are any."""
+    from vizsla.datasets import open_datasets, read_queries
+
+    if dataset is None:
+        assert queries is not None
+        return read_queries(queries), None
+    group = open_datasets(dataset, data)
+    if len(group.members) > 1:
+        raise VizslaError(f"{group.name} is {len(group.members)} collections; a run belongs to one of them")
+    member = group.members[0]
+    return read_queries(queries) if queries else member.queries(), member.qrels(group.split(split))
+
+
+def _scores(
+    folder: Path, runs: Mapping[str, Run], texts: Mapping[str, str], reranker: Reranker, depth: int
+) -> PairScores:
+    from vizsla.index import Index, pair_scores
+
+    asked = len({query for run in runs.values() for query in run})
+    with Index.open(folder) as index, console.progress("Reranking", asked, "pairs") as advance:
+        return pair_scores(index, list(runs.values()), texts, reranker, depth, advance)
+
+
+def _figures(
+    runs: Mapping[str, Run], scores: PairScores, qrels: Qrels, measures: str, depths: list[int], convention: str,
+    table: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    from vizsla.evaluation.depths import at_depths
+
+    found = at_depths(runs, scores, qrels, measures, depths, convention)
+    if table is not None:
+        with table.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("run", "depth", *found[0].measures, "recall", "seconds_a_query"))
+            for one in found:
+                rows.writerow((one.run, one.depth, *one.measures.values(), one.recall, one.seconds))
+    if as_json:
+        told: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
+        console.print_json({**told, "figures": [asdict(one) for one in found]})
+        return
+    for measure in found[0].measures:
+        _show(measure, found, {(one.run, one.depth): one.measures[measure] for one in found})
+    recall = {(one.run, one.depth): one.recall for one in found if one.recall is not None}
+    _show("recall", [one for one in found if one.depth], recall)
+    rate = scores.pairs / scores.seconds if scores.seconds else 0.0
+    console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
+
+
+def _show(title: str, found: list[AtDepth], values: Mapping[tuple[str, int], float]) -> None:
+    """A figure of all first stages, a row a depth; what others gain over the first stands beside."""
+    names = list(dict.fromkeys(one.run for one in found))
+    rows = []
+    for depth in dict.fromkeys(one.depth for one in found):
+        first = values[names[0], depth]
+        cells = [f"{first:.4f}"]
+        for name in names[1:]:
+            value = values[name, depth]
+            cells.append(f"{value:.4f} ({value / first - 1:+.0%})" if first else f"{value:.4f}")
+        seconds = [one.seconds for one in found if one.depth == depth]
+        rows.append((depth or "first stage", *cells, f"{sum(seconds) / len(seconds):.3f}" if depth else ""))
+    console.show_table((f"{title} at depth", *names, "s/query"), rows, right=(*names, "s/query"))
+    console.out.print()
