@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from small import documents_of, small_model
+from small import SMALL_CROSS, documents_of, small_model
 from vizsla.cli import main
 
 # Kernels are compiled on first use, which no deadline foresees.
@@ -116,4 +116,21 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split, part in (("train", range(30)), ("dev", range(30, 35)), ("test", range(35, 40))):
         rows = [f"q{i}\t{i}\t1" for i in part]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(start: Path, judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder that two steps have made of a small network."""
+    pytest.importorskip("transformers", reason="training needs the extra train")
+    from vizsla.datasets import BeirDataset
+    from vizsla.models import Reranker
+    from vizsla.recipes.training import load_training_recipe, train
+
+    folder = tmp_path_factory.mktemp("trained") / "cross"
+    recipe = load_training_recipe("cross-encoder").changed([*SMALL_CROSS, f"start={start}"])
+    dataset = BeirDataset.open(judged)
+    made, outcome = train(recipe, [], folder, datasets=[dataset], dev=[dataset])
+    assert isinstance(made, Reranker)
+    assert set(outcome.figures) == {"set nDCG@10", "set MRR@10"}
     return folder

@@ -51,6 +51,7 @@ def train(
         from vizsla.training import Team
 
         transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
+        transformers().utils.logging.set_verbosity_error()  # of heads that are not taken, by name
     except ImportError as e:
         raise VizslaError(f"training needs more packages ({e}); install vizsla[train]") from None
 

@@ -38,6 +38,17 @@ def cross_network(start: str, seed: int = 0) -> tuple[Cross, Analyzer]:
     return network, analyzer
 
 
+def check_lengths(recipe: TrainingRecipe, network: Cross) -> None:
+    """Refuse pairs that are longer than what the network has places for, or too short for a query."""
+    config: Any = network.encoder.config
+    most, query, length = config.max_position_embeddings, recipe.query_length, recipe.document_length
+    if not query + 2 <= length <= most or query < 3:
+        raise VizslaError(
+            f"a query of {query} tokens in a pair of {length} does not fit; this encoder reads {most} at most, a query "
+            "needs 3 and a document 2 more: set query_length and document_length"
+        )
+
+
 def cross_material(
     recipe: TrainingRecipe, analyzer: Analyzer, datasets: Sequence[BeirDataset], dev: Sequence[BeirDataset]
 ) -> CrossMaterial:

@@ -15,7 +15,7 @@ import yaml
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models import Augmenter, Learned, Model, Reranker, parse_model
-from vizsla.recipes.cross import cross_material, cross_network, train_cross
+from vizsla.recipes.cross import check_lengths, cross_material, cross_network, train_cross
 from vizsla.recipes.dense import dense_network, write_dense
 from vizsla.recipes.material import SAMPLE, dev_set, judged_pairs, pack, place_network
 from vizsla.recipes.starting import starting_network
@@ -182,6 +182,10 @@ def train(
     folder = Path(output)
     place = folder / "training"
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
+    if recipe.negatives and (recipe.network == "augmenter" or recipe.pairs != "judged"):
+        raise VizslaError(f"{recipe.name} does not learn from negatives of a first stage; leave --negatives out")
+    if recipe.candidates and recipe.network != "cross":
+        raise VizslaError(f"{recipe.name} ranks no candidates anew, as cross-encoders do; leave --candidates out")
     if recipe.network in ("augmenter", "cross"):
         special = _train_augmenter if recipe.network == "augmenter" else _train_cross
         return special(recipe, settings, folder, datasets, dev, resume, report)
@@ -266,6 +270,7 @@ def _train_cross(
     _check_datasets(recipe, datasets)
     team = Team.assembled()
     network, analyzer = cross_network(recipe.start, settings.seed)
+    check_lengths(recipe, network)
     if not resume and team.leads:
         _check_free(folder)
         cross_material(recipe, analyzer, datasets, dev).save(folder / "training")
