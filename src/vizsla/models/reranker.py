@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint, read_json
+from vizsla.models.cache import digest
+from vizsla.models.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
 from vizsla.models.network import Network, runtime
+from vizsla.models.sentence import read_json
+from vizsla.networks.arrays import weight_files
 from vizsla.networks.graph import Precision
 from vizsla.networks.joint import HEAD, LEAST, joint_ids, one_label
 from vizsla.text import Analyzer
@@ -55,12 +59,11 @@ class Reranker:
         if (folder / "model.json").is_file():
             raise InputError("this is a model, which searches, and no reranker", file=str(folder))
         config = bert_config(folder)
-        weights = one_label(bert_arrays(folder, ("embeddings.", "encoder.", "pooler.", "classifier.")))
-        _check(weights, folder)
         told = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
         most = int(config["max_position_embeddings"])
         asked = precision or ("float32" if runtime() == "torch" else "int8")
-        network = cached_network(weights, asked, "cross", int(config["num_attention_heads"]), most, _sample(most))
+        key = ["cross", asked, most, digest(folder, weight_files(folder))]
+        network = cached_network(key, lambda made: _write(made, folder, config, asked))
         return cls(
             network,
             Analyzer.parse(f"wordpiece:{folder}"),
@@ -94,6 +97,16 @@ class Reranker:
         if not np.isfinite(made).all():
             raise InputError("this network makes numbers that are none", file=str(self.network.folder))
         return made
+
+
+def _write(made: Path, folder: Path, config: dict[str, Any], precision: Precision) -> None:
+    weights = one_label(bert_arrays(folder, config, ("pooler.", "classifier.")))
+    _check(weights, folder)
+    most = int(config["max_position_embeddings"])
+    Network.write(
+        made, weights, kind="cross", heads=int(config["num_attention_heads"]), most=1.0, length=most,
+        precision=precision, sample=_sample(most),
+    )  # fmt: skip
 
 
 def _check(weights: dict[str, np.ndarray], folder: Path) -> None:

@@ -90,8 +90,8 @@ def write_dense(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
         analyzer,
         towers[0].normalised,
         query_network=written[0] if len(written) == 2 else None,
-        length=recipe.document_length,
-        query_length=recipe.query_length,
+        length=min(recipe.document_length, written[-1].length),
+        query_length=min(recipe.query_length, written[0].length),
         namespace=recipe.name,
         name=recipe.name,
     )
