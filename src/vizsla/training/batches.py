@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -23,20 +22,3 @@ class Pairs(Protocol):
     """Where batches come from: the same seed and step give the same batch."""
 
     def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides: ...
-
-
-class Ahead:
-    """Pairs whose next batch is drawn in a thread while the one before is learnt from."""
-
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = pairs
-        self._thread = ThreadPoolExecutor(1)
-        self._next: tuple[Any, Future[Sides]] | None = None
-
-    def sides(self, size: int, seed: int, step: int, device: torch.device) -> Sides:
-        asked = size, seed, step, device
-        drawn = self._next[1] if self._next is not None and self._next[0] == asked else None
-        drawn = drawn or self._thread.submit(self.pairs.sides, *asked)
-        following = size, seed, step + 1, device
-        self._next = following, self._thread.submit(self.pairs.sides, *following)
-        return drawn.result()

@@ -24,7 +24,7 @@ class MinedPairs:
     """Queries with documents that answer them and documents that only look like it.
 
     Every epoch goes through the queries in another order; a query's positives take turns by epoch, and its negatives
-    are shuffled once an epoch and the next `group - 1` taken. A document of the batch that answers another query of it
+    are thrown for, `group - 1` a time. A document of the batch that answers another query of it
     is never held against that query.
 
     `persistence`: where positives are ranked, one is thrown for, the next always so much as likely as the one before
@@ -86,10 +86,10 @@ class MinedPairs:
             )
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
-        dice = np.random.default_rng((seed, epoch))
-        chosen = usable[dice.permutation(len(usable))[place * size : (place + 1) * size]]
-        right = np.array([self._right(q, epoch, dice) for q in chosen.tolist()], np.int64)
-        return chosen, right, np.concatenate([self._taken(int(q), seed, epoch) for q in chosen])
+        order = np.random.default_rng((seed, epoch)).permutation(len(usable))
+        chosen = usable[order[place * size : (place + 1) * size]]
+        dice = np.random.default_rng((seed, epoch, place))
+        return chosen, self._right(chosen, epoch, dice), self._taken(chosen, dice).ravel()
 
     def save(self, folder: str | Path) -> None:
         """Write texts and numbers into a folder, to be trained from elsewhere."""
@@ -107,31 +107,52 @@ class MinedPairs:
         there = (np.diff(self.positives.offsets) > 0) & (np.diff(self.negatives.offsets) > 0)
         return np.flatnonzero(there)
 
-    def _right(self, query: int, epoch: int, dice: np.random.Generator) -> int:
-        """The document of a query in an epoch."""
-        ranked = self.positives[query]
+    def _right(self, queries: np.ndarray, epoch: int, dice: np.random.Generator) -> np.ndarray:
+        """The document of each query in an epoch."""
+        first, counts = _slices(self.positives, queries)
         if self.persistence is None:
-            return int(ranked[epoch % len(ranked)])
-        chances = np.cumsum(self.persistence ** np.arange(len(ranked)))
-        return int(ranked[np.searchsorted(chances, dice.random() * chances[-1], side="right")])
+            at = epoch % counts
+        else:
+            chances = np.cumsum(self.persistence ** np.arange(counts.max(initial=1)))
+            at = np.searchsorted(chances, dice.random(len(queries)) * chances[counts - 1], side="right")
+        chosen: np.ndarray = self.positives.ids[first + np.minimum(at, counts - 1)].astype(np.int64)
+        return chosen
 
-    def _taken(self, query: int, seed: int, epoch: int) -> np.ndarray:
-        """The negatives of a query in an epoch; where there are too few, some come twice."""
-        order = np.random.default_rng((seed, epoch, query)).permutation(np.asarray(self.negatives[query], np.int64))
-        return np.resize(order, self.group - 1)
+    def _taken(self, queries: np.ndarray, dice: np.random.Generator) -> np.ndarray:
+        """[queries, group - 1] negatives of each query, thrown for; where there are too few, some come twice."""
+        first, counts = _slices(self.negatives, queries)
+        throws = dice.random((len(queries), counts.max(initial=1)))
+        throws[np.arange(throws.shape[1]) >= counts[:, None]] = 2.0  # behind all there are
+        order = np.argsort(throws, axis=1)
+        at = np.take_along_axis(order, np.arange(self.group - 1)[None, :] % counts[:, None], axis=1)
+        taken: np.ndarray = self.negatives.ids[first[:, None] + at].astype(np.int64)
+        return taken
 
     def _forbidden(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
         """[queries, documents] where a document answers a query and is not the one it is asked for."""
-        answers = [self.positives[query] for query in queries.tolist()]
-        rows = np.repeat(np.arange(len(queries)), [len(some) for some in answers])
+        first, sizes = _slices(self.positives, queries)
+        answers = self.positives.ids[np.repeat(first, sizes) + _within(sizes)]
         order = np.argsort(documents, kind="stable")
-        ranges = [np.searchsorted(documents[order], np.concatenate(answers), side) for side in ("left", "right")]
-        counts = ranges[1] - ranges[0]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        begin, end = (np.searchsorted(documents[order], answers, side) for side in ("left", "right"))
+        rows = np.repeat(np.repeat(np.arange(len(queries)), sizes), end - begin)
         found = np.zeros((len(queries), len(documents)), bool)
-        found[np.repeat(rows, counts), order[np.repeat(ranges[0], counts) + within]] = True
+        found[rows, order[np.repeat(begin, end - begin) + _within(end - begin)]] = True
         found[np.arange(len(queries)), np.arange(len(queries))] = False
         return torch.from_numpy(found)
+
+
+def _slices(numbers: TokenCorpus, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the numbers of each query begin, and how many there are."""
+    return numbers.offsets[queries], numbers.offsets[queries + 1] - numbers.offsets[queries]
+
+
+def _within(sizes: np.ndarray) -> np.ndarray:
+    """The places 0, 1, ... of everything in groups of these sizes.
+
+    >>> _within(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # type: ignore[no-any-return]
 
 
 def _framed(
