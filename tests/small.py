@@ -9,7 +9,7 @@ import numpy as np
 from vizsla.models import Learned, Network
 
 SMALL_CROSS = ["steps=2", "batch=8", "evaluate=2", "chunk=2000", "keep=2", "query_length=16", "document_length=48"]
-SMALL_CROSS += ["depth=8"]
+SMALL_CROSS += ["depth=8", "candidate_depth=8"]
 """Settings that a cross-encoder of the small network is trained with."""
 HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
 

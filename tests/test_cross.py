@@ -236,12 +236,14 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
     lines = [f"q{q} Q0 {(q + j) % 40} {j} {9 - j} mine" for q in range(40) for j in range(6)]
     run = tmp_path / "mine.trec"
     run.write_text("\n".join(lines) + "\n")
-    material = cross_material(recipe.changed([f"negatives={run}", "depth=4"]), analyzer, [dataset], [dataset])
+    material = cross_material(
+        recipe.changed([f"negatives={run}", "depth=4", "candidate_depth=5"]), analyzer, [dataset], [dataset]
+    )
     material.save(tmp_path / "material")
     material = CrossMaterial.open(tmp_path / "material", group=2)
     numbers = [material.pairs.negatives[q].tolist() for q in range(30)]
     assert numbers == [[q + 1, q + 2, q + 3] for q in range(30)]
-    assert [len(material.dev[0].candidates[q]) for q in range(5)] == [4] * 5
+    assert [len(material.dev[0].candidates[q]) for q in range(5)] == [5] * 5
     assert material.dev[0].judged() == {"set nDCG@10": 1, "set MRR@10": 1}
     by_model = cross_material(recipe.changed(["negatives=bm25(k1=2)"]), analyzer, [dataset], [])
     plain = cross_material(recipe, analyzer, [dataset], [])

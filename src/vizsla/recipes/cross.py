@@ -75,7 +75,7 @@ def cross_dev(dataset: BeirDataset, analyzer: Analyzer, recipe: TrainingRecipe, 
 
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), list(dataset.documents())
-    found = ranked_by(recipe.candidates or recipe.negatives or "bm25", documents, queries, recipe.depth)
+    found = ranked_by(recipe.candidates or recipe.negatives or "bm25", documents, queries, recipe.candidate_depth)
     places, encode = {d.id: i for i, d in enumerate(documents)}, tokens_of(analyzer)
     candidates = [np.array([places[d] for d in found[q] if d in places and d != q], np.int64) for q in queries]
     return CrossDev.of(

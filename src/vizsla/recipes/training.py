@@ -30,11 +30,12 @@ _PLAN = "plan.json"
 PAIRS = ("crops", "judged", "taught")
 FIXED = (
     "augment", "group", "start", "pooling", "normalised", "towers", "segments", "query_length", "document_length",
-    "persistence", "teacher", "teaching", "beside", "negatives", "candidates", "depth",
+    "persistence", "teacher", "teaching", "beside", "negatives", "candidates", "depth", "candidate_depth",
 )  # fmt: skip
 _PLAIN = (
     "start", "pooling", "teacher", "beside", "normalised", "segments", "persistence", "negatives", "candidates",
 )  # fmt: skip
+_WHOLE = ("join", "group", "calm", "towers", "query_length", "document_length", "depth", "candidate_depth")
 _ROOM = 1.1  # above the highest weight seen
 
 
@@ -54,9 +55,10 @@ class TrainingRecipe:
     `document_length`: how many tokens are read, special ones included. `persistence`: see `MinedPairs`. `beside`: the
     folder of a dense model whose vectors stand behind those in training and do not change.
 
-    `negatives`: a TREC run or a model whose first `depth` documents the negatives of judged queries are, BM25's or the
-    data set's without it. Cross-encoders: `candidates`, the same for what is ranked anew of dev sets, else the
-    negatives'; `document_length` is that of query and document together.
+    `negatives`: a TREC run or a model whose first `depth` documents the negatives of judged queries are thrown for
+    from, BM25's or the data set's without it. Cross-encoders: `candidates` and `candidate_depth`, the same for what is
+    ranked anew of dev sets, else of the negatives' first stage; `document_length` is that of query and document
+    together.
 
     >>> load_training_recipe("bm26").start
     'bm26'
@@ -85,6 +87,7 @@ class TrainingRecipe:
     negatives: str = ""
     candidates: str = ""
     depth: int = 100
+    candidate_depth: int = 100
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -100,7 +103,7 @@ class TrainingRecipe:
             if name in _PLAIN:
                 kind = type(getattr(new, name))
                 new = replace(new, **{name: read_setting(text, kind, name)})
-            elif name in ("join", "group", "calm", "towers", "query_length", "document_length", "depth"):
+            elif name in _WHOLE:
                 new = replace(new, **{name: _whole(name, text)})  # type: ignore[arg-type]
             elif name.startswith("teaching."):
                 new = replace(

@@ -30,16 +30,18 @@ class TokenCorpus:
     def pack(cls, documents: Iterable[Sequence[int] | np.ndarray]) -> TokenCorpus:
         """Pack documents; empty ones are left out."""
         rows = [np.asarray(d, np.int64) for d in documents if len(d)]
-        ids = np.concatenate([*rows, np.zeros(0, np.int64)])
-        small = ids.max(initial=0) < 1 << 16
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        return cls(ids.astype(np.uint16 if small else np.uint32), offsets)
+        return cls.of(rows).narrow()
 
     @classmethod
     def of(cls, documents: Sequence[np.ndarray]) -> TokenCorpus:
         """Documents as they are, empty ones too, so that numbers stay."""
         ids = np.concatenate([*documents, np.zeros(0, np.int64)])
         return cls(ids, np.cumsum([0, *map(len, documents)], dtype=np.int64))
+
+    def narrow(self) -> TokenCorpus:
+        """The same in two bytes a number, or in four where there are higher ones."""
+        small = self.ids.max(initial=0) < 1 << 16
+        return TokenCorpus(self.ids.astype(np.uint16 if small else np.uint32), self.offsets)
 
     @classmethod
     def joined(cls, corpora: Sequence[TokenCorpus]) -> TokenCorpus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +146,7 @@ class CrossDev:
     def save(self, folder: str | Path) -> None:
         path = Path(folder)
         for part in _TEXTS:
-            getattr(self, part).save(path / part)
+            getattr(self, part).narrow().save(path / part)
         lengths = np.array([self.query_length, self.length])
         np.savez(path / "judged.npz", grades=self.grades, ideal=self.ideal, lengths=lengths, name=np.array(self.name))
 
@@ -206,7 +206,8 @@ class CrossMaterial:
 
     def save(self, folder: str | Path) -> None:
         path = Path(folder)
-        self.pairs.save(path / "pairs")
+        parts = ("queries", "documents", "positives", "negatives")
+        replace(self.pairs, **{part: getattr(self.pairs, part).narrow() for part in parts}).save(path / "pairs")
         for number, dev in enumerate(self.dev):
             dev.save(path / f"dev-{number}")
         (path / _TOKENIZER).write_bytes(self.tokenizer)
