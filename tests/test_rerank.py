@@ -155,6 +155,9 @@ def test_what_is_wrong_is_said_in_a_sentence(
     empty, plain = tmp_path / "empty", tmp_path / "plain"
     empty.mkdir()
     save_plain(trained, plain)
+    wrong = tmp_path / "wrong"
+    shutil.copytree(trained, wrong, ignore=shutil.ignore_patterns("training"))
+    (wrong / "reranker.json").write_text('{"length": "long"}')
     asked, out = ["--queries", judged / "queries.jsonl"], ["-o", tmp_path / "o.trec"]
     good = ["--reranker", trained]
     for more, message in (
@@ -172,6 +175,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ([ix, "--run", run, "--reranker", empty, *asked, *out], "no encoder here"),
         ([ix, "--run", run, "--reranker", plain, *asked, *out], "no reranker"),
         ([ix, "--run", run, "--reranker", start, *asked, *out], "no reranker"),
+        ([ix, "--run", run, "--reranker", wrong, *asked, *out], "does not describe a reranker"),
     ):
         code, _, said = cli("rerank", *more)
         assert code == 2, message

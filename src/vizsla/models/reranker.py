@@ -16,10 +16,10 @@ from vizsla.models.network import Network, runtime
 from vizsla.models.sentence import read_json
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.joint import HEAD, LEAST, joint_ids, one_label
+from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label
 from vizsla.text import Analyzer
 
-RERANKER = "reranker.json"
+_SEGMENTS = "embeddings.token_type_embeddings.weight"
 _TOGETHER = 512  # pairs that are prepared together
 _SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
 
@@ -60,17 +60,18 @@ class Reranker:
             raise InputError("this is a model, which searches, and no reranker", file=str(folder))
         config = bert_config(folder)
         told = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
-        most = int(config["max_position_embeddings"])
+        try:
+            most, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
+            lengths = int(told.get("query_length", 64)), min(int(told.get("length", 512)), most)
+        except (KeyError, ValueError, TypeError) as e:
+            raise InputError(
+                f"config.json or {RERANKER} does not describe a reranker ({e})", file=str(folder)
+            ) from None
         asked = precision or ("float32" if runtime() == "torch" else "int8")
-        key = ["cross", asked, most, digest(folder, weight_files(folder))]
+        key = ["cross", asked, most, heads, digest(folder, weight_files(folder))]
         network = cached_network(key, lambda made: _write(made, folder, config, asked))
-        return cls(
-            network,
-            Analyzer.parse(f"wordpiece:{folder}"),
-            query_length or int(told.get("query_length", 64)),
-            length or min(int(told.get("length", 512)), most),
-            name=str(told.get("name", folder.name)),
-        )
+        analyzer, name = Analyzer.parse(f"wordpiece:{folder}"), str(told.get("name", folder.name))
+        return cls(network, analyzer, query_length or lengths[0], length or lengths[1], name=name)
 
     def scores(self, query: str, texts: Sequence[str]) -> np.ndarray:
         """How well each text answers a query; higher is better, and there is no fixed scale."""
@@ -110,13 +111,13 @@ def _write(made: Path, folder: Path, config: dict[str, Any], precision: Precisio
 
 
 def _check(weights: dict[str, np.ndarray], folder: Path) -> None:
-    missing = next((name for name in HEAD if name not in weights), None)
+    missing = next((name for name in (*HEAD, _SEGMENTS) if name not in weights), None)
     if missing is not None:
         raise InputError(f"this is an encoder and no reranker: it has no {missing}", file=str(folder))
     if len(weights["classifier.weight"]) != 1:
         labels = len(weights["classifier.weight"])
         raise InputError(f"a reranker gives one score, or two labels, and this gives {labels}", file=str(folder))
-    if len(weights["embeddings.token_type_embeddings.weight"]) < 2:
+    if len(weights[_SEGMENTS]) < 2:
         raise InputError("this encoder has one segment, and pairs need two", file=str(folder))
 
 

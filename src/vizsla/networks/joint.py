@@ -9,6 +9,8 @@ START, END = 101, 102
 """[CLS] and [SEP] of BERT's uncased vocabulary."""
 HEAD = ("pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias")
 """What a cross-encoder has beside its encoder, under transformers' names."""
+RERANKER = "reranker.json"
+"""The file that says how much of query and document a cross-encoder reads."""
 LEAST = 4  # tokens: both special ones, the one between, and one of a text
 
 

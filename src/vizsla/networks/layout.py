@@ -11,12 +11,12 @@ import torch
 
 from vizsla.networks.cross import Cross
 from vizsla.networks.inference import plain_name, transformers
+from vizsla.networks.joint import RERANKER
 from vizsla.networks.pooled import Pooled
 from vizsla.networks.splade import Splade
 
 _HEAD = {"dense.": "transform.dense.", "norm.": "transform.LayerNorm.", "decoder.": "decoder."}
 _POOLING = "1_SpladePooling"
-RERANKER = "reranker.json"
 _DENSE = [
     ("", "sentence_transformers.models.Transformer"),
     ("1_Pooling", "sentence_transformers.models.Pooling"),
