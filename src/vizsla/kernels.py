@@ -39,6 +39,11 @@ def still(function: Callable[..., Any]) -> Any:
     return _compiled(function, {"_nrt": False})
 
 
+def reordered(function: Callable[..., Any]) -> Any:
+    """A kernel whose sums may be added up in any order, so that several numbers are added at once."""
+    return _compiled(function, {"fastmath": {"reassoc", "contract"}})
+
+
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     global _cached
     options = {"nogil": True, "error_model": "numpy", **options}

@@ -10,6 +10,7 @@ import typer
 from vizsla.cli import console
 from vizsla.cli.compare import Convention, remark_facts
 from vizsla.cli.datasets import Data
+from vizsla.cli.search import AskedDense, Combine
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def evaluate(
     convention: Convention = "anserini",
     k: Annotated[int, typer.Option("-k", help="How deep to search.")] = 1000,
     output: Annotated[Path | None, typer.Option("--output", help="Write the TREC run here, too.")] = None,
+    combine: Combine = None,
+    dense: AskedDense = None,
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
@@ -39,6 +42,8 @@ def evaluate(
 
     if sum(option is not None for option in (model, index, run)) > 1:
         raise VizslaError("give one of --model, --index and --run, not several")
+    if run is not None and (combine or dense):
+        raise VizslaError("--combine and --dense are ways to search; a run has been searched already")
     console.one_of("convention", convention, CONVENTIONS)
     parsed = parse_measures(measures)
     console.check_output(output, *([run] if run else []))
@@ -50,12 +55,13 @@ def evaluate(
         message = f"{group.name} is {len(group.members)} collections; an index or a run belongs to one of them"
         raise VizslaError(message)
     which, asked = group.split(split), "bm25" if model is None else model
+    ways = {"combine": combine, "dense": dense}
     results = []
     for member in group.members:
         if run is not None:
             result, found = _evaluate_run(member, run, which, names, convention)
         else:
-            result, found = _evaluate_search(member, asked, index, which, names, k, convention)
+            result, found = _evaluate_search(member, asked, index, which, names, k, convention, ways)
         results.append(result)
     if len(results) > 1:
         results.append(_mean(group.name, results))
@@ -86,7 +92,14 @@ def _evaluate_run(
 
 
 def _evaluate_search(
-    dataset: BeirDataset, model: str, index: Path | None, split: str, names: list[str], k: int, convention: str
+    dataset: BeirDataset,
+    model: str,
+    index: Path | None,
+    split: str,
+    names: list[str],
+    k: int,
+    convention: str,
+    ways: dict[str, str | None],
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import Source
@@ -98,11 +111,12 @@ def _evaluate_search(
     if index is not None:
         with Index.open(index) as opened:
             name = f"{opened.model.name} in {index}"
+            opened.ask_with(None, **ways)
             outcome = evaluate_index(opened, dataset, qrels, names, k, convention=convention)
     else:
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
-        outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents, convention)
+        outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents, convention, **ways)
     if not outcome.documents:
         raise VizslaError(f"{dataset.folder}: there are no documents to search")
     if index is not None and dataset.has_corpus:
@@ -110,6 +124,7 @@ def _evaluate_search(
         if found and found.isdisjoint(dataset.document_ids()):
             raise VizslaError(f"{index}: none of the documents found is one of {dataset.name}'s; is it its index?")
     missing = sum(not outcome.run.get(q) for q in qrels.judgements)
+    name += "".join(f", {way} {how}" for way, how in ways.items() if how is not None)
     facts = {
         "documents": outcome.documents,
         "queries": len(qrels.judgements),

@@ -21,6 +21,10 @@ Format = Annotated[str | None, typer.Option("--format", help="jsonl, csv, tsv, p
 IdField = Annotated[str | None, typer.Option("--id-field", help="What the id is called there.")]
 TextField = Annotated[str | None, typer.Option("--text-field", help="What the text is called there.")]
 TitleField = Annotated[str | None, typer.Option("--title-field", help="What the title is called there.")]
+Dense = Annotated[
+    str | None,
+    typer.Option("--dense", metavar="KIND", help="Dense vectors: exact, float16, sq8, hnsw, ivf(lists=1024), pq."),
+]
 
 
 def index(
@@ -41,6 +45,7 @@ def index(
     ] = None,
     overlap: Annotated[int, typer.Option("--overlap", help="By how many words passages overlap.")] = 0,
     store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the texts, to be shown.")] = True,
+    dense: Dense = None,
 ) -> None:
     """Index documents: JSON lines, csv, tsv, Parquet, TREC SGML, a BEIR folder, or a folder of text files."""
     from vizsla.datasets import Splitter
@@ -59,7 +64,7 @@ def index(
         chosen = chosen.settled([document.content for source in found for document in source.documents()])
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(building, chosen, memory=size, passages=splitter, store=store) as new,
+        Index.create(building, chosen, memory=size, passages=splitter, store=store, dense=dense or "exact") as new,
     ):
         added = new.add(watched(found, "Indexing", workers), workers=workers)
         new.commit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,8 @@ def info(
         numbers = f", {namespace['dimensions']} numbers each" if namespace["dimensions"] else ""
         table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a document on average{numbers}")
     table.add_row("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}")
+    if facts["dense"] is not None:
+        table.add_row("dense vectors", escape(_dense(facts["dense"])))
     table.add_row("index", console.size(facts["index_bytes"]))
     table.add_row("stored documents", console.size(facts["document_bytes"]))
     table.add_row("created", f"{facts['created']} by vizsla {facts['vizsla']}")
@@ -44,3 +46,15 @@ def info(
         there = f"in {console.count(t['documents'], 'document')}, {t['occurrences']:,g} times in all"
         table.add_row(escape(f"{t['namespace']}: {console.safe(t['term'])}"), there)
     console.out.print(table)
+
+
+def _dense(facts: dict[str, Any]) -> str:
+    """How dense vectors are kept and searched, on one line."""
+    told = f"{facts['kind']}, {console.size(facts['vector_bytes'])} in {facts['store']}"
+    small, built = facts["exact_segments"], facts["built_segments"]
+    if built:
+        told += f"; {', '.join(facts['built'])} in {console.count(built, 'segment')}, "
+        told += console.size(facts["structure_bytes"])
+    if built or facts["kind"].startswith(("hnsw", "ivf", "pq")):
+        told += f"; {console.count(small, 'segment')} too small for it, searched exactly" if small else ""
+    return told

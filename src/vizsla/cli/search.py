@@ -23,6 +23,14 @@ Augment = Annotated[
         "--augment", metavar="NAME", help="Ask BM25 in other words: general, the folder of an augmenter, or rm3."
     ),
 ]
+Combine = Annotated[
+    str | None,
+    typer.Option("--combine", metavar="RULE", help="The parts of a sum by: sum (exact), union, rrf, linear, ..."),
+]
+AskedDense = Annotated[
+    str | None,
+    typer.Option("--dense", metavar="HOW", help="Dense vectors: exact, or with another effort, as in ef=200."),
+]
 RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
 
 
@@ -46,6 +54,8 @@ def search(
         str | None, typer.Option("--rerank", metavar="DIR", help="Rank what is found anew with a cross-encoder.")
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="With --rerank: how many documents of a query.")] = 100,
+    combine: Combine = None,
+    dense: AskedDense = None,
     threads: Annotated[
         int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
     ] = None,
@@ -73,7 +83,7 @@ def search(
     with Index.open(folder) as index:
         if model is not None:
             index.ask_with(model)
-        ask_in_other_words(index, augment)
+        ask_in_other_words(index, augment, combine, dense)
         if queries is not None and output is not None:
             run_options = {"threads": threads, "approximate": approximate}
             _write_run(index, queries, output, 1000 if k is None else k, filter, run_options, second, depth)
@@ -89,12 +99,13 @@ def search(
             show_results(index, query, 10 if k is None else k, filter)
 
 
-def ask_in_other_words(index: Index, augment: str | None) -> None:
-    """Have an index asked through an augmenter, if there is one."""
+def ask_in_other_words(index: Index, augment: str | None, combine: str | None = None, dense: str | None = None) -> None:
+    """Have an index asked through an augmenter, if there is one, its parts combined and vectors searched in a way."""
     from vizsla.models import asked_with, parse_queries
 
-    if augment is not None:
-        index.ask_with(asked_with(index.asked, parse_queries(augment)))
+    model = index.asked if augment is None else asked_with(index.asked, parse_queries(augment))
+    if augment is not None or combine is not None or dense is not None:
+        index.ask_with(model, combine=combine, dense=dense)
 
 
 def _hits(index: Index, query: str, k: int, filter: str | None, second: Reranker | None, depth: int) -> list[Hit]:

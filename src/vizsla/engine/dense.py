@@ -3,6 +3,9 @@
 Products are made block by block in 32 bits, by the fastest routine the machine has. Whatever could be among the best k
 in spite of its rounding is then scored again in 64 bits and rounded at the end, so what is found does not depend on
 blocks, batches or threads. A document with a dense vector is a hit, whether it shares a term with the query or not.
+
+Where a segment has a structure of faiss's, and an effort is given, it names the candidates instead; they are scored in
+the same way, so that a search may miss documents but never gives a score that is not theirs.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.kinds import DenseKind
 from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError
 from vizsla.engine.query import Query
+from vizsla.engine.rows import products
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
 from vizsla.engine.weighting import Weightings
@@ -126,16 +131,52 @@ def search_dense(
     weightings: Weightings,
     k: int,
     masks: Sequence[np.ndarray | None],
+    effort: DenseKind | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each query the places of the best k documents among those of all segments, and their scores."""
+    """For each query the places of the best k documents among those of all segments, and their scores.
+
+    `effort`: look for candidates in the segments' structures, where queries are vectors of one namespace alone.
+    """
     found = _Candidates.of(len(queries), k)
+    near: list[list[np.ndarray]] = [[] for _ in queries]
     given: list[list[_Given | None]] = []
+    space = _only_space(queries) if effort is not None and effort.built else None
     first = 0
     for segment, mask in zip(segments, masks, strict=True):
         given.append([_from_terms(segment, query, weightings) for query in queries])
-        _search_segment(segment, mask, first, queries, given[-1], found)
+        if effort is not None and space is not None and space in segment.near:
+            for places, rows in zip(near, _near(segment, mask, space, queries, k, effort), strict=True):
+                places.append(first + rows)
+        else:
+            _search_segment(segment, mask, first, queries, given[-1], found)
         first += len(segment)
-    return [_scored(segments, given, q, query.dense, found.of_query(q), k) for q, query in enumerate(queries)]
+    chosen = [np.sort(np.concatenate([found.of_query(q), *places])) for q, places in enumerate(near)]
+    return [_scored(segments, given, q, query.dense, chosen[q], k) for q, query in enumerate(queries)]
+
+
+def _only_space(queries: Sequence[Query]) -> int | None:
+    """The one namespace all queries have their vectors in, None if there are others, or terms."""
+    spaces = {s for query in queries for s in query.dense}
+    return spaces.pop() if len(spaces) == 1 and not any(len(query.terms) for query in queries) else None
+
+
+def _near(
+    segment: Segment, mask: np.ndarray | None, space: int, queries: Sequence[Query], k: int, effort: DenseKind
+) -> list[np.ndarray]:
+    """For each query the places in a segment of documents that may be among its best."""
+    there = segment.sizes[space] > 0
+    allowed = there if mask is None else there & mask
+    asked = np.stack([q.dense[space] for q in queries]).astype(np.float32)
+    every = bool(allowed.all())
+    return segment.near[space].candidates(asked, effort.candidates(k), None if every else allowed, effort)
+
+
+def score_places(
+    segments: Sequence[Segment], query: Query, weightings: Weightings, places: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best k of some documents, by their ascending places among those of all segments, and their scores."""
+    given = [[_from_terms(segment, query, weightings)] for segment in segments]
+    return _scored(segments, given, 0, query.dense, places, k)
 
 
 def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _Given | None:
@@ -168,7 +209,7 @@ def _search_segment(
             found.margins[q] += 4 * _ROUNDING * np.abs(terms.sums).max(initial=0.0)
     for a in range(0, len(segment), _BLOCK):
         z = min(a + _BLOCK, len(segment))
-        scores = sum(rows @ segment.dense[s][a:z].T.astype(np.float32, copy=False) for s, rows in asked.items())
+        scores = sum(products(rows, segment.dense[s], a, z) for s, rows in asked.items())
         assert isinstance(scores, np.ndarray)
         allowed = np.ones(z - a, np.bool_) if mask is None else mask[a:z]
         for q, terms in enumerate(given):

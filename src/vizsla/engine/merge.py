@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.lists import BITS, OFFSET, DamagedSegmentError, Lists
+from vizsla.engine.rows import Rows, some_of
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.kernels import kernel
 
@@ -175,21 +176,19 @@ class Merge:
     old: Sequence[Segment]
     masks: Sequence[np.ndarray]
 
-    def dense_shape(self, space: int) -> tuple[np.dtype, tuple[int, int]]:
-        """Type and shape of the new segment's dense vectors of a namespace."""
-        rows = [s.dense[space] for s in self.old]
-        if len({r.shape[1] for r in rows}) > 1:
+    def dense_shape(self, space: int) -> tuple[int, int]:
+        """The shape of the new segment's dense vectors of a namespace."""
+        widths = {s.dense[space].shape[1] for s in self.old}
+        if len(widths) > 1:
             raise DamagedSegmentError
-        return np.result_type(*(r.dtype for r in rows)), (len(self.numbers), rows[0].shape[1])
+        return len(self.numbers), widths.pop()
 
-    def dense_pieces(self, space: int, most: int) -> Iterator[np.ndarray]:
-        """The living documents' dense vectors of a namespace, so many numbers at a time."""
-        kind, (_, width) = self.dense_shape(space)
-        size = max(most // max(width, 1), 1)
+    def dense_pieces(self, space: int, most: int) -> Iterator[Rows]:
+        """The living documents' dense vectors of a namespace, so many numbers at a time, in the forms they have."""
+        size = max(most // max(self.dense_shape(space)[1], 1), 1)
         for segment, mask in zip(self.old, self.masks, strict=True):
-            rows = segment.dense[space]
             for a in range(0, len(segment), size):
-                yield rows[a : a + size][mask[a : a + size]].astype(kind, copy=False)
+                yield some_of(segment.dense[space], a, a + size, mask[a : a + size])
 
     @classmethod
     def plan(cls, segments: Sequence[Segment], alive: Sequence[np.ndarray | None]) -> Merge:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.bounds import MOST_TERMS, Bounds, bound_terms
-from vizsla.engine.dense import search_dense
+from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
+from vizsla.engine.kinds import DenseKind
 from vizsla.engine.lists import WINDOW, DamagedSegmentError
 from vizsla.engine.query import Query
 from vizsla.engine.ranking import Best, Ranking
@@ -180,6 +181,7 @@ def search_many(
     masks: Masks | None = None,
     *,
     expected: float = 1.0,
+    effort: DenseKind | None = None,
 ) -> list[Hits]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
@@ -188,6 +190,8 @@ def search_many(
 
     `expected` below 1 makes the search approximate and faster: terms that matter less are reckoned to add no more than
     this share of what they could, so that documents which live on them may be missed. Scores stay exact.
+
+    `effort`: how to search dense vectors where segments have structures for it; without it every vector is scored.
     """
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
@@ -208,7 +212,7 @@ def search_many(
         else:
             hits[i] = _search_alone(segments, query, weightings, k, allowed)
     if dense:
-        ranked = search_dense(segments, [queries[i] for i in dense], weightings, k, allowed)
+        ranked = search_dense(segments, [queries[i] for i in dense], weightings, k, allowed, effort)
         for i, (places, scores) in zip(dense, ranked, strict=True):
             hits[i] = Hits(_numbers_at(segments, places), scores)
     if usual:
@@ -216,6 +220,19 @@ def search_many(
         for i, h in zip(usual, found, strict=True):
             hits[i] = h
     return hits
+
+
+def search_among(
+    segments: Sequence[Segment], query: Query, weightings: Weightings, numbers: np.ndarray, k: int
+) -> Hits:
+    """The best k of some documents, given by their insertion numbers."""
+    ordered, _ = _in_order(segments, None)
+    wanted, places = np.unique(numbers), [np.zeros(0, np.int64)]
+    for segment, first in zip(ordered, _firsts(ordered), strict=False):
+        rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
+        places.append(first + rows[segment.numbers[rows] == wanted])
+    best, scores = score_places(ordered, query, weightings, np.concatenate(places), k)
+    return Hits(_numbers_at(ordered, best), scores)
 
 
 def search(

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.lists import WINDOW, DamagedSegmentError, Lists, Runs, freeze, pack
+from vizsla.engine.nearest import Structure
+from vizsla.engine.rows import Rows
 from vizsla.kernels import kernel
 
 _ALL = np.zeros(0, np.bool_)
@@ -45,8 +47,10 @@ class Segment:
     """What occurs one to four times."""
     large: Lists
     """All other values: higher counts, learned weights."""
-    dense: Mapping[int, np.ndarray] = field(default_factory=dict)
+    dense: Mapping[int, Rows] = field(default_factory=dict)
     """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
+    near: Mapping[int, Structure] = field(default_factory=dict)
+    """What finds near vectors without looking at all of them, where a namespace has it."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -121,6 +125,10 @@ class Segment:
         """What one namespace takes, its terms given: its lists, lengths and the documents' numbers."""
         rows = (self.lengths.nbytes + self.sizes.nbytes) // len(self.sizes)
         return self.small.bytes_of(terms) + self.large.bytes_of(terms) + rows + self.numbers.nbytes
+
+    def dense_bytes(self, space: int) -> int:
+        """What the dense vectors of a namespace take, with what was built over them."""
+        return self.dense[space].nbytes + (self.near[space].bytes if space in self.near else 0)
 
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents a term occurs in, ascending, and its values there."""
@@ -197,7 +205,7 @@ def build_segment(
     pointers: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
-    dense: Mapping[int, np.ndarray] | None = None,
+    dense: Mapping[int, Rows] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 

@@ -40,10 +40,14 @@ def evaluate_model(
     depth: int = DEPTH,
     documents: Iterable[Document | RawLines] | None = None,
     convention: str | Convention = "anserini",
+    *,
+    combine: str | None = None,
+    dense: str | None = None,
 ) -> Outcome:
     """Index a data set in a folder that is gone afterwards, answer its queries, evaluate.
 
-    `documents`: the data set's own, perhaps watched by a progress bar; None reads them here.
+    `documents`: the data set's own, perhaps watched by a progress bar; None reads them here. `combine` and `dense`: see
+    `Index.search_many`.
     """
     qrels = dataset.qrels(split)
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
@@ -52,6 +56,7 @@ def evaluate_model(
         with Index.create(Path(folder) / "index", settled, store=settled.reads_texts) as index:
             index.add(dataset.documents() if documents is None else documents)
             index.commit()
+            index.ask_with(None, combine=combine, dense=dense)
             seconds = {"index": time.perf_counter() - started}
             return evaluate_index(index, dataset, qrels, measures, depth, seconds, convention)
 

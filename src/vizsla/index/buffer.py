@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine import Segment, build_segment
+from vizsla.engine import Segment, build_segment, stored
+from vizsla.errors import VizslaError
 from vizsla.index import database
 from vizsla.index.analysis import Prepared, Rows
 from vizsla.models import Component, Model
@@ -16,8 +17,10 @@ from vizsla.models import Component, Model
 class Buffer:
     """The rows of documents that are not yet in a segment, namespace by namespace."""
 
-    def __init__(self, model: Model, db: sqlite3.Connection) -> None:
+    def __init__(self, model: Model, db: sqlite3.Connection, form: str = "float32") -> None:
+        """`form`: what dense vectors are stored in."""
         terms = TermNumbers(db)
+        self._form = form
         self._namespaces = [_Namespace(i, p.component, terms) for i, p in enumerate(model.parts)]
         self._first = 0
         self._count = 0
@@ -44,7 +47,8 @@ class Buffer:
         if self._count == 0:
             return None
         numbers = np.arange(self._first, self._first + self._count)
-        dense = {i: rows for i, n in enumerate(self._namespaces) if (rows := n.take_dense()) is not None}
+        taken = {i: rows for i, n in enumerate(self._namespaces) if (rows := n.take_dense()) is not None}
+        dense = {i: stored(rows, self._form) for i, rows in taken.items()}
         blocks = [n.take() for n in self._namespaces]
         segment = build_segment(
             numbers,
@@ -115,6 +119,8 @@ class _Namespace:
         self._pending.append(entry)
         self.bytes += sum(array.nbytes for array in entry)
         if rows.dense is not None:
+            if not np.isfinite(rows.dense).all():
+                raise VizslaError(f"{self._component.name} makes vectors with numbers that are none (NaN or infinite)")
             self._dense.append(rows.dense)
             self.bytes += rows.dense.nbytes
 

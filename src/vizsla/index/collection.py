@@ -11,13 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import vizsla
 from vizsla.datasets import Document, RawLines, Splitter, documents_from
+from vizsla.engine import DenseKind
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
-from vizsla.index.searching import Hit, Search, check_query
+from vizsla.index.kinds import check_change, check_kind, dense_facts
+from vizsla.index.recall import Recall, measure_recall
+from vizsla.index.searching import Choices, Hit, Search, check_query
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -60,6 +63,7 @@ class Index:
         self._writer: Writer | None = None
         self._committed = False
         self._asked: Model | None = None
+        self._ways: dict[str, str | None] = {"combine": None, "dense": None}
 
     @classmethod
     def create(
@@ -71,15 +75,19 @@ class Index:
         memory: int = DEFAULT_MEMORY,
         passages: Splitter | None = None,
         store: bool = True,
+        dense: str | DenseKind = "exact",
     ) -> Index:
         """A new, empty collection; an index that is there already is only replaced when told to.
 
         `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
         `passages`: cut documents into passages; a search finds documents by their best passage.
         `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
+        `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024, probes=16)`; see `DenseKind`.
         """
         folder = Path(path)
         chosen = parse_model(model) if isinstance(model, str) else model
+        kind = DenseKind.parse(dense) if isinstance(dense, str) else dense
+        check_kind(kind, chosen)
         if chosen.freezes:
             raise VizslaError(
                 f"{chosen.name} freezes statistics of all documents; give it them first: model.settled(...)"
@@ -92,6 +100,7 @@ class Index:
                 "model": description,
                 "stored": store,
                 "passages": [passages.words, passages.overlap] if passages else None,
+                database.DENSE: str(kind),
                 "vizsla": vizsla.__version__,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
             }
@@ -160,14 +169,21 @@ class Index:
         if self._writer is not None:
             self._finish(compact=False)
 
-    def compact(self) -> None:
-        """Commit, and rewrite the collection as one segment without what has been deleted or replaced."""
-        self._finish(compact=True)
+    def compact(self, dense: str | DenseKind | None = None) -> None:
+        """Commit, and rewrite the collection as one segment without what has been deleted or replaced.
 
-    def _finish(self, *, compact: bool) -> None:
+        `dense`: keep and search dense vectors in another way from now on; what was stored in fewer bits stays so.
+        """
+        kind = DenseKind.parse(dense) if isinstance(dense, str) else dense
+        if kind is not None:
+            check_kind(kind, self.model)
+            check_change(kind, self._snapshot.kind)
+        self._finish(compact=True, kind=kind)
+
+    def _finish(self, *, compact: bool, kind: DenseKind | None = None) -> None:
         try:
             # Pinned again at the last moment, so that searches going on keep what the commit removes.
-            self._open_writer().commit(compact=compact, just_before=self._snapshot.pin)
+            self._open_writer().commit(compact=compact, just_before=self._snapshot.pin, kind=kind)
             self._committed = True
             self.refresh()
             if compact:  # the log of writes now holds a copy of everything; empty it as soon as nobody reads from it
@@ -211,13 +227,14 @@ class Index:
     def __len__(self) -> int:
         return self._snapshot.document_count
 
-    def ask_with(self, model: str | Model | None) -> None:
-        """Ask with this model from now on wherever none is named; None for the index's own. See `search_many`."""
+    def ask_with(self, model: str | Model | None, *, combine: str | None = None, dense: str | None = None) -> None:
+        """Ask in this way from now on wherever nothing else is said; None is the index's own. See `search_many`."""
         chosen = parse_model(model) if isinstance(model, str) else model
         if chosen is not None:
             with self._reading() as snapshot:
                 snapshot.asked_with(chosen)  # refuses what cannot be asked here
         self._asked = chosen
+        self._ways = {"combine": combine, "dense": dense}
 
     @property
     def asked(self) -> Model:
@@ -227,6 +244,10 @@ class Index:
     def _chosen(self, model: str | Model | None) -> Model | None:
         return parse_model(model) if isinstance(model, str) else model or self._asked
 
+    def _prepared(self, snapshot: Snapshot, k: int, model: str | Model | None, **told: Any) -> Search:
+        ways = {name: self._ways[name] if told[name] is None else told[name] for name in self._ways}
+        return Search.prepare(snapshot, k, Choices(model=self._chosen(model), **{**told, **ways}))
+
     def search(
         self,
         query: str,
@@ -235,13 +256,16 @@ class Index:
         *,
         model: str | Model | None = None,
         approximate: float | None = None,
+        combine: str | None = None,
+        dense: str | None = None,
     ) -> list[Hit]:
         """The k best documents, best first; equal scores in order of insertion.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
-        taken, so k come back whenever there are k. `model` and `approximate`: see `search_many`.
+        taken, so k come back whenever there are k. For the others see `search_many`.
         """
-        return self.search_many([query], k, filter, model=model, threads=1, approximate=approximate)[0]
+        ways: dict[str, Any] = {"model": model, "approximate": approximate, "combine": combine, "dense": dense}
+        return self.search_many([query], k, filter, threads=1, **ways)[0]
 
     def search_many(
         self,
@@ -253,6 +277,8 @@ class Index:
         threads: int | None = None,
         documents: bool = True,
         approximate: float | None = None,
+        combine: str | None = None,
+        dense: str | None = None,
     ) -> list[list[Hit]]:
         """The hits of many queries, in `threads` threads, as many as there are processors if not told.
 
@@ -263,10 +289,16 @@ class Index:
 
         `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are reckoned
         to add no more than this share of what they could. Scores stay exact, and so is the search without it.
+
+        `combine`: how the parts of a sum become one ranking: `sum` is exact; `union` and `rrf` look at the best of each
+        part alone, see `Combination`.
+
+        `dense`: how dense vectors are searched where the index has a structure for it: `exact`, or with another effort
+        than its own, as in `ef=200` or `probes=64`. A sum is searched exactly.
         """
+        told = {"filter": filter, "threads": threads, "approximate": approximate, "combine": combine, "dense": dense}
         with self._reading() as snapshot:
-            search = Search.prepare(snapshot, k, filter, self._chosen(model), threads, approximate)
-            return search.hits(queries, documents=documents)
+            return self._prepared(snapshot, k, model, **told).hits(queries, documents=documents)
 
     def run(
         self,
@@ -277,12 +309,30 @@ class Index:
         model: str | Model | None = None,
         threads: int | None = None,
         approximate: float | None = None,
+        combine: str | None = None,
+        dense: str | None = None,
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
+        told = {"filter": filter, "threads": threads, "approximate": approximate, "combine": combine, "dense": dense}
         with self._reading() as snapshot:
-            search = Search.prepare(snapshot, k, filter, self._chosen(model), threads, approximate)
-            rankings = search.rankings(list(queries.values()))
+            rankings = self._prepared(snapshot, k, model, **told).rankings(list(queries.values()))
         return Run(dict(zip(queries, rankings, strict=True)))
+
+    def recall(
+        self,
+        queries: Sequence[str],
+        settings: Sequence[str],
+        k: int = 10,
+        *,
+        model: str | Model | None = None,
+        together: int = 1,
+    ) -> list[Recall]:
+        """How much of the exact top k some settings of `dense` find, and how fast; the first is the exact search.
+
+        Queries are asked `together` at a time.
+        """
+        with self._reading() as snapshot:
+            return measure_recall(snapshot, self._chosen(model), queries, k, settings, together)
 
     def get(self, doc_id: str) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""
@@ -383,6 +433,7 @@ class Index:
                 }
                 for (name, statistics), (_, component) in zip(s.statistics.items(), s.model.parts, strict=True)
             },
+            "dense": dense_facts(s.kind, s.segments, s.model),
             "index_bytes": s.file_bytes,
             "document_bytes": database_bytes,
             "stored": s.meta["stored"],

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Merge, Segment, living_frequencies
+from vizsla.engine import DamagedSegmentError, DenseKind, Merge, Segment, form_of, living_frequencies
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -47,11 +47,14 @@ class _Entry:
 class Compaction:
     """The segments' side of a commit, inside its transaction."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int) -> None:
+    def __init__(
+        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, kind: DenseKind
+    ) -> None:
         self._path = path
         self._db = db
         self._model = model
         self._generation = generation
+        self._kind_of_dense = kind
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._entries = [self._load(*row) for row in database.segment_rows(db, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
@@ -80,6 +83,7 @@ class Compaction:
         for entry in self._entries:
             if entry.changed:
                 self._update(entry)
+            self._prepare_search(entry)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that the places before them stay valid."""
@@ -112,7 +116,9 @@ class Compaction:
         return ranges
 
     def _is_tidy(self, start: int, end: int) -> bool:
-        return end - start == 1 and self._entries[start].alive is None
+        first = self._entries[start]
+        forms = {form_of(rows) for rows in first.segment.dense.values()}
+        return end - start == 1 and first.alive is None and forms <= {self._kind_of_dense.store}
 
     @staticmethod
     def _kind(entry: _Entry) -> int:
@@ -129,10 +135,10 @@ class Compaction:
             check_hashes(self._path, entry.name, entry.files)
         new: list[_Entry] = []
         if any(e.living for e in old):
-            name = secrets.token_hex(6)
+            name, form = secrets.token_hex(6), self._kind_of_dense.store
             try:
                 merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
-                written = files.write_merged(self._path, name, merge, self._chunk)
+                written = files.write_merged(self._path, name, merge, self._chunk, form)
             except DamagedSegmentError:
                 raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' tells which") from None
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
@@ -152,10 +158,28 @@ class Compaction:
         arrays = {files.ALIVE: entry.alive, files.FREQUENCIES: frequencies.astype(np.uint32)}
         written = files.write_living(self._path, entry.name, self._generation, arrays)
         statistics = database.count_statistics(self._model.namespaces, entry.segment.sizes, entry.alive)
+        entry.files = {**entry.files, **written}
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
-            (json.dumps(statistics), json.dumps({**entry.files, **written}), entry.name),
+            (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
+
+    def _prepare_search(self, entry: _Entry) -> None:
+        """Build what finds near vectors, where the segment is large enough and has it not yet."""
+        found = {name: facts for name, facts in entry.files.items() if not name.startswith(files.NEAR)}
+        for space, rows in entry.segment.dense.items():
+            built = self._kind_of_dense.structure(len(rows), rows.shape[1])
+            there = entry.files.get(f"{files.NEAR}{space}")
+            if built is None:
+                continue
+            if there is not None and there["built"] == built:
+                found[f"{files.NEAR}{space}"] = there
+            else:
+                place = self._path, entry.name, self._generation, space
+                found |= files.write_structure(*place, self._kind_of_dense, built, rows)
+        if found != entry.files:
+            entry.files = found
+            self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))
 
     def drop_deletions(self) -> None:
         """Forget the deletions of documents that are in no segment any more."""

@@ -23,6 +23,7 @@ FORMAT = 2
 FILE = "index.db"
 SEAL = "index.seal"
 LOCK = "writer.lock"
+DENSE = "dense"  # how dense vectors are kept and searched; an index without it keeps and searches them exactly
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

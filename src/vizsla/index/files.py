@@ -11,14 +11,26 @@ import io
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vizsla.engine import Lists, Merge, MergedLists, Segment
+from vizsla.engine import (
+    DenseKind,
+    Lists,
+    Merge,
+    MergedLists,
+    Rows,
+    Scaled,
+    Segment,
+    Structure,
+    build_structure,
+    form_of,
+    stored,
+)
 from vizsla.errors import CollectionError
 
 FOLDER = "segments"
@@ -27,7 +39,7 @@ SMALL_PARTS = ("terms", "runs", "windows", "starts", "postings")
 LARGE_PARTS = (*SMALL_PARTS, "values", "tops")
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
-DENSE = "dense_"  # and the place of the namespace
+DENSE, CODES, SCALES, NEAR = "dense_", "codes_", "scales_", "near_"  # and the place of the namespace
 
 Facts = dict[str, Any]
 """A file's name in the segment's folder, its bytes, sha256, type and shape."""
@@ -42,7 +54,7 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
         for space, rows in arrays.dense.items():
-            written[f"{DENSE}{space}"] = write_array(folder / f"{DENSE}{space}.npy", rows)
+            written |= _write_dense(folder, space, rows.shape, [rows], form_of(rows))
         return written
 
 
@@ -52,19 +64,54 @@ def _part(segment: Segment, name: str) -> np.ndarray:
     return array
 
 
-def write_merged(path: Path, segment: str, merge: Merge, chunk: int) -> dict[str, Facts]:
-    """Write a new segment from a merge, its runs and postings in chunks."""
+def write_merged(path: Path, segment: str, merge: Merge, chunk: int, form: str) -> dict[str, Facts]:
+    """Write a new segment from a merge, its runs and postings in chunks, its dense vectors in a form."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
         for space in merge.old[0].dense:
-            kind_of_number, shape = merge.dense_shape(space)
-            with ArrayFile(folder / f"{DENSE}{space}.npy", kind_of_number, shape) as out:
-                for piece in merge.dense_pieces(space, 4 * chunk):
-                    out.write(piece)
-            written[f"{DENSE}{space}"] = out.facts
+            pieces = merge.dense_pieces(space, 4 * chunk)
+            written |= _write_dense(folder, space, merge.dense_shape(space), pieces, form)
         return written
+
+
+def _write_dense(
+    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[Rows], form: str
+) -> dict[str, Facts]:
+    """Write the dense vectors of a namespace, piece by piece, in a form."""
+    kinds: dict[str, tuple[np.dtype, tuple[int, ...]]]
+    if form == "sq8":
+        kinds = {CODES: (np.dtype(np.int8), shape), SCALES: (np.dtype(np.float32), shape[:1])}
+    else:
+        kinds = {DENSE: (np.dtype(form), shape)}
+    with ExitStack() as stack:
+        out = {
+            f"{name}{space}": stack.enter_context(ArrayFile(folder / f"{name}{space}.npy", *kind))
+            for name, kind in kinds.items()
+        }
+        for piece in pieces:
+            rows = stored(piece, form)
+            for file, array in zip(out.values(), _arrays_of(rows), strict=True):
+                file.write(array)
+    return {name: file.facts for name, file in out.items()}
+
+
+def _arrays_of(rows: Rows) -> tuple[np.ndarray, ...]:
+    return (rows.codes, rows.scales) if isinstance(rows, Scaled) else (rows,)
+
+
+def write_structure(
+    path: Path, segment: str, generation: int, space: int, kind: DenseKind, built: str, rows: Rows
+) -> dict[str, Facts]:
+    """Build and write what finds near vectors of a segment without looking at all of them."""
+    with _writing(path, segment, new=False) as folder:
+        file = folder / f"{NEAR}{space}-{generation}.faiss"
+        build_structure(kind, built, rows, file)
+        with file.open("rb") as data:
+            os.fsync(data.fileno())
+        facts = {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file), "built": built}
+    return {f"{NEAR}{space}": facts}
 
 
 def _write_lists(folder: Path, kind: str, lists: MergedLists, chunk: int) -> dict[str, Facts]:
@@ -164,12 +211,34 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     small = {p: arrays[f"small_{p}"] for p in SMALL_PARTS} | {"values": np.zeros(0, np.uint8), "tops": np.zeros(0)}
     large = {p: arrays[f"large_{p}"] for p in LARGE_PARTS}
     documents = {p: arrays[p] for p in DOCUMENT_PARTS}
-    spaces = [int(name.removeprefix(DENSE)) for name in facts if name.startswith(DENSE)]
-    dense = {space: read_array(path, segment, facts[f"{DENSE}{space}"]) for space in spaces}
-    found = Segment(**documents, small=Lists(**small), large=Lists(**large), dense=dense)
+    dense: dict[int, Rows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
+    for i, f in _of_spaces(facts, CODES):
+        dense[i] = Scaled(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
+    near = {i: read_structure(path, segment, f) for i, f in _of_spaces(facts, NEAR)}
+    found = Segment(**documents, small=Lists(**small), large=Lists(**large), dense=dense, near=near)
     if not found.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return found
+
+
+def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]:
+    """The places of the namespaces that have files of a kind, and these."""
+    return [(int(name.removeprefix(kind)), f) for name, f in facts.items() if name.startswith(kind)]
+
+
+def read_structure(path: Path, segment: str, facts: Facts) -> Structure:
+    """Map a structure into memory; what is in it is looked at when it is first asked."""
+    file = segment_folder(path, segment) / facts["file"]
+    name = f"{path}: {segment}/{facts['file']}"
+    try:
+        size = file.stat().st_size
+        if size != facts["bytes"]:
+            raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
+        return Structure(np.memmap(file, np.uint8, "r"), facts["sha256"], facts["built"], name)
+    except FileNotFoundError:
+        raise MissingFileError(f"{name} is missing") from None
+    except OSError as e:
+        raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vizsla.datasets import Document, document_of
-from vizsla.engine import Hits, Query
+from vizsla.engine import DenseKind, Hits, Query
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.asking import Asking
+from vizsla.index.combining import Combination, parts_of, union_of
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
@@ -43,6 +44,18 @@ def _processors() -> int:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """What a search may be told beside its queries; None leaves it to the index."""
+
+    filter: str | Filter | None = None
+    model: Model | None = None
+    threads: int | None = None
+    approximate: float | None = None
+    dense: str | None = None
+    combine: str | None = None
+
+
+@dataclass(frozen=True)
 class Search:
     """What is asked of all queries; what is found does not depend on the number of threads."""
 
@@ -52,29 +65,45 @@ class Search:
     condition: Filter | None
     threads: int
     expected: float
+    kind: DenseKind
+    union: Combination | None = None
+    """Where only the best of each part are scored by the sum."""
+    fusion: Combination | None = None
+    parts: tuple[Search, ...] = ()
+    """The searches that are fused."""
 
     @classmethod
-    def prepare(
-        cls,
-        snapshot: Snapshot,
-        k: int,
-        filter: str | Filter | None,
-        model: Model | None,
-        threads: int | None,
-        approximate: float | None,
-    ) -> Search:
+    def prepare(cls, snapshot: Snapshot, k: int, choices: Choices) -> Search:
         """A search whose options have been checked."""
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
-        condition = Filter.parse(filter) if isinstance(filter, str) else filter
-        count = _processors() if threads is None else threads
+        condition = Filter.parse(choices.filter) if isinstance(choices.filter, str) else choices.filter
+        count = _processors() if choices.threads is None else choices.threads
         if count < 1:
             raise VizslaError(f"there must be at least one thread, not {count}")
-        expected = 1.0 if approximate is None else approximate
+        expected = 1.0 if choices.approximate is None else choices.approximate
         if not 0 <= expected <= 1:
             raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
-        asking = snapshot.asking if model is None else snapshot.asked_with(model)
-        return cls(snapshot, asking, k, condition, count, expected)
+        asking = snapshot.asking if choices.model is None else snapshot.asked_with(choices.model)
+        kind = snapshot.kind if choices.dense is None else snapshot.kind.asked(choices.dense)
+        plain = cls(snapshot, asking, k, condition, count, expected, kind)
+        way = Combination.parse(choices.combine or "sum")
+        alone = len(asking.parts) == 1
+        if alone and way.name != "sum":
+            raise VizslaError(f"{way.name} combines the parts of a sum, and what is asked has only one")
+        if way.name == "sum" and choices.dense is not None and kind.built and not (alone and asking.dense):
+            raise VizslaError("a sum is searched exactly; give --dense with a dense model alone, or with --combine")
+        return plain._combined(way)
+
+    def _combined(self, way: Combination) -> Search:
+        if way.name == "sum":
+            return self
+        if way.fusion is None:
+            return replace(self, union=way)
+        components = [part.component for _, part in self.asking.parts]
+        deep = replace(self, k=max(self.k, way.depth))
+        parts = tuple(replace(deep, asking=self.snapshot.asked_with(component)) for component in components)
+        return replace(self, fusion=way, parts=parts)
 
     def hits(self, queries: Sequence[str], *, documents: bool = True) -> list[list[Hit]]:
         """The best k documents for each query, best first; without `documents` they have their ids and nothing else."""
@@ -102,23 +131,59 @@ class Search:
         return [one for batch in found for one in batch]
 
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
+        if self.fusion is not None:
+            return self._fused_hits(self.fusion, texts, documents)
         queries = self.snapshot.encode_queries(texts, self.asking)
         if self.snapshot.splitter is not None:
             return [self._passages(query, documents) for query in queries]
-        return self._named(self._found(queries, self.k), documents)
+        return self._named(self.found(queries, self.k), documents)
 
     def _rankings(self, texts: Sequence[str]) -> list[Ranking]:
+        if self.fusion is not None:
+            return self.fusion.fused([part._rankings(texts) for part in self.parts], self.k)
         if self.snapshot.splitter is not None:
-            rows = self._hits(texts, documents=False)
-            return [Ranking([h.id for h in hits], [h.score for h in hits]) for hits in rows]
-        found = self._found(self.snapshot.encode_queries(texts, self.asking), self.k)
+            return [_ranking(hits) for hits in self._hits(texts, documents=False)]
+        found = self.found(self.snapshot.encode_queries(texts, self.asking), self.k)
         numbers = [hits.numbers.tolist() for hits in found]
         ids = self.snapshot.ids({n for some in numbers for n in some})
         pairs = zip(numbers, found, strict=True)
         return [Ranking([ids[n] for n in some], hits.scores) for some, hits in pairs]
 
-    def _found(self, queries: Sequence[Query], k: int) -> list[Hits]:
-        return self.snapshot.search(queries, self.asking, k, self.condition, self.expected)
+    def found(self, queries: Sequence[Query], k: int) -> list[Hits]:
+        """The best documents of encoded queries."""
+        if self.union is not None:
+            return self._found_in_union(queries, k, max(k, self.union.depth))
+        effort = self.kind if self.kind.built and len(self.asking.parts) == 1 else None
+        return self.snapshot.search(queries, self.asking, k, self.condition, self.expected, effort)
+
+    def _found_in_union(self, queries: Sequence[Query], k: int, depth: int) -> list[Hits]:
+        """The best of all that any part finds, by the sum of all parts."""
+        spaces = [space for space, _ in self.asking.parts]
+        asked = zip(*(parts_of(query, spaces) for query in queries), strict=True)
+        search, rest = self.snapshot.search, (depth, self.condition, self.expected, self.kind)
+        found = zip(*(search(part, self.asking, *rest) for part in asked), strict=True)
+        unions = [union_of([hits.numbers for hits in parts]) for parts in found]
+        pairs = zip(queries, unions, strict=True)
+        return [self.snapshot.search_among(query, self.asking, numbers, k) for query, numbers in pairs]
+
+    def _fused_hits(self, fusion: Combination, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
+        """Fused rankings as hits; of a document in passages the one that the first part has found."""
+        passages = self.snapshot.splitter is not None
+        rows = [part._hits(texts, documents and passages) for part in self.parts]
+        fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
+        if passages or not documents:
+            known = [
+                {hit.id: hit.document for hits in reversed(parts) for hit in hits} for parts in zip(*rows, strict=True)
+            ]
+        else:
+            ids = {d for ranking in fused for d in ranking.documents}
+            numbers = {n: d for d in ids for n in self.snapshot.numbers_of(d)}
+            stored = self.snapshot.documents(numbers)
+            known = [{numbers[n]: document for n, document in stored.items()}] * len(fused)
+        return [
+            [Hit(i, score, documents_of[d]) for i, (d, score) in enumerate(ranking, 1)]
+            for ranking, documents_of in zip(fused, known, strict=True)
+        ]
 
     def _named(self, found: list[Hits], documents: bool) -> list[list[Hit]]:
         """Hits as documents, looked up together."""
@@ -134,7 +199,7 @@ class Search:
         """The best documents by their best passages: more passages until there are enough documents."""
         depth = self.k
         while True:
-            (passages,) = self._named(self._found([query], depth), documents)
+            (passages,) = self._named(self.found([query], depth), documents)
             best: dict[str, Hit] = {}
             for hit in passages:
                 doc_id = document_of(hit.id)
@@ -142,6 +207,10 @@ class Search:
             if len(best) >= self.k or len(passages) < depth:
                 return list(best.values())[: self.k]
             depth *= 4
+
+
+def _ranking(hits: Sequence[Hit]) -> Ranking:
+    return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
 
 
 def _check_queries(queries: Sequence[str], empty_allowed: bool) -> None:

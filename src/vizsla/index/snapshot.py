@@ -15,7 +15,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, Hits, Query, by_document, search_many
+from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, by_document, search_among, search_many
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.asking import Asking
@@ -97,6 +97,7 @@ class Snapshot:
             self.generation: int = self.meta["generation"]
             self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
             rows = database.segment_rows(self._db, self.generation)
+        self.kind = DenseKind.parse(self.meta.get(database.DENSE) or "exact")
         self.model = Model.from_description(self.meta["model"], self.path / "model")
         parts = [_Part(self.path, name, facts) for name, facts, _ in rows]
         parts.sort(key=lambda p: int(p.segment.numbers[0]))
@@ -221,7 +222,7 @@ class Snapshot:
         total = 0
         for space, part in self.asked_with(model).parts:
             if part.component.dimensions:
-                total += sum(segment.dense[space].nbytes + segment.numbers.nbytes for segment in self.segments)
+                total += sum(segment.dense_bytes(space) + segment.numbers.nbytes for segment in self.segments)
                 continue
             with self._lock, database.told_plainly(self.path):
                 rows = self._db.execute("SELECT number FROM terms WHERE namespace = ?", (space,)).fetchall()
@@ -296,15 +297,26 @@ class Snapshot:
         return [(numbers[a:z], spaces[a:z], weights[a:z]) for a, z in pairwise(ends)]
 
     def search(
-        self, queries: Sequence[Query], asking: Asking, k: int, condition: Filter | None, expected: float = 1.0
+        self,
+        queries: Sequence[Query],
+        asking: Asking,
+        k: int,
+        condition: Filter | None,
+        expected: float = 1.0,
+        effort: DenseKind | None = None,
     ) -> list[Hits]:
         """For each query the best k living documents, of those that meet a condition if there is one.
 
-        `expected` below 1: approximately, see `search_many`.
+        `expected` below 1, or an `effort`: approximately, see `search_many`.
         """
         allowed = self.alive if condition is None else self._allowed(condition)
         with self.damage_told():
-            return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected)
+            return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected, effort=effort)
+
+    def search_among(self, query: Query, asking: Asking, numbers: np.ndarray, k: int) -> Hits:
+        """The best k of some living documents."""
+        with self.damage_told():
+            return search_among(self.segments, query, asking.weightings, numbers, k)
 
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""

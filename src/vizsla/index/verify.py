@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Lists, Segment, living_frequencies
+from vizsla.engine import DamagedSegmentError, DenseKind, Lists, Segment, living_frequencies
+from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -108,6 +110,7 @@ def _check_segments(path: Path, db: sqlite3.Connection) -> Iterator[str]:
             segment = files.read_segment(path, name, facts)
             alive = files.read_array(path, name, facts[files.ALIVE]) if files.ALIVE in facts else None
             yield from _check_arrays(path, name, segment, len(namespaces), terms)
+            yield from _check_dense(path, name, segment)
             yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
             living.append(segment.numbers if alive is None else segment.numbers[alive])
         except CollectionError as e:
@@ -134,6 +137,18 @@ def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int
     sound = s.fits() and len(s.sizes) == namespaces and bool((np.diff(s.numbers.astype(np.int64)) > 0).all())
     if not sound or not all(_are_sound(lists, len(s), terms) for lists in (s.small, s.large)):
         yield f"{path}: the arrays of segment {name} contradict each other"
+
+
+def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
+    """Whether dense vectors are numbers, and what was built over them has as many."""
+    for rows in s.dense.values():
+        blocks = (rows[a : a + WINDOW] for a in range(0, len(rows), WINDOW))
+        if not all(np.isfinite(block).all() for block in blocks):
+            yield f"{path}: the dense vectors of segment {name} hold numbers that are none"
+    if s.near and find_spec("faiss") is not None:
+        for structure in s.near.values():
+            if structure.opened(DenseKind()).ntotal != len(s):
+                yield f"{path}: what was built over the dense vectors of segment {name} has others"
 
 
 def _are_sound(lists: Lists, documents: int, terms: int) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from vizsla.datasets import Document, Origin, RawLines
 from vizsla.datasets.document import refusal
 from vizsla.datasets.passages import MARK, Splitter, document_of
+from vizsla.engine import DenseKind
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files
 from vizsla.index.analysis import Prepared, preparing
@@ -77,7 +78,8 @@ class Writer:
                 self._store_texts: bool = database.get_meta(self._db, "stored")
                 files.sweep_segments(path, database.live_files(self._db))
                 self._db.execute("BEGIN IMMEDIATE")
-                self._buffer = Buffer(model, self._db)
+                self._kind = DenseKind.parse(database.get_meta(self._db, database.DENSE) or "exact")
+                self._buffer = Buffer(model, self._db, self._kind.store)
         except BaseException:
             self.close()
             raise
@@ -193,14 +195,18 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
-    def commit(self, *, compact: bool, just_before: Callable[[], None]) -> None:
+    def commit(self, *, compact: bool, just_before: Callable[[], None], kind: DenseKind | None = None) -> None:
         """Make all changes visible at once; all that is left to do then is to close.
 
-        Segments are merged as far as it pays, or into a single one.
+        Segments are merged as far as it pays, or into a single one. `kind`: how dense vectors are kept and searched
+        from now on, which goes with a single segment.
         """
         self._flush()
         with database.told_plainly(self._path):
-            compaction = Compaction(self._path, self._db, self._model, self._generation, self._memory)
+            if kind is not None:
+                database.set_meta(self._db, database.DENSE, str(kind))
+            kind = kind or self._kind
+            compaction = Compaction(self._path, self._db, self._model, self._generation, self._memory, kind)
             compaction.run(whole=compact)
             gone = "(SELECT number FROM deletions WHERE generation = ?)"
             for table in ("documents", "contents"):

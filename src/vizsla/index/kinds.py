@@ -1,0 +1,51 @@
+"""Which way of keeping and searching dense vectors a model can have, and what an index has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vizsla.engine import STORES, DenseKind, Segment, check_gpu, faiss_for
+from vizsla.errors import VizslaError
+from vizsla.models import Model
+
+
+def check_kind(kind: DenseKind, model: Model) -> None:
+    """Refuse a kind that cannot be built for a model, or not here."""
+    if kind == DenseKind():
+        return
+    widths = [p.component.dimensions for p in model.parts if p.component.dimensions]
+    if not widths:
+        raise VizslaError(f"{model.name} has no dense vectors, which {kind} is for")
+    for width in widths:
+        kind.check_width(width)
+    if kind.built:
+        faiss = faiss_for(kind.name)
+        if kind.device == "gpu":
+            check_gpu(faiss)
+
+
+def check_change(new: DenseKind, old: DenseKind) -> None:
+    """Refuse to store in more bits what was stored in fewer."""
+    if STORES.index(new.store) < STORES.index(old.store):
+        raise VizslaError(
+            f"the vectors of this index are stored in {old.store}, and what {new.store} would have is lost; "
+            f"add store={old.store}, or index anew"
+        )
+
+
+def dense_facts(kind: DenseKind, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
+    """How an index keeps and searches its dense vectors; None where it has none."""
+    spaces = [i for i, part in enumerate(model.parts) if part.component.dimensions]
+    if not spaces:
+        return None
+    near = [structure for segment in segments for structure in segment.near.values()]
+    return {
+        "kind": str(kind),
+        "store": kind.store,
+        "built_segments": sum(bool(segment.near) for segment in segments),
+        "exact_segments": sum(not segment.near for segment in segments),
+        "vector_bytes": sum(segment.dense[s].nbytes for segment in segments for s in spaces),
+        "structure_bytes": sum(structure.bytes for structure in near),
+        "built": sorted({structure.built for structure in near}),
+    }
