@@ -446,6 +446,35 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
         built.search("w5", dense="ef=3")
 
 
+class OnGpu:
+    """Stands for faiss's index on a GPU: it takes no parameters, and finds no more than it can."""
+
+    def __init__(self, index: Any) -> None:
+        self._index, self.ntotal, self.nprobe = index, index.ntotal, 1
+
+    def search(self, asked: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        assert count <= 2048
+        scores, found = self._index.search(asked, count, params=faiss.SearchParametersIVF(nprobe=self.nprobe))
+        return scores, found
+
+
+def test_the_way_to_a_gpu(built: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is masked falls out of what a GPU finds, which knows no masks; on a device that is not one."""
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, __, index: OnGpu(index), raising=False)
+    built.delete([str(i) for i in range(100, 200)])
+    built.commit()
+    for filter in (None, "year >= 1950"):
+        exact = pairs_of(built.search("w5 w7", 10, filter, dense="exact"))
+        assert pairs_of(built.search("w5 w7", 10, filter, dense="probes=16, oversample=20, device=gpu")) == exact
+    monkeypatch.setattr("vizsla.engine.nearest._MOST_ON_GPU", 64)
+    with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
+        built.search("w5 w7", 10, dense="oversample=20, device=gpu")
+    with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
+        DenseKind.parse("hnsw(device=gpu)")
+
+
 def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
     with Index.create(tmp_path / "old", Scattered()) as index:
         index.add(documents_of(range(50)))

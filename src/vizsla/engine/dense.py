@@ -164,11 +164,10 @@ def _near(
     segment: Segment, mask: np.ndarray | None, space: int, queries: Sequence[Query], k: int, effort: DenseKind
 ) -> list[np.ndarray]:
     """For each query the places in a segment of documents that may be among its best."""
-    there = segment.sizes[space] > 0
-    allowed = there if mask is None else there & mask
+    there = segment.having[space]
+    allowed = mask if there is None else there if mask is None else there & mask
     asked = np.stack([q.dense[space] for q in queries]).astype(np.float32)
-    every = bool(allowed.all())
-    return segment.near[space].candidates(asked, effort.candidates(k), None if every else allowed, effort)
+    return segment.near[space].candidates(asked, effort.candidates(k), allowed, effort)
 
 
 def score_places(

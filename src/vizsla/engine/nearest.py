@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine.kinds import POINTS_PER_CENTRE, DenseKind
+from vizsla.engine.kinds import DenseKind
 from vizsla.engine.rows import Rows
 from vizsla.errors import CollectionError, VizslaError
 
 _PIECE = 1 << 16  # vectors that are added together
-_MOST_SEEN = 1 << 18  # vectors that are learned from
+_MOST_SEEN = 1 << 18  # vectors that are learned from, and for each centre
+_SEEN_PER_CENTRE = 64
 _ROUNDS = 10
 _FEW = 2000  # allowed documents up to which all of them are candidates
 _MOST_ON_GPU = 2048  # candidates a GPU can find
@@ -43,11 +44,10 @@ def build_structure(kind: DenseKind, structure: str, rows: Rows, file: Path) -> 
     if building:
         index.hnsw.efConstruction = int(building)
     else:
-        index.cp.niter = _ROUNDS
+        index.cp.niter, index.cp.max_points_per_centroid = _ROUNDS, _SEEN_PER_CENTRE
     if kind.product_codes:
         index.do_polysemous_training = False  # for a search that is not done here, and most of the time
-        index.pq.cp.niter = _ROUNDS
-        index.pq.cp.max_points_per_centroid = 2 * POINTS_PER_CENTRE
+        index.pq.cp.niter, index.pq.cp.max_points_per_centroid = _ROUNDS, _SEEN_PER_CENTRE
     index.train(_sample(rows))
     for a in range(0, len(rows), _PIECE):
         index.add(_plain(rows[a : a + _PIECE]))
@@ -76,6 +76,7 @@ class Structure:
         self._name = name
         self._lock = threading.Lock()
         self._open: dict[str, Any] = {}
+        self._resources: Any = None
 
     def opened(self, kind: DenseKind) -> Any:
         """faiss's own object, on the device of a kind."""
@@ -87,7 +88,8 @@ class Structure:
                 index = self._open.get("cpu") or self._read(faiss)
                 self._open.setdefault("cpu", index)
                 if kind.device == "gpu":
-                    self._open["gpu"] = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+                    self._resources = faiss.StandardGpuResources()  # held as long as what lies there
+                    self._open["gpu"] = faiss.index_cpu_to_gpu(self._resources, 0, index)
             return self._open[kind.device]
 
     def _read(self, faiss: Any) -> Any:

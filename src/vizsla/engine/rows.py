@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.kernels import kernel, reordered
+from vizsla.kernels import reordered, still
 
 _MOST = 127
-_FEW = 4  # questions up to which 8 bits are multiplied as they are
+_FEW = 4  # questions up to which fewer bits are multiplied as they are read
+_SHIFT = np.float32(2.0**112)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,13 @@ def products(asked: np.ndarray, rows: Rows, a: int, z: int) -> np.ndarray:
         found *= rows.scales[a:z]
         return found
     block = rows[a:z]
-    found = asked @ (_widened(block) if block.dtype == np.float16 else block.astype(np.float32, copy=False)).T
+    if block.dtype == np.float16:
+        if len(asked) <= _FEW:
+            found = np.empty((len(asked), z - a), np.float32)
+            _multiply_halves(asked, np.ascontiguousarray(block).view(np.uint16), found)
+            return found
+        block = _widened(block)
+    found = asked @ block.astype(np.float32, copy=False).T
     return found
 
 
@@ -116,13 +123,26 @@ def _widened(block: np.ndarray) -> np.ndarray:
     bits = np.empty(block.shape, np.uint32)
     _move_bits(np.ascontiguousarray(block).view(np.uint16).reshape(-1), bits.reshape(-1))
     wide = bits.view(np.float32)
-    wide *= np.float32(2.0**112)
+    wide *= _SHIFT
     return wide
 
 
-@kernel
+@still
 def _move_bits(narrow, wide):
     """Sign and fraction to where 32 bits have them; the exponent is then too small by 112."""
     for i in range(narrow.size):
         sign, rest = np.uint32(narrow[i] & np.uint16(0x8000)), np.uint32(narrow[i] & np.uint16(0x7FFF))
         wide[i] = (sign << np.uint32(16)) | (rest << np.uint32(13))
+
+
+@reordered
+def _multiply_halves(asked, codes, out):
+    bits = np.empty(codes.shape[1], np.uint32)
+    row = bits.view(np.float32)
+    for i in range(codes.shape[0]):
+        _move_bits(codes[i], bits)
+        for q in range(asked.shape[0]):
+            total = np.float32(0)
+            for j in range(row.size):
+                total += asked[q, j] * (row[j] * _SHIFT)
+            out[q, i] = total

@@ -92,6 +92,12 @@ class Segment:
             for s, rows in self.dense.items()
         }
 
+    @cached_property
+    def having(self) -> dict[int, np.ndarray | None]:
+        """Which documents have a vector in each dense namespace; None where all have."""
+        there = {s: self.sizes[s] > 0 for s in self.dense}
+        return {s: None if mask.all() else mask for s, mask in there.items()}
+
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()
         mask.flags.writeable = False  # one kind of array, so that kernels are compiled once

@@ -168,22 +168,25 @@ class Search:
 
     def _fused_hits(self, fusion: Combination, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
         """Fused rankings as hits; of a document in passages the one that the first part has found."""
-        passages = self.snapshot.splitter is not None
-        rows = [part._hits(texts, documents and passages) for part in self.parts]
-        fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
-        if passages or not documents:
-            known = [
-                {hit.id: hit.document for hits in reversed(parts) for hit in hits} for parts in zip(*rows, strict=True)
-            ]
+        if self.snapshot.splitter is None:
+            fused = self._rankings(texts)
+            known = [self._stored({d for ranking in fused for d in ranking.documents}, documents)] * len(fused)
         else:
-            ids = {d for ranking in fused for d in ranking.documents}
-            numbers = {n: d for d in ids for n in self.snapshot.numbers_of(d)}
-            stored = self.snapshot.documents(numbers)
-            known = [{numbers[n]: document for n, document in stored.items()}] * len(fused)
+            rows = [part._hits(texts, documents) for part in self.parts]
+            fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
+            by_query = zip(*rows, strict=True)
+            known = [{hit.id: hit.document for hits in reversed(found) for hit in hits} for found in by_query]
         return [
-            [Hit(i, score, documents_of[d]) for i, (d, score) in enumerate(ranking, 1)]
-            for ranking, documents_of in zip(fused, known, strict=True)
+            [Hit(rank, score, stored[d]) for rank, (d, score) in enumerate(ranking, 1)]
+            for ranking, stored in zip(fused, known, strict=True)
         ]
+
+    def _stored(self, ids: set[str], documents: bool) -> dict[str, Document]:
+        """Documents by their ids; without `documents` they have nothing else."""
+        if not documents:
+            return {d: Document(d, {}) for d in ids}
+        numbers = {n: d for d in ids for n in self.snapshot.numbers_of(d)}
+        return {numbers[n]: document for n, document in self.snapshot.documents(numbers).items()}
 
     def _named(self, found: list[Hits], documents: bool) -> list[list[Hit]]:
         """Hits as documents, looked up together."""
