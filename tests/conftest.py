@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +74,14 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return int(end.value.code or 0), captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(scope="module")
+def few_documents() -> Iterator[None]:
+    """Where collections are small, a filter leaves few documents only if it leaves very few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vizsla.engine.nearest._FEW", 60)
+        yield
 
 
 @pytest.fixture

@@ -1,11 +1,8 @@
-"""Dense vectors in fewer bits, and structures of faiss's over them: scores are exact, recall and damage are told."""
+"""Dense vectors in fewer bits, and structures of faiss's over them: scores are exact, and nothing else is found."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import Cli
-from scattered import WIDTH, Scattered
+from scattered import WIDTH
 from vizsla.engine import (
     DenseKind,
     Query,
@@ -29,11 +25,10 @@ from vizsla.engine import (
     stored,
 )
 from vizsla.engine.nearest import build_structure
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index
+from vizsla.errors import VizslaError
 from vizsla.index.files import hash_file
 
-faiss = pytest.importorskip("faiss")
+pytestmark = pytest.mark.usefixtures("few_documents")
 NOTHING = np.zeros(0, np.int64)
 STRUCTURES = (
     "hnsw(least=1)",
@@ -43,14 +38,6 @@ STRUCTURES = (
     "ivf(least=1, lists=2, probes=2, codes=pq, bits=4, parts=4)",
     "pq(least=1, bits=4, parts=8)",
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few() -> Iterator[None]:
-    """Collections are small here, so that a mask names few documents only where it names very few."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.engine.nearest._FEW", 60)
-        yield
 
 
 def clustered(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -269,246 +256,3 @@ def test_what_is_no_kind() -> None:
     assert own.structure(389, 8) is None
     assert own.structure(20_000, 8) == "IVF10,SQ8"
     assert DenseKind.parse("pq(least=1)").structure(9983, 8) is None
-
-
-def documents_of(numbers: Sequence[int], turn: int = 0) -> list[dict[str, Any]]:
-    """Documents of two words of their own; document 0 is empty."""
-    return [{"id": str(i), "text": f"w{i % 97} v{i}x{turn}" if i else " ", "year": 1900 + i % 100} for i in numbers]
-
-
-def exhaustive(documents: dict[str, dict[str, Any]], query: str, form: str = "float32") -> list[tuple[str, float]]:
-    """All documents by their scores, computed from their texts."""
-    model = Scattered()
-    some = {i: d for i, d in documents.items() if d["text"].strip()}
-    rows = stored(model.dense_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
-    (vector,) = model.dense_queries([query])
-    scores = np.einsum("ij,j->i", rows, vector).astype(np.float32)
-    return sorted(zip(some, scores.tolist(), strict=True), key=lambda pair: -pair[1])
-
-
-def pairs_of(hits: Sequence[Any]) -> list[tuple[str, float]]:
-    return [(hit.id, hit.score) for hit in hits]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["float16", "sq8", "hnsw(least=300)", "hnsw(least=300, store=sq8)", "ivf(least=300, lists=8, probes=8)",
-     "pq(least=300, bits=4, oversample=50, store=float16)"],
-)  # fmt: skip
-def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
-    parsed = DenseKind.parse(kind)
-    living: dict[str, dict[str, Any]] = {}
-
-    def check(index: Index, built: int) -> None:
-        expected = {q: exhaustive(living, q, parsed.store) for q in ("w5", "w9 w80", "v500x0")}
-        for query, ranking in expected.items():
-            scores = dict(ranking)
-            assert pairs_of(index.search(query, 20, dense="exact")) == ranking[:20]
-            found = pairs_of(index.search(query, 20))
-            assert len(found) == 20
-            assert all(scores[d] == score for d, score in found)
-            assert len(set(found) & set(ranking[:20])) >= (20 if not parsed.built else 14)
-            late = pairs_of(index.search(query, 20, "year >= 1950"))
-            assert all(living[d]["year"] >= 1950 and scores[d] == score for d, score in late)
-            wanted = [(d, score) for d, score in ranking if living[d]["year"] >= 1950][:20]
-            assert len(set(late) & set(wanted)) >= (20 if not parsed.built else 14)
-            assert index.explain(query, found[0][0]).score == pytest.approx(found[0][1], rel=1e-5)
-        facts = index.info()["dense"]
-        assert (facts["kind"], facts["built_segments"] if parsed.built else built) == (str(parsed), built)
-        assert index.verify() == []
-
-    with Index.create(tmp_path / "i", Scattered(), dense=kind) as index:
-        for start in (0, 650):
-            new = documents_of(range(start, start + 650))
-            index.add(new)
-            index.commit()
-            living |= {d["id"]: d for d in new}
-        check(index, 2)
-        index.add(documents_of(range(5, 95, 3), 1))  # replaced, in a segment too small for a structure
-        index.delete([str(i) for i in range(900, 1000)])
-        index.commit()
-        living |= {d["id"]: d for d in documents_of(range(5, 95, 3), 1)}
-        living = {i: d for i, d in living.items() if not 900 <= int(i) < 1000}
-        check(index, 2)
-    with Index.open(tmp_path / "i") as index:
-        check(index, 2)
-        index.compact()
-        check(index, 1)
-        assert index.info()["segments"] == 1
-
-
-def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "i"
-    with Index.create(folder, Scattered()) as index:
-        index.add(documents_of(range(1500)))
-        index.commit()
-        exact = pairs_of(index.search("w5 w7", 30))
-        plain = index.info()["dense"]["vector_bytes"]
-    code, _, said = cli("compact", folder, "--dense", "hnsw(least=100)")
-    assert code == 0, said
-    with Index.open(folder) as index:
-        assert index.info()["dense"]["built"] == ["HNSW32_SQ8 100"]
-        files = set(folder.rglob("*.faiss"))
-        index.compact("hnsw(least=100, ef=90)")  # another effort: nothing is built
-        assert set(folder.rglob("*.faiss")) == files
-        assert len(set(pairs_of(index.search("w5 w7", 30))) & set(exact)) > 25
-        index.compact("ivf(least=100, lists=10, store=float16)")
-        assert index.info()["dense"]["built"] == ["IVF10,SQ8"]
-        assert index.info()["dense"]["vector_bytes"] == plain // 2
-        with pytest.raises(VizslaError, match="stored in float16, and what float32 would have is lost"):
-            index.compact("exact")
-        index.compact("sq8")
-        assert not list(folder.rglob("*.faiss"))
-        assert index.info()["dense"]["vector_bytes"] == plain // 4 + 4 * 1500
-        assert index.verify() == []
-    code, out, _ = cli("info", folder)
-    assert (code, "sq8, 18.0 kB in sq8" in out) == (0, True), out
-    code, _, said = cli("compact", folder, "--dense", "hnws")
-    assert (code, "did you mean 'hnsw'?" in said) == (2, True)
-
-
-def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(lists=64)") as index:
-        index.add(documents_of(range(200)))
-        index.commit()
-        ranking = exhaustive({d["id"]: d for d in documents_of(range(200))}, "w5")
-        assert pairs_of(index.search("w5", 200)) == ranking
-    _, out, _ = cli("info", tmp_path / "i")
-    assert "1 segment too small for it, searched exactly" in " ".join(out.split())
-
-
-@pytest.fixture
-def built(tmp_path: Path) -> Iterator[Index]:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(least=100, lists=16, probes=1)") as index:
-        index.add(documents_of(range(1200)))
-        index.commit()
-        yield index
-
-
-def test_a_damaged_structure(cli: Cli, built: Index) -> None:
-    (file,) = built.path.rglob("*.faiss")
-    sound = file.read_bytes()
-    file.unlink()
-    file.write_bytes(sound[: len(sound) // 2] + bytes([sound[len(sound) // 2] ^ 1]) + sound[len(sound) // 2 + 1 :])
-    with Index.open(built.path) as index:
-        with pytest.raises(CollectionError, match=r"near_0-1\.faiss is damaged: its content is not what was written"):
-            index.search("w5")
-        assert len(index.search("w5", dense="exact")) == 10
-        (problem,) = index.verify()
-        assert "near_0-1.faiss is damaged" in problem
-    code, _, said = cli("search", built.path, "w5")
-    assert (code, said.count("\n"), "is damaged" in said) == (2, 1, True)
-    file.write_bytes(sound[:-1])
-    with pytest.raises(CollectionError, match="is damaged: it has"):
-        Index.open(built.path)
-    file.unlink()
-    with pytest.raises(CollectionError, match=r"near_0-1\.faiss is missing"):
-        Index.open(built.path)
-
-
-def test_readers_keep_the_structure_they_have(built: Index) -> None:
-    with Index.open(built.path) as reader:
-        built.compact("hnsw(least=100)")
-        assert len(reader.search("w5")) == 10  # opened only now, though its file is gone
-        assert reader.info()["dense"]["kind"].startswith("ivf")
-
-
-def test_without_faiss(built: Index, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with Index.open(built.path) as index:
-        with pytest.raises(VizslaError, match=r"needs faiss, which is not installed; get it with: pip install"):
-            index.search("w5")
-        assert len(index.search("w5", dense="exact")) == 10
-        assert index.info()["dense"]["built_segments"] == 1
-    with pytest.raises(VizslaError, match="hnsw needs faiss"):
-        Index.create(tmp_path / "n", Scattered(), dense="hnsw")
-    assert not (tmp_path / "n").exists()
-    with Index.create(tmp_path / "n", Scattered(), dense="sq8") as index:  # needs none
-        index.add(documents_of(range(20)))
-        index.commit()
-        assert len(index.search("w5")) == 10
-    assert cli("info", built.path)[0] == 0
-
-
-def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
-    for model, kind, problem in (
-        ("bm25", "hnsw", "bm25 has no dense vectors, which hnsw is for"),
-        (Scattered(), "pq(parts=3)", "cannot be cut into 3 equal parts"),
-    ):
-        with pytest.raises(VizslaError, match=problem):
-            Index.create(tmp_path / "n", model, dense=kind)
-    with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match="numbers that are none"):
-        index.add([{"id": "1", "text": "nan"}])
-    if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
-        with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
-            built.search("w5", dense="device=gpu")
-    with pytest.raises(VizslaError, match="no option of ivf called 'ef'"):
-        built.search("w5", dense="ef=3")
-
-
-class OnGpu:
-    """Stands for faiss's index on a GPU: it takes no parameters, and finds no more than it can."""
-
-    def __init__(self, index: Any) -> None:
-        self._index, self.ntotal, self.nprobe = index, index.ntotal, 1
-
-    def search(self, asked: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        assert count <= 2048
-        scores, found = self._index.search(asked, count, params=faiss.SearchParametersIVF(nprobe=self.nprobe))
-        return scores, found
-
-
-def test_the_way_to_a_gpu(built: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is masked falls out of what a GPU finds, which knows no masks; on a device that is not one."""
-    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, __, index: OnGpu(index), raising=False)
-    built.delete([str(i) for i in range(100, 200)])
-    built.commit()
-    for filter in (None, "year >= 1950"):
-        exact = pairs_of(built.search("w5 w7", 10, filter, dense="exact"))
-        assert pairs_of(built.search("w5 w7", 10, filter, dense="probes=16, oversample=20, device=gpu")) == exact
-    monkeypatch.setattr("vizsla.engine.nearest._MOST_ON_GPU", 64)
-    with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
-        built.search("w5 w7", 10, dense="oversample=20, device=gpu")
-    with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
-        DenseKind.parse("hnsw(device=gpu)")
-
-
-def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "old", Scattered()) as index:
-        index.add(documents_of(range(50)))
-        index.commit()
-        before = pairs_of(index.search("w5"))
-    with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("DELETE FROM meta WHERE key = 'dense'")
-    db.close()
-    (tmp_path / "old" / "index.seal").unlink()
-    with Index.open(tmp_path / "old") as index:
-        assert pairs_of(index.search("w5")) == before
-        index.add(documents_of(range(50, 60)))
-        index.commit()
-        assert index.info()["dense"]["kind"] == "exact"
-        assert index.verify() == []
-
-
-def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
-    queries = tmp_path / "queries.tsv"
-    queries.write_text("".join(f"{i}\tw{i} v{i}x0\n" for i in range(30)))
-    command = ("recall", built.path, "--queries", queries, "-k", 5)
-    code, out, said = cli(*command, "--json", "--dense", "probes=1", "--dense", "probes=16, oversample=300")
-    assert code == 0, said
-    exact, little, much = json.loads(out)["settings"]
-    assert (exact["setting"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)
-    assert little["recall"] < much["recall"] == 1.0
-    with Index.open(built.path) as index:
-        shares = []
-        for i in range(30):
-            query = f"w{i} v{i}x0"
-            found = {hit.id for hit in index.search(query, 5)}
-            shares.append(len(found & {hit.id for hit in index.search(query, 5, dense="exact")}) / 5)
-        assert little["recall"] == pytest.approx(np.mean(shares))
-    code, out, _ = cli(*command)
-    assert (code, "recall@5" in out, "ivf(lists=16, probes=1, least=100)" in out) == (0, True, True)
-    with Index.create(tmp_path / "b", "bm25") as index, pytest.raises(VizslaError, match="bm25 has 0"):
-        index.recall(["w5"], ["exact"])

@@ -36,7 +36,6 @@ def documents(seed: int, count: int, length: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Index]]:
     """Three of the same sum: several segments with deletions, passages, and approximate vectors."""
-    pytest.importorskip("faiss")
     folder = tmp_path_factory.mktemp("sums")
     options: list[dict[str, Any]] = [{}, {"passages": Splitter(6, 2)}, {"dense": "ivf(least=50, lists=4, probes=4)"}]
     made = []

@@ -51,7 +51,10 @@ def build_structure(kind: DenseKind, structure: str, rows: Rows, file: Path) -> 
     index.train(_sample(rows))
     for a in range(0, len(rows), _PIECE):
         index.add(_plain(rows[a : a + _PIECE]))
-    faiss.write_index(index, str(file))
+    try:
+        faiss.write_index(index, str(file))
+    except RuntimeError:
+        raise CollectionError(f"{file}: cannot be written; is the disk full? The last commit is intact") from None
 
 
 def _sample(rows: Rows) -> np.ndarray:
