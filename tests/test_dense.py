@@ -209,7 +209,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("pooling", ["mean", "first"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "first+mean"])
 @pytest.mark.parametrize("runtime", ["onnx", "torch"])
 def test_an_encoder_of_others_gives_what_it_gives_there(
     checkpoint: Path, cache: Path, tmp_path: Path, pooling: str, runtime: str, monkeypatch: pytest.MonkeyPatch
@@ -220,12 +220,13 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
 
     folder = tmp_path / "encoder"
     shutil.copytree(checkpoint, folder)
-    modes = {"pooling_mode_cls_token": pooling == "first", "pooling_mode_mean_tokens": pooling == "mean"}
+    modes = {"pooling_mode_cls_token": "first" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
     monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
     model = Dense.open(folder, "float32")
-    assert (model.dimensions, model.network.length, model.normalised) == (24, 32, True)
+    width = 24 * len(pooling.split("+"))
+    assert (model.dimensions, model.network.length, model.normalised) == (width, 32, True)
     assert (model.query_prompt, model.document_prompt) == ("query: ", "passage: ")
     texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x"]
     encoder = transformers.AutoModel.from_pretrained(folder).eval()
@@ -238,8 +239,9 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
             ids = tokenizer(prompt + text, truncation=True, max_length=32, return_tensors="pt")
             with torch.no_grad():
                 states = encoder(**ids).last_hidden_state[0]
-            expected = states[0] if pooling == "first" else states.mean(0)
-            assert vector == pytest.approx((expected / expected.norm()).numpy(), abs=1e-5)
+            both = {"first": states[0], "mean": states.mean(0)}
+            expected = np.concatenate([both[part] for part in pooling.split("+")])
+            assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
     assert len(list((cache / "vizsla" / "networks").iterdir())) == 1
     assert Dense.open(folder, "float32") == model  # written once
 

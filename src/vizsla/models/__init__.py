@@ -14,6 +14,7 @@ from vizsla.models.model import CollectionStatistics, Component, Fields, Model, 
 from vizsla.models.names import MODELS, expression, parse_model, parse_queries
 from vizsla.models.network import Network
 from vizsla.models.reranker import Reranker
+from vizsla.models.spar import Spar
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "QueryEncoder",
     "Reader",
     "Reranker",
+    "Spar",
     "Statistics",
     "Stored",
     "Sum",

@@ -105,7 +105,7 @@ class Checkpoint:
         s = self.settings
         alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
         bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map"))
-        pooled = s.pooling in (("mean",), ("first",))
+        pooled = s.pooling in (("mean",), ("first",), ("first", "mean"))
         return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
 
     @property
@@ -115,7 +115,7 @@ class Checkpoint:
 
     def network(self, precision: Precision = "int8") -> Network:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
-        heads, pooling = int(self.config["num_attention_heads"]), self.settings.pooling[0]
+        heads, pooling = int(self.config["num_attention_heads"]), "+".join(self.settings.pooling)
         told = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
         return cached_network(told, lambda made: self._write(made, precision, heads, pooling))
 

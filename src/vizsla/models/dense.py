@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.checkpoint import PACKAGED, Checkpoint, alike
-from vizsla.models.model import (
-    COMPONENTS,
-    Component,
-    Fields,
-    Reader,
-    Stored,
-    text_problem,
-)
+from vizsla.models.embedding import Embedding
+from vizsla.models.model import COMPONENTS, Fields
 from vizsla.models.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.models.presets import Preset
-from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.models.transformer import Transformer
 from vizsla.networks.graph import Precision
 from vizsla.networks.reading import Reading
-from vizsla.text import Analyzer, Token, WordPiece
-from vizsla.vectors import DenseVectors, SparseVectors, Vocabulary
+from vizsla.text import Analyzer, WordPiece
 
 Tower = Network | Transformer
 """What makes vectors: of word pieces that the model cuts, or of texts by a tokenizer of its own."""
 
 
 @dataclass(frozen=True)
-class Dense(Component):
+class Dense(Embedding):
     """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
 
     `analyzer`: the word pieces of a network that does not cut texts itself, else None. `query_network`: another encoder
@@ -142,35 +133,8 @@ class Dense(Component):
             return ""
         return self.separator.join(value for value in values if value or self.segments)
 
-    def field_problem(self, content: Mapping[str, Any]) -> str | None:
-        return text_problem(content, self.fields)
-
-    def reader(self) -> Reader:
-        return _DenseReader(self)
-
-    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
-        return np.zeros(len(lengths), np.uint8)
-
-    def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (there are no terms to weigh)
-        return Weighting()
-
-    def tokens(self, text: str) -> list[Token]:  # noqa: ARG002 (no word is what a document was found by)
-        return []
-
-    def query_terms(self, text: str) -> dict[str, float]:  # noqa: ARG002
-        return {}
-
-    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002
-        return np.ones(len(frequencies))
-
-    def count(self, documents: Sequence[Fields]) -> Statistics:
-        sizes = [len(self.text_of(d).split()) for d in documents]
-        return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
-
-    def dense_queries(self, texts: Sequence[str]) -> list[np.ndarray | None]:
-        """The vectors of queries, None for one without a token."""
-        vectors, there = self._queries(texts)
-        return [row if known else None for row, known in zip(vectors.astype(np.float64), there.tolist(), strict=True)]
+    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self.dense_documents([self.text_of(d) for d in documents])
 
     def dense_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """[texts, dimensions] and [texts] whether a text has a token; the vector of one without is 0."""
@@ -179,7 +143,7 @@ class Dense(Component):
             texts, self.network, Reading(self.document_prompt, length, self.framed, segments=self.segments)
         )
 
-    def _queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         network = self.query_network or self.network
         length = self.query_length or min(self.length or network.length, network.length)
         return self._encoded(texts, network, Reading(self.query_prompt, length, self.framed, self.filled))
@@ -195,12 +159,6 @@ class Dense(Component):
                 made = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
             vectors[there] = made
         return vectors, there
-
-    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        return DenseVectors.of(self.dense_documents([self.text_of(d) for d in documents])[0], self.namespace)
-
-    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        return DenseVectors.of(self._queries(texts)[0], self.namespace)
 
     def options(self, folder: Path) -> dict[str, Any]:
         queries = None if self.query_network is None else self.query_network.save(folder)
@@ -270,17 +228,3 @@ def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
         "query_prompt": queries.query_prompt,
         "document_prompt": documents.document_prompt,
     }
-
-
-class _DenseReader(Reader):
-    def __init__(self, model: Dense) -> None:
-        self._model = model
-        self._nothing = Vocabulary(model.namespace, [])
-
-    def read(self, documents: Sequence[Fields]) -> Stored:
-        texts = [self._model.text_of(d) for d in documents]
-        vectors, there = self._model.dense_documents(texts)
-        none = np.zeros(len(texts) + 1, np.int64)
-        empty = SparseVectors(self._nothing, none, none[:0], np.zeros(0, np.uint32))
-        sizes = np.array([max(len(t.split()), 1) for t in texts], np.int64) * there
-        return Stored(empty, sizes, vectors)

@@ -23,6 +23,7 @@ from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.presets import PRESETS, find_preset
+from vizsla.models.spar import Spar
 from vizsla.networks.graph import Precision
 
 BM51_WEIGHT = 0.85
@@ -140,6 +141,21 @@ def _dense(
     return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**told, **options})
 
 
+def _spar(dense: str = "minilm", lexical: str = "", **options: Any) -> Model:
+    """A dense model and one that imitates a lexical model, each by its name or its folder."""
+    if not lexical:
+        raise VizslaError(
+            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=DIR); train one with: "
+            "vizsla train lambda --corpus FILE -o DIR"
+        )
+    both = [parse_model(which) for which in (dense, lexical)]
+    first, second = both
+    if not isinstance(first, Dense) or not isinstance(second, Dense):
+        other = dense if not isinstance(first, Dense) else lexical
+        raise VizslaError(f"{other} is no dense model, and SPAR is made of two")
+    return Spar(first, second, **options)
+
+
 def _precision(text: str) -> Precision:
     for known in get_args(Precision):
         if text == known:
@@ -163,6 +179,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "minilm": _minilm,
     "dense": _dense,
     **{name: partial(_dense, preset=name) for name in PRESETS},
+    "spar": _spar,
     "vectors": GivenVectors,
 }
 
@@ -189,7 +206,11 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "similarity": str,
     "pooling": lambda text: tuple(text.split("/")),
     "query_length": int,
+    "dense": str,
+    "lexical": str,
+    "combine": str,
 }
+_NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Spar | Sum
 _TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
 
 
@@ -255,7 +276,7 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
         model = make(**_parse_options(options or "", text))
     except TypeError:
         raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
-    if options and options.strip() and isinstance(model, Asked | BM25 | Dense | GivenVectors | Learned | Sum):
+    if options and options.strip() and isinstance(model, _NAMED):
         model = replace(model, name=f"{name}({options.strip()})")
     if match["weight"] is None:
         return model
@@ -293,8 +314,8 @@ def expression(model: Model) -> str:
     for weight, component in model.parts:
         name = _short_name(component)
         plain = MODELS[name]() if name in MODELS else Model.load(name)
-        learned = ("fields", "namespace", "length")
-        options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned) else _OPTIONS
+        learned = ("fields", "namespace", "length", "query_length")
+        options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned | Dense) else _OPTIONS
         differing = [o for o in options_of if getattr(component, o, None) != getattr(plain, o, None)]
         options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
         terms.append((f"{weight:g} * " if weight != 1 else "") + name + (f"({options})" if options else ""))
@@ -302,8 +323,10 @@ def expression(model: Model) -> str:
 
 
 def _short_name(component: Component) -> str:
-    if isinstance(component, Asked | Dense):
+    if isinstance(component, Asked | Spar):
         raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
+    if isinstance(component, Dense):
+        return _dense_name(component)
     if isinstance(component, Impacts):
         raise VizslaError(
             f"{component.name} has frozen statistics and cannot be written as an expression; save the model"
@@ -312,6 +335,17 @@ def _short_name(component: Component) -> str:
         folder = component.network.folder
         return folder.name if folder.parent == SHIPPED else str(folder.parent)
     return "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
+
+
+def _dense_name(component: Dense) -> str:
+    """The name of a dense model, or the folder it was saved to."""
+    name, folder = component.name.partition("(")[0], component.network.folder.parent
+    known = MODELS[name]() if name in MODELS and name != "dense" else None
+    if known is not None and known.parts[0].component.storage[:2] == component.storage[:2]:
+        return name
+    if (folder / "model.json").is_file():
+        return str(folder)
+    raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
 
 
 def _written(value: Any) -> str:

@@ -86,7 +86,7 @@ class Network:
         sha256 = hashlib.sha256()
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
-        width = weights["embeddings.word_embeddings.weight"].shape[1] if pooling else 0
+        width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
         made = cls(path, sha256.hexdigest(), kind, heads, length, most, pooling=pooling, width=width)
         about = {name: value for name, value in asdict(made).items() if name != "folder"}
         if not pooling:

@@ -50,7 +50,7 @@ def write_network(
     """Write a network: an encoder under transformers' names, and the head of `UniCoil`, `TiedHead`, `Augmenter` or
     `Cross`.
 
-    `pooling`: "mean" or "first" instead of a head, for one dense vector a text.
+    `pooling`: "mean", "first" or "first+mean" instead of a head, for one dense vector a text.
 
     `silent`: token ids that uniCOIL's head gives no weight.
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
@@ -277,6 +277,8 @@ def _augmenter(g: _Encoder) -> tuple[str, str]:
 
 def _dense(g: _Encoder, pooling: str) -> str:
     """One vector a text."""
+    if "+" in pooling:
+        return str(g("Concat", *(_dense(g, part) for part in pooling.split("+")), axis=1))
     if pooling == "first":
         first = g("Slice", g.states, g.constant([0]), g.constant([1]), g.constant([1]))
         return str(g("Squeeze", first, g.constant([1])))
@@ -301,7 +303,7 @@ def _cross(g: _Encoder) -> str:
 def _heads(g: _Encoder, silent: Sequence[int], pooling: str) -> tuple[str, list[tuple[str, str, str | int]]]:
     """The kind of head there are weights for, and what comes out of it: its name in the graph, its own, its width."""
     if pooling:
-        return "dense", [(_dense(g, pooling), "vectors", g.hidden)]
+        return "dense", [(_dense(g, pooling), "vectors", g.hidden * len(pooling.split("+")))]
     if _is_cross(g.weights):
         return "cross", [(_cross(g), "scores", 1)]
     if "add.out.bias" in g.weights:

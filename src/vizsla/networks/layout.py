@@ -93,8 +93,8 @@ def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
     _write_json(folder / "modules.json", _modules(_DENSE if network.normalised else _DENSE[:2]))
     pooled = {
         "word_embedding_dimension": config.hidden_size,
-        "pooling_mode_cls_token": network.pooling == "first",
-        "pooling_mode_mean_tokens": network.pooling == "mean",
+        "pooling_mode_cls_token": "first" in network.pooling,
+        "pooling_mode_mean_tokens": "mean" in network.pooling,
     }
     (folder / "1_Pooling").mkdir(exist_ok=True)
     _write_json(folder / "1_Pooling" / "config.json", pooled)

@@ -1,4 +1,4 @@
-"""One vector a text: the mean of its tokens' states, or the state of the first."""
+"""One vector a text: the mean of its tokens' states, the state of the first, or both."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from vizsla.errors import UnknownNameError
 from vizsla.networks.chunks import Batch, Chunk
 from vizsla.networks.encoder import PackedBert, Padded
 
-POOLINGS = ("mean", "first")
+POOLINGS = ("mean", "first", "first+mean")
 
 
 class Pooled(nn.Module):
-    """Texts as dense vectors, of length 1 where `normalised`. The mean is over all tokens, special ones too."""
+    """Texts as dense vectors, of length 1 where `normalised`. The mean is over all tokens, special ones too.
+
+    Both behind one another are twice as wide, which leaves twice the room for words to be told apart.
+    """
 
     kind = "dense"
 
@@ -25,19 +28,24 @@ class Pooled(nn.Module):
             raise UnknownNameError("pooling", pooling, POOLINGS)
         self.encoder, self.pooling, self.normalised = encoder, pooling, normalised
 
+    @property
+    def width(self) -> int:
+        """How many numbers a vector has."""
+        return self.encoder.hidden * len(self.pooling.split("+"))
+
     def forward(self, chunk: Chunk) -> Tensor:
-        """[texts, hidden]"""
+        """[texts, width]"""
         states = self.encoder(chunk)
+        first: Tensor = states[chunk.starts[:-1]]
         if self.pooling == "first":
-            first: Tensor = states[chunk.starts[:-1]]
             return first
         sizes = chunk.starts.diff()
         texts = torch.repeat_interleave(torch.arange(len(sizes), device=states.device), sizes)
         sums = states.new_zeros(len(sizes), states.shape[1], dtype=torch.float32).index_add(0, texts, states.float())
         mean: Tensor = (sums / sizes[:, None]).to(states.dtype)
-        return mean
+        return mean if self.pooling == "mean" else torch.cat([first, mean], 1)
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, hidden] from what was made of the chunks, in the order of the batch."""
+        """[texts, width] from what was made of the chunks, in the order of the batch."""
         rows = torch.cat(list(made))[torch.argsort(batch.order)]
         return torch.nn.functional.normalize(rows, dim=1) if self.normalised else rows

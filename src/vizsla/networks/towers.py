@@ -26,16 +26,20 @@ class Towers(nn.Module):
         """The documents'; the queries' is of the same shape."""
         return self.documents.encoder
 
+    @property
+    def width(self) -> int:
+        return self.documents.width
+
     def tower(self, side: int) -> Pooled:
         return self.documents if side else self.queries
 
     def forward(self, chunk: Chunk) -> Tensor:
-        """[texts, hidden]"""
+        """[texts, width]"""
         made: Tensor = self.tower(chunk.side)(chunk)
         return made
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, hidden] from what was made of the chunks, in the order of the batch."""
+        """[texts, width] from what was made of the chunks, in the order of the batch."""
         return self.tower(batch.chunks[0].side).vectors(made, batch)
 
 
@@ -62,7 +66,7 @@ class Beside(nn.Module):
 
     def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, both widths] from what was made of the chunks, in the order of the batch."""
-        width = self.own.encoder.hidden
+        width = self.own.width
         own = self.own.vectors([part[:, :width] for part in made], batch)
         other = self.other.vectors([part[:, width:] for part in made], batch)
         return torch.cat([own, other if batch.chunks[0].side else other * self.weight], 1)

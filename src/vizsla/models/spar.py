@@ -1,0 +1,89 @@
+"""SPAR: a dense model and one that imitates a lexical model, as a single dense model with a single set of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.dense import Dense
+from vizsla.models.embedding import Embedding
+from vizsla.models.model import COMPONENTS, Fields
+
+COMBINATIONS = ("concat", "sum")
+
+
+@dataclass(frozen=True)
+class Spar(Embedding):
+    """The vectors of two dense models behind one another, or added up.
+
+    `weight` is that of the second, on the side of queries alone, so that it can be another one whenever the index is
+    asked. Vectors behind one another give exactly the weighted sum of both scores; added up they need half the room
+    where both are as wide, and every query also meets the other model's half of each document.
+    """
+
+    first: Dense
+    second: Dense
+    weight: float = 1.0
+    combine: str = "concat"
+    namespace: str = "spar"
+    name: str = "spar"
+
+    kind: ClassVar[str] = "spar"
+
+    def __post_init__(self) -> None:
+        if self.combine not in COMBINATIONS:
+            raise UnknownNameError("combination", self.combine, COMBINATIONS)
+        if not 0 < self.weight < math.inf:
+            raise VizslaError(f"the weight of the second model must be a number above 0, not {self.weight:g}")
+        widths = self.first.dimensions, self.second.dimensions
+        if self.combine == "sum" and widths[0] != widths[1]:
+            raise VizslaError(
+                f"vectors of {widths[0]} and of {widths[1]} numbers cannot be added up; put them behind one another: "
+                "combine=concat"
+            )
+
+    @property
+    def fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dict.fromkeys((*self.first.fields, *self.second.fields)))
+
+    @property
+    def together(self) -> int:
+        return min(self.first.together, self.second.together)
+
+    @property
+    def dimensions(self) -> int:
+        return self.first.dimensions + (self.second.dimensions if self.combine == "concat" else 0)
+
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, self.combine, self.first.storage, self.second.storage
+
+    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self._combined(self.first.encoded_documents(documents), self.second.encoded_documents(documents), 1.0)
+
+    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self._combined(self.first.encoded_queries(texts), self.second.encoded_queries(texts), self.weight)
+
+    def _combined(
+        self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], weight: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        other = np.float32(weight) * second[0]
+        made = first[0] + other if self.combine == "sum" else np.concatenate([first[0], other], 1)
+        return made, first[1] | second[1]
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        return vars(self) | {"first": self.first.options(folder), "second": self.second.options(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
+        both = {name: Dense.from_options(options[name], folder) for name in ("first", "second")}
+        return cls(**{**options, **both})
+
+
+COMPONENTS[Spar.kind] = Spar
