@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.models import Learned, Network
+from vizsla.models import Dense, Learned, Network
 
 SMALL_CROSS = ["steps=2", "batch=8", "evaluate=2", "chunk=2000", "keep=2", "query_length=16", "document_length=48"]
 SMALL_CROSS += ["depth=8", "candidate_depth=8"]
@@ -55,3 +55,12 @@ def small_model(folder: Path) -> Learned:
     """An untrained model of two layers, written to a folder."""
     network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
     return Learned(network, namespace="small", name="small")
+
+
+def small_dense(folder: Path, seed: int = 0, name: str = "dense", pooling: str = "mean") -> Dense:
+    """An untrained dense model of two layers, written to a folder in floats."""
+    weights = {n: array for n, array in small_weights(seed).items() if not n.startswith("weigh.")}
+    network = Network.write(
+        folder, weights, kind="dense", heads=4, most=1.0, length=64, precision="float32", pooling=pooling
+    )
+    return Dense(network, normalised=False, namespace=name, name=name)

@@ -38,6 +38,7 @@ from vizsla.cli import (
     train,
     tune,
     verify,
+    weigh,
 )
 from vizsla.errors import VizslaError
 
@@ -101,6 +102,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "compare": compare.compare,
     "tune": tune.tune,
     "fuse": fuse.fuse,
+    "weigh": weigh.weigh,
     "interleave": interleave.interleave,
     "rerank": rerank.rerank,
     "agree": agree.agree,

@@ -11,6 +11,7 @@ from vizsla.evaluation.conventions import CONVENTIONS, Convention
 from vizsla.evaluation.depths import AtDepth, at_depths
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.interleaving import Consistency, Interleaving, check_common, consistency_of, interleave_all
+from vizsla.evaluation.pools import GRID, Pools, Weighed, choose_weight
 from vizsla.evaluation.shuffling import Shuffled, before_and_after, shuffled
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
 from vizsla.evaluation.systems import (
@@ -29,6 +30,7 @@ __all__ = [
     "CONVENTIONS",
     "CORRECTIONS",
     "DEPTH",
+    "GRID",
     "TESTS",
     "AtDepth",
     "Cache",
@@ -40,10 +42,12 @@ __all__ = [
     "Interleaving",
     "Judging",
     "Outcome",
+    "Pools",
     "QuestionSet",
     "Setting",
     "Shuffled",
     "Tuned",
+    "Weighed",
     "accuracy",
     "answer",
     "answer_figures",
@@ -53,6 +57,7 @@ __all__ = [
     "at_depths",
     "before_and_after",
     "check_common",
+    "choose_weight",
     "compare",
     "compare_values",
     "consistency_curve",

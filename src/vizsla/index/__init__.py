@@ -7,6 +7,7 @@ from vizsla.index.explain import Explanation
 from vizsla.index.filters import Filter
 from vizsla.index.folder import replace_index
 from vizsla.index.highlight import Snippet
+from vizsla.index.pooling import Pool
 from vizsla.index.reranking import PairScores, check_texts, pair_scores, rerank, rerank_hits, reranked
 from vizsla.index.searching import Hit
 from vizsla.index.verify import verify
@@ -19,6 +20,7 @@ __all__ = [
     "Hit",
     "Index",
     "PairScores",
+    "Pool",
     "Snippet",
     "TermStatistics",
     "check_texts",

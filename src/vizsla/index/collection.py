@@ -19,6 +19,7 @@ from vizsla.index.filters import Filter
 from vizsla.index.folder import make_room, recover
 from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.kinds import check_change, check_kind, dense_facts
+from vizsla.index.pooling import Pool, pools_of
 from vizsla.index.recall import Recall, measure_recall
 from vizsla.index.searching import Choices, Hit, Search, check_query
 from vizsla.index.snapshot import Snapshot
@@ -317,6 +318,11 @@ class Index:
         with self._reading() as snapshot:
             rankings = self._prepared(snapshot, k, model, **told).rankings(list(queries.values()))
         return Run(dict(zip(queries, rankings, strict=True)))
+
+    def pools(self, queries: Sequence[str], depth: int = 100, *, model: str | Model | None = None) -> list[Pool]:
+        """For each query the best `depth` documents of each part of a model, with their scores by all parts."""
+        with self._reading() as snapshot:
+            return pools_of(snapshot, queries, depth, self._chosen(model))
 
     def recall(
         self,

@@ -208,6 +208,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "query_length": int,
     "dense": str,
     "lexical": str,
+    "mu": float,
     "combine": str,
 }
 _NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Spar | Sum

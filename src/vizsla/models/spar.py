@@ -22,14 +22,14 @@ COMBINATIONS = ("concat", "sum")
 class Spar(Embedding):
     """The vectors of two dense models behind one another, or added up.
 
-    `weight` is that of the second, on the side of queries alone, so that it can be another one whenever the index is
+    `mu` is the weight of the second, on the side of queries alone, so that it can be another one whenever the index is
     asked. Vectors behind one another give exactly the weighted sum of both scores; added up they need half the room
     where both are as wide, and every query also meets the other model's half of each document.
     """
 
     first: Dense
     second: Dense
-    weight: float = 1.0
+    mu: float = 1.0
     combine: str = "concat"
     namespace: str = "spar"
     name: str = "spar"
@@ -39,8 +39,8 @@ class Spar(Embedding):
     def __post_init__(self) -> None:
         if self.combine not in COMBINATIONS:
             raise UnknownNameError("combination", self.combine, COMBINATIONS)
-        if not 0 < self.weight < math.inf:
-            raise VizslaError(f"the weight of the second model must be a number above 0, not {self.weight:g}")
+        if not 0 < self.mu < math.inf:
+            raise VizslaError(f"mu, the weight of the second model, must be a number above 0, not {self.mu:g}")
         widths = self.first.dimensions, self.second.dimensions
         if self.combine == "sum" and widths[0] != widths[1]:
             raise VizslaError(
@@ -68,7 +68,7 @@ class Spar(Embedding):
         return self._combined(self.first.encoded_documents(documents), self.second.encoded_documents(documents), 1.0)
 
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._combined(self.first.encoded_queries(texts), self.second.encoded_queries(texts), self.weight)
+        return self._combined(self.first.encoded_queries(texts), self.second.encoded_queries(texts), self.mu)
 
     def _combined(
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], weight: float
