@@ -10,34 +10,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models.dense import Dense
-from vizsla.models.model import COMPONENTS
+from vizsla.models.embedding import Embedding
+from vizsla.models.model import COMPONENTS, Fields, field_text
 
 WIDTH = 8
 
 
 @dataclass(frozen=True)
-class Scattered(Dense):
+class Scattered(Embedding):
     """Each word has a vector at random; a text has the sum of its words'. `nan` is a word whose numbers are none."""
 
-    network: Any = None
+    fields: tuple[str, ...] = ("title", "text")
     namespace: str = "scattered"
     name: str = "scattered"
 
     kind: ClassVar[str] = "scattered"
 
-    def __post_init__(self) -> None:
-        """There is no network to check."""
-
-    @property
-    def together(self) -> int:
-        return 2000
-
     @property
     def dimensions(self) -> int:
         return WIDTH
 
-    def _encoded(self, texts: Sequence[str], prompt: str, network: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, self.fields
+
+    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self.encoded_queries([field_text(d, self.fields) for d in documents])
+
+    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         made = np.zeros((len(texts), WIDTH), np.float32)
         for row, text in zip(made, texts, strict=True):
             for word in text.lower().split():
