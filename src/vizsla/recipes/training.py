@@ -328,8 +328,9 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
 def go_on_with(recipe: TrainingRecipe, changes: Sequence[str]) -> TrainingRecipe:
     """A recipe to go on with, some settings changed; what the run was prepared from is not free any more."""
     new = recipe.changed(changes)
-    if any(getattr(new, name) != getattr(recipe, name) for name in FIXED):
-        raise VizslaError(f"a run goes on with what it began with: {', '.join(FIXED[:-1])} and {FIXED[-1]}")
+    other = next((name for name in FIXED if getattr(new, name) != getattr(recipe, name)), None)
+    if other is not None:
+        raise VizslaError(f"a run goes on with what it began with; {other} cannot be changed any more")
     return new
 
 
@@ -376,7 +377,8 @@ def _changed(name: str, text: str, options: type) -> dict[str, Any]:
 
     known = {n: type(getattr(options(), n)) for n in options.__dataclass_fields__}  # type: ignore[attr-defined]
     if name not in known:
-        raise UnknownNameError(f"option of {options.__name__.lower()}", name, tuple(known))
+        what = {"Augmentation": "an augmenter"}.get(options.__name__, options.__name__.lower())
+        raise UnknownNameError(f"option of {what}", name, tuple(known))
     return {name: read_setting(text, known[name], name)}
 
 
