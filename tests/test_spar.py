@@ -70,6 +70,10 @@ def test_one_index_and_any_weight(pair: tuple[Dense, Dense], tmp_path: Path) -> 
                 found = [(h.id, h.score) for h in one.search(query, 30, model=Spar(first, second, weight))]
                 assert [s for _, s in found] == pytest.approx([s for _, s in wanted], rel=1e-5, abs=1e-5)
         assert one.info()["documents"] == 30
+        told, best = one.explain("dog rain", "3"), {h.id: h.score for h in one.search("dog rain", 30)}
+        assert told.score == pytest.approx(best["3"], rel=1e-5)
+        assert [part.name for part in told.parts] == ["a", "b"]
+        assert sum(part.score for part in told.parts) == pytest.approx(told.score)
         assert one.verify() == []
         with pytest.raises(VizslaError):
             one.search("dog", model=Spar(first, second, 0.7, "sum"))

@@ -111,7 +111,7 @@ def _grow(tree: object, explanation: Explanation) -> None:
         tree.add(Text(f"cosine {f['cosine']:.4f} of two vectors of {f['dimensions']} numbers", style="dim"))
     for part in sorted(explanation.parts, key=lambda p: -p.score):
         if "term" not in part.facts:  # a model of a sum
-            weight = part.facts["weight"]
+            weight = part.facts.get("weight", 1)
             times = f" (weight {weight:g})" if weight != 1 else ""
             branch = tree.add(
                 Text().append(f"{part.score:.4f}", style="bold").append(f"  {console.safe(part.name)}{times}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vizsla.cli import console
 from vizsla.cli.index import Format, IdField, TextField, TitleField, find_sources
 from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.recipes.training import TrainingRecipe
 
 
 def train(
@@ -89,7 +92,14 @@ def train(
         elif plan.network == "cross":
             console.remark(f"Use it with: vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT")
         else:
-            console.remark(f'Use it with: vizsla index SOURCE -o DIR --model {output}, or "bm51(network={output})"')
+            console.remark(f"Use it with: vizsla index SOURCE -o DIR --model {output}{_other_use(plan, output)}")
+
+
+def _other_use(plan: TrainingRecipe, output: Path) -> str:
+    """Where a model goes besides by itself."""
+    if plan.pairs == "taught":
+        return f', or "spar(dense=minilm, lexical={output})"'
+    return "" if plan.network == "dense" else f', or "bm51(network={output})"'
 
 
 def show_line(line: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Asked, Model, Part
+from vizsla.models.embedding import Embedding
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,27 @@ def explain(snapshot: Snapshot, model: Model, text: str, number: int) -> Explana
 
 
 def _explain_dense(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
-    """A dense vector has no terms: the score is the product of two vectors, and the cosine says how near they are."""
-    (asked,) = part.component.dense_queries([text])
+    """A dense vector has no terms: the score is the product of two vectors, and the cosine says how near they are.
+
+    Where the vectors of several models stand behind one another, there is a leaf for each.
+    """
+    component = part.component
+    assert isinstance(component, Embedding)
+    (asked,) = component.dense_queries([text])
     place = snapshot.place(number)
     assert place is not None
     stored = snapshot.segments[place[0]].dense[space][place[1]].astype(np.float64)
-    product = 0.0 if asked is None else float(stored @ asked)
-    lengths = float(np.linalg.norm(stored)), 0.0 if asked is None else float(np.linalg.norm(asked))
-    facts = {
-        "namespace": part.component.namespace,
-        "weight": part.weight,
-        "dimensions": part.component.dimensions,
-        "cosine": product / max(lengths[0] * lengths[1], 1e-12),
-    }
-    return Explanation(part.component.name, part.weight * product, facts)
+    known = np.zeros(len(stored)) if asked is None else asked
+    leaves = []
+    for name, where in component.stretches.items():
+        mine, yours = stored[where], known[where]
+        product, lengths = float(mine @ yours), float(np.linalg.norm(mine) * np.linalg.norm(yours))
+        facts = {"dimensions": len(mine), "cosine": product / max(lengths, 1e-12)}
+        leaves.append(Explanation(name, part.weight * product, facts))
+    whole: dict[str, Any] = {"namespace": component.namespace, "weight": part.weight}
+    if len(leaves) == 1:
+        return Explanation(component.name, leaves[0].score, whole | leaves[0].facts)
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), whole, tuple(leaves))
 
 
 def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:

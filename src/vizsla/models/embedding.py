@@ -26,6 +26,11 @@ class Embedding(Component):
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The same of queries."""
 
+    @property
+    def stretches(self) -> dict[str, slice]:
+        """What its vectors are made of, by name: where the numbers of each model stand in them."""
+        return {self.name: slice(0, self.dimensions)}
+
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         return text_problem(content, self.fields)
 
