@@ -25,6 +25,7 @@ from vizsla.engine.weighting import Weightings
 from vizsla.kernels import kernel
 
 _BLOCK = 8192  # documents that are scored together
+_FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
 _ROUNDING = 2.0**-23
 
 
@@ -200,23 +201,25 @@ def _search_segment(
     spaces = sorted({s for query in queries for s in query.dense})
     nothing = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
     asked = {s: np.stack([q.dense.get(s, nothing[s]) for q in queries]).astype(np.float32) for s in spaces}
-    there = np.any([segment.sizes[s] > 0 for s in spaces], axis=0)
+    partly = [having for s in spaces if (having := segment.having[s]) is not None]
+    there = np.any(partly, axis=0) if len(partly) == len(spaces) else None
     for s, rows in asked.items():
         found.margins += (rows.shape[1] + 8) * _ROUNDING * np.linalg.norm(rows, axis=1) * segment.longest[s]
     for q, terms in enumerate(given):
         if terms is not None:
             found.margins[q] += 4 * _ROUNDING * np.abs(terms.sums).max(initial=0.0)
-    for a in range(0, len(segment), _BLOCK):
-        z = min(a + _BLOCK, len(segment))
+    block = _BLOCK * max(_FEW // len(queries), 1)
+    for a in range(0, len(segment), block):
+        z = min(a + block, len(segment))
         scores = sum(products(rows, segment.dense[s], a, z) for s, rows in asked.items())
         assert isinstance(scores, np.ndarray)
-        allowed = np.ones(z - a, np.bool_) if mask is None else mask[a:z]
         for q, terms in enumerate(given):
-            if terms is None:
-                scores[q, ~(there[a:z] & allowed)] = -np.inf
-            else:
+            if terms is not None:
                 scores[q] += terms.sums[a:z]
-                scores[q, ~((there[a:z] | terms.touched[a:z]) & allowed)] = -np.inf
+            if there is not None:
+                scores[q, ~(there[a:z] if terms is None else there[a:z] | terms.touched[a:z])] = -np.inf
+            if mask is not None:
+                scores[q, ~mask[a:z]] = -np.inf
         found.take_in(scores, first + a)
 
 
