@@ -117,15 +117,19 @@ def vectors(network: Any, side: int) -> Any:
         return network.vectors([network(c) for c in batch.chunks], batch)
 
 
+def train_two_steps(network: Any) -> None:
+    one = TokenCorpus.pack([[5 + i, 6 + i, 7] for i in range(8)])
+    numbers = TokenCorpus.of([np.array([i]) for i in range(8)])
+    others = TokenCorpus.of([np.array([(i + 1) % 8]) for i in range(8)])
+    Trainer(network, MinedPairs(one, one, numbers, others, group=2), Settings(steps=2, batch=8, rate=1e-2)).run()
+
+
 def test_each_side_has_its_tower_and_both_are_trained(start: Path) -> None:
     network, _ = dense_network(recipe_of(start, towers=2, normalised=False))
     assert isinstance(network, Towers)
     torch.testing.assert_close(vectors(network, 0), vectors(network, 1))
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
-    one = TokenCorpus.pack([[5 + i, 6 + i, 7] for i in range(8)])
-    numbers = TokenCorpus.of([np.array([i]) for i in range(8)])
-    others = TokenCorpus.of([np.array([(i + 1) % 8]) for i in range(8)])
-    Trainer(network, MinedPairs(one, one, numbers, others, group=2), Settings(steps=2, batch=8, rate=1e-2)).run()
+    train_two_steps(network)
     moved = {n.split(".")[0] for n, p in network.named_parameters() if not torch.equal(p, before[n])}
     assert moved == {"queries", "documents"}
     assert not torch.allclose(vectors(network, 0), vectors(network, 1))
@@ -149,10 +153,7 @@ def test_beside_another_model_only_one_learns(start: Path) -> None:
     torch.testing.assert_close(queries[:, width:], 0.5 * vectors(other, 0))
     torch.testing.assert_close(vectors(both, 1)[:, width:], vectors(other, 1))
     before = {n: p.detach().clone() for n, p in both.named_parameters()}
-    one = TokenCorpus.pack([[5 + i, 6 + i, 7] for i in range(8)])
-    numbers = TokenCorpus.of([np.array([i]) for i in range(8)])
-    others = TokenCorpus.of([np.array([(i + 1) % 8]) for i in range(8)])
-    Trainer(both, MinedPairs(one, one, numbers, others, group=2), Settings(steps=2, batch=8, rate=1e-2)).run()
+    train_two_steps(both)
     moved = {n.split(".")[0] for n, p in both.named_parameters() if not torch.equal(p, before[n])}
     assert moved == {"own", "weight"}
 
@@ -215,3 +216,12 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
         code, _, said = cli("train", "dpr", *told, *options(bad), "-o", str(tmp_path / "x"))
         assert code == 2
         assert message in said
+
+
+def test_what_is_read_besides_judged_queries(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
+    assert load_training_recipe("splade").reads_corpus  # its masked stage learns from --corpus
+    assert not load_training_recipe("dpr").reads_corpus
+    told = ["--dataset", str(judged), *options([*SMALL, f"start={start}"]), "--corpus", str(judged / "corpus.jsonl")]
+    code, _, said = cli("train", "dpr", *told, "-o", str(tmp_path / "d"))
+    assert (code, "--corpus is not read" in said) == (0, True)
+    assert not (tmp_path / "d" / "training" / "corpus").exists()

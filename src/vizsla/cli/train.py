@@ -71,6 +71,8 @@ def train(
         plan = go_on_with(plan, asked)
     else:
         plan = plan.changed(asked)
+    if corpus and plan.pairs == "judged" and not plan.reads_corpus:
+        console.remark(f"{plan.name} learns from the documents of its data sets; --corpus is not read")
     sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
     team = Team.assembled()
     if team.leads and team.device.type == "cpu" and plan.network != "augmenter":

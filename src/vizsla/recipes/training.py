@@ -91,6 +91,11 @@ class TrainingRecipe:
     crops: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def reads_corpus(self) -> bool:
+        """Whether documents are learnt from by themselves: by crops, or by masked words before judged queries."""
+        return self.pairs == "crops" or (self.pairs == "judged" and bool(self.masked))
+
     def changed(self, changes: Sequence[str]) -> TrainingRecipe:
         """The recipe with some of its settings changed, each given as name=value."""
         from vizsla.training import Crops, Settings
@@ -203,18 +208,10 @@ def train(
     team = Team.assembled()
     if not resume and team.leads:
         _check_free(folder)
-        if recipe.pairs == "taught":
-            taught = taught_pairs(list(documents), parse_model(recipe.teacher), analyzer, Teaching(**recipe.teaching))
-            taught.save(place / "pairs")
-        elif recipe.pairs == "judged":
-            told = {"negatives": recipe.negatives, "depth": recipe.depth}
-            judged = [judged_pairs(dataset, analyzer, recipe.group, **told) for dataset in datasets]  # type: ignore[arg-type]
-            MinedPairs.joined(judged).save(place / "pairs")
-        else:
-            pack(documents, analyzer, recipe.join).save(place / "corpus")
+        _prepare(recipe, documents, datasets, analyzer, place)
         _write_plan(place, recipe, dev, datasets)
     team.wait()
-    corpus = TokenCorpus.open(place / "corpus" if recipe.pairs == "crops" else place / "pairs" / "documents")
+    corpus = TokenCorpus.open(place / "corpus" if recipe.reads_corpus else place / "pairs" / "documents")
     if fresh and recipe.masked and not resume:
         train_masked(network, corpus, Settings(**recipe.masked), team=team, report=report)
         _calm(network, corpus, recipe.calm)
@@ -235,6 +232,27 @@ def train(
             write_model(trainer.network, analyzer, corpus, folder, recipe.name)
     team.wait()
     return Model.load(folder), outcome
+
+
+def _prepare(
+    recipe: TrainingRecipe, documents: Iterable[Document], datasets: Sequence[BeirDataset], analyzer: Analyzer,
+    place: Path,
+) -> None:  # fmt: skip
+    """Tokenise all that is learnt from, once, into the folder of a run."""
+    from vizsla.training import MinedPairs
+
+    if recipe.pairs == "taught":
+        teacher, how = parse_model(recipe.teacher), Teaching(**recipe.teaching)
+        taught_pairs(list(documents), teacher, analyzer, how).save(place / "pairs")
+        return
+    if recipe.pairs == "judged":
+        judged = [
+            judged_pairs(dataset, analyzer, recipe.group, negatives=recipe.negatives, depth=recipe.depth)
+            for dataset in datasets
+        ]
+        MinedPairs.joined(judged).save(place / "pairs")
+    if recipe.reads_corpus:
+        pack(documents, analyzer, recipe.join).save(place / "corpus")
 
 
 def _train_augmenter(
