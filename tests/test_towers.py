@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.models import BM25, Dense, Model  # noqa: E402
 from vizsla.networks import Beside, Towers, packed  # noqa: E402
 from vizsla.recipes.dense import dense_network, network_of  # noqa: E402
-from vizsla.recipes.teaching import Teaching, drawn_queries, taught_pairs  # noqa: E402
+from vizsla.recipes.teaching import Teaching, drawn_queries, read_asked, taught_pairs  # noqa: E402
 from vizsla.recipes.training import TrainingRecipe, load_training_recipe  # noqa: E402
 from vizsla.text.sentences import sentences_of  # noqa: E402
 from vizsla.training import MinedPairs, Settings, TokenCorpus, Trainer, margins  # noqa: E402
@@ -60,6 +61,41 @@ def test_fewer_sentences_are_drawn_of_passages_further_down() -> None:
     short = list(drawn_queries(those, Teaching(short=1.0)))
     assert all(3 <= len(q.split()) <= 8 for q in short)
     assert any(len(q.split()) < 8 for q in short)
+
+
+def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"_id": "a", "text": "who was it"}\n{"_id": "b", "text": "when did they come"}\n')
+    those, plan = documents(), Teaching(questions=str(file), asked=1.0, depth=20)
+    asked = read_asked(plan)
+    assert asked == ["who was it", "when did they come"]
+    drawn = list(drawn_queries(those, plan, asked))
+    assert {q.split()[0] for q in drawn} == {"who", "when"}
+    assert all(3 <= len(q.split()) <= 3 + 8 + 2 for q in drawn)
+    assert 0.3 < np.mean(["Article" in q for q in drawn]) < 0.7
+    assert len(drawn) == len(list(drawn_queries(those, Teaching())))  # as many as sentences
+    mixed = list(drawn_queries(those, Teaching(questions=str(file), asked=0.3, short=0.3), asked))
+    assert 0.15 < np.mean([q.startswith(("who", "when")) for q in mixed]) < 0.45
+
+    file.write_text('{"_id": "a", "text": "what is ' + those[0].content["text"].split(".")[0] + '"}\n')
+    twice = replace(plan, questions=f"{file},{file}", asked=0.0)
+    _, analyzer = dense_network(recipe_of(start))
+    pairs = taught_pairs(those, BM25(), analyzer, twice)
+    assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
+    assert 0 in pairs.positives[0]
+    assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
+
+
+def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
+    with pytest.raises(VizslaError, match="some are needed"):
+        Teaching(asked=0.5)
+    with pytest.raises(VizslaError, match=r"goes from 0 to 0.4, not 0.5"):
+        Teaching(asked=0.5, short=0.6, questions="some.jsonl")
+    (tmp_path / "none.jsonl").write_text("")
+    with pytest.raises(VizslaError, match="no questions in"):
+        read_asked(Teaching(questions=str(tmp_path / "none.jsonl")))
+    with pytest.raises(VizslaError, match=r"missing\.jsonl"):
+        read_asked(Teaching(questions=str(tmp_path / "missing.jsonl")))
 
 
 def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:

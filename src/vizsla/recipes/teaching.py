@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vizsla.datasets import Document
+from vizsla.datasets import Document, read_queries
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Model
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _QUERIES = 20_000  # asked together
 _SHORT = 3, 10  # words of a short query
+_ASKED = 2, 8  # words of a sentence in what is asked as a question
+_OPENING = 1, 3  # words that a question begins with
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Teaching:
 
     Of the i-th document with a title, so many of its sentences as there are over `thinning * (i + 1)`, but one at
     least. The teacher's first `positives` of `depth` documents are right, the last `negatives` wrong. `short`: the
-    share of sentences of which only a few words are asked, as people ask. `queries`: no more than so many, 0 for all.
+    share of sentences of which only a few words are asked, as people ask. `questions`: files of questions, separated by
+    commas, that are asked besides; `asked`: the share of sentences of which a few words are asked behind the first
+    words of one of these, half of them with the document's title. `queries`: no more than so many, 0 for all.
 
     >>> Teaching().depth
     50
@@ -43,6 +49,8 @@ class Teaching:
     negatives: int = 5
     thinning: float = 1.2
     short: float = 0.0
+    questions: str = ""
+    asked: float = 0.0
     queries: int = 0
     seed: int = 0
 
@@ -56,10 +64,26 @@ class Teaching:
             raise VizslaError(f"thinning must be more than 0, not {self.thinning:g}")
         if not 0 <= self.short <= 1:
             raise VizslaError(f"the share of short queries goes from 0 to 1, not {self.short:g}")
+        if not 0 <= self.asked <= 1 - self.short:
+            raise VizslaError(f"the share asked as questions goes from 0 to {1 - self.short:g}, not {self.asked:g}")
+        if self.asked and not self.questions:
+            raise VizslaError("to ask as questions do, some are needed, as in --set teaching.questions=train.jsonl")
 
 
-def drawn_queries(documents: Iterable[Document], plan: Teaching) -> Iterator[str]:
-    """Sentences of documents, fewer of those further down an article, which neighbours of one title are."""
+def read_asked(plan: Teaching) -> list[str]:
+    """The questions of a plan's files; those of a file that is named twice come twice."""
+    files = [Path(name.strip()) for name in plan.questions.split(",") if name.strip()]
+    questions = [text for file in files for text in read_queries(file).values()]
+    if files and not questions:
+        raise VizslaError(f"there are no questions in {plan.questions}")
+    return questions
+
+
+def drawn_queries(documents: Iterable[Document], plan: Teaching, questions: Sequence[str] = ()) -> Iterator[str]:
+    """Sentences of documents, fewer of those further down an article, which neighbours of one title are.
+
+    Those that are asked as questions are begin as some of `questions`.
+    """
     dice = np.random.default_rng(plan.seed)
     for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
         for place, document in enumerate(article):
@@ -68,11 +92,36 @@ def drawn_queries(documents: Iterable[Document], plan: Teaching) -> Iterator[str
                 continue
             wanted = max(1, round(len(sentences) / (plan.thinning * (place + 1))))
             for chosen in dice.permutation(len(sentences))[:wanted].tolist():
+                throw = dice.random() if plan.short or plan.asked else 1.0
                 words = sentences[chosen].split()
-                if plan.short and dice.random() < plan.short:
-                    kept = int(dice.integers(_SHORT[0], _SHORT[1] + 1))
-                    words = [words[i] for i in sorted(dice.permutation(len(words))[:kept].tolist())]
+                if throw < plan.short:
+                    words = _scattered(words, _number(_SHORT, dice), dice)
+                elif throw < plan.short + plan.asked:
+                    words = _as_asked(words, field_text(document.content, ("title",)), questions, dice)
                 yield " ".join(words)
+
+
+def _as_asked(words: list[str], title: str, questions: Sequence[str], dice: np.random.Generator) -> list[str]:
+    """A few words of a sentence, perhaps with a title, behind the first words of a question."""
+    few = _number(_ASKED, dice)
+    if dice.random() < 0.5:
+        first = int(dice.integers(max(1, len(words) - few + 1)))
+        about = words[first : first + few]
+    else:
+        about = _scattered(words, few, dice)
+    if dice.random() < 0.5:
+        name = re.sub(r"\(.*?\)", "", title).split()
+        about = name + about if dice.random() < 0.5 else about + name
+    opening = questions[int(dice.integers(len(questions)))].split()[: _number(_OPENING, dice)]
+    return opening + about
+
+
+def _scattered(words: list[str], few: int, dice: np.random.Generator) -> list[str]:
+    return [words[i] for i in sorted(dice.permutation(len(words))[:few].tolist())]
+
+
+def _number(span: tuple[int, int], dice: np.random.Generator) -> int:
+    return int(dice.integers(span[0], span[1] + 1))
 
 
 def taught_pairs(documents: Sequence[Document], teacher: Model, analyzer: Analyzer, plan: Teaching) -> MinedPairs:
@@ -80,7 +129,8 @@ def taught_pairs(documents: Sequence[Document], teacher: Model, analyzer: Analyz
 
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
-    queries = list(drawn_queries(documents, plan))
+    questions = read_asked(plan)
+    queries = [*questions, *drawn_queries(documents, plan, questions)]
     if plan.queries and len(queries) > plan.queries:
         chosen = np.random.default_rng((plan.seed, 1)).permutation(len(queries))[: plan.queries]
         queries = [queries[i] for i in np.sort(chosen).tolist()]
