@@ -159,6 +159,23 @@ def test_recipes(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     assert "k1 must be 0 or more" in err
 
 
+def test_recipes_of_models_that_are_trained(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    recipe, models = tmp_path / "mine.yaml", tmp_path / "models"
+    expected = f"{{{dataset.name}: {{figures: {{nDCG@10: 0.5}}, tolerance: 0.01, source: here}}}}"
+    recipe.write_text(
+        "name: mine\ntitle: t\ntrained: {my-bm: train bm26 --corpus x}\n"
+        f"model: bm25(namespace=other) + 0.5 * my-bm\nexpected: {expected}\n"
+    )
+    code, out, err = cli("recipes", "check", recipe, "--data", dataset.parent, "--models", models)
+    assert code == 0
+    assert "not here" in out
+    assert f"there is no {models / 'my-bm'}; to make it: vizsla train bm26 --corpus x" in " ".join(err.split())
+    vizsla.BM25(k1=2.0).save(models / "my-bm")
+    code, out, _ = cli("recipes", "check", recipe, "--data", dataset.parent, "--models", models)
+    assert code == 0
+    assert "ok" in out
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

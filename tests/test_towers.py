@@ -242,12 +242,22 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
     again = tmp_path / "again"
     assert cli("train", "dpr", *told[:2], *options([*SMALL, f"start={folder}", "towers=2"]), "-o", str(again))[0] == 0
     assert isinstance(Model.load(again), Dense)
+    taught += [f"teacher=bm25 + 3 * {again}", f"beside={again}", "beside_weight=20"]
+    residual = tmp_path / "residual"
+    corpus = ["--corpus", str(judged / "corpus.jsonl")]
+    assert cli("train", "lambda", *corpus, *options([*SMALL, *taught]), "-o", str(residual))[0] == 0
+    assert Model.load(residual).parts[1].weight == pytest.approx(20, abs=0.1)
+    code, _, said = cli(
+        "train", "lambda", *corpus, *options([*SMALL, *taught, f"beside={folder}"]), "-o", str(tmp_path / "x")
+    )
+    assert code == 2
+    assert "both models would be called 'lambda'" in said
     for bad, message in (
         (["towers=3"], "1 encoder or 2"),
         (["towers=2", "segments=yes"], "set towers=1"),
         (["teaching.depht=3"], "option of teaching"),
         (["loss=hinge"], "loss"),
-        ([f"beside={joint}"], "no dense model here"),
+        ([f"beside={joint}"], "this is no dense model"),
     ):
         code, _, said = cli("train", "dpr", *told, *options(bad), "-o", str(tmp_path / "x"))
         assert code == 2

@@ -35,13 +35,13 @@ def recipes(
         console.show_table(("recipe", "what it is", "checked on"), rows)
 
 
-def _checked(recipe: Recipe, data: Path | None) -> Iterator[Finding | None]:
+def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Finding | None]:
     """The findings of a recipe; one that cannot be made here says why and is None, and the others go on."""
     from vizsla.errors import InputError, VizslaError
     from vizsla.recipes import check
 
     try:
-        yield from check(recipe, data)
+        yield from check(recipe, data, models)
     except InputError:
         raise
     except VizslaError as e:
@@ -58,6 +58,9 @@ def check_recipes(
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Check on this data set only; may be repeated.")
     ] = None,
+    models: Annotated[
+        Path, typer.Option("--models", help="The folder with models that were trained, for recipes that need some.")
+    ] = Path(),
 ) -> None:
     """Run recipes on their data sets; exit with 1 if a figure is not reached."""
     from dataclasses import replace
@@ -71,7 +74,9 @@ def check_recipes(
         if only:
             recipe = replace(recipe, targets=tuple(t for t in recipe.targets if t.dataset in only))
         console.remark(f"{name} ...")
-        for f in _checked(recipe, data):
+        for untrained in recipe.untrained_in(models):
+            console.remark(f"there is no {models / untrained}; to make it: vizsla {recipe.trained[untrained]}")
+        for f in _checked(recipe, data, models):
             if f is None:
                 rows.append((name, "", "", "", "", "cannot be checked"))
                 failed += 1

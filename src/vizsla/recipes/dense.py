@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, Model
+from vizsla.models import Dense, Model, parse_model
 from vizsla.recipes.material import SAMPLE, place_network
 from vizsla.recipes.starting import known_model, loaded, starting_network
 from vizsla.text import Analyzer
@@ -42,13 +42,17 @@ def dense_network(recipe: TrainingRecipe, seed: int = 0) -> tuple[Pooled | Tower
     other = _model_beside(recipe.beside)
     if other.analyzer != analyzer:
         raise InputError("this model reads other word pieces than the one in training", file=recipe.beside)
-    return Beside(own, network_of(other)), analyzer
+    if other.namespace == recipe.name:
+        raise VizslaError(
+            f"both models would be called {recipe.name!r}; train one of them by a recipe file of another name"
+        )
+    return Beside(own, network_of(other), recipe.beside_weight), analyzer
 
 
-def _model_beside(folder: str) -> Dense:
-    model = Model.load(folder)
+def _model_beside(which: str) -> Dense:
+    model = parse_model(which)
     if not isinstance(model, Dense):
-        raise InputError("there is no dense model here to stand beside the one in training", file=folder)
+        raise InputError("this is no dense model, which alone can stand beside the one in training", file=which)
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,19 @@ class Recipe:
     title: str
     model: str
     targets: tuple[Target, ...]
+    trained: dict[str, str] = field(default_factory=dict)
+    """What `model` names that does not come with Vizsla, and the command that trains it."""
+
+    def model_in(self, folder: str | Path) -> str:
+        """The model, its trained parts being folders in this folder."""
+        expression = self.model
+        for name in self.trained:
+            expression = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: str(Path(folder, m[0])), expression)
+        return expression
+
+    def untrained_in(self, folder: str | Path) -> list[str]:
+        """What is not in this folder."""
+        return [name for name in self.trained if not Path(folder, name).is_dir()]
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,7 @@ class Finding:
     measure: str
     expected: float
     measured: float | None
-    """None where the data set is not here."""
+    """None where the data set, or what was to be trained, is not here."""
     tolerance: float
 
     @property
@@ -91,7 +105,8 @@ def _parse(text: str, file: str) -> Recipe:
     try:
         data = yaml.safe_load(text)
         targets = tuple(_target(dataset, entry) for dataset, entry in data["expected"].items())
-        return Recipe(data["name"], data["title"], data["model"], targets)
+        trained = {str(name): str(command) for name, command in (data.get("trained") or {}).items()}
+        return Recipe(data["name"], data["title"], data["model"], targets, trained)
     except yaml.YAMLError as e:
         raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=file) from None
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -117,15 +132,19 @@ def find_dataset(name: str, data: str | Path | None) -> BeirDataset | None:
     return BeirDataset.open(folder) if folder.is_dir() else None
 
 
-def check(recipe: Recipe, data: str | Path | None) -> Iterator[Finding]:
-    """Run a recipe on its data sets and hold the figures against those expected."""
+def check(recipe: Recipe, data: str | Path | None, models: str | Path = ".") -> Iterator[Finding]:
+    """Run a recipe on its data sets and hold the figures against those expected.
+
+    `models`: the folder with models that were trained, for recipes that need some.
+    """
     model: Model | None = None
+    untrained = recipe.untrained_in(models)
     for target in recipe.targets:
         dataset = find_dataset(target.dataset, data)
-        if dataset is None:
+        if dataset is None or untrained:
             yield Finding(recipe.name, target.dataset, "", 0.0, None, 0.0)
             continue
-        model = model or parse_model(recipe.model)
+        model = model or parse_model(recipe.model_in(models))
         measured = _measured(model, dataset, target)
         for measure, expected in target.all_figures.items():
             yield Finding(recipe.name, target.dataset, measure, expected, measured[measure], target.tolerance)

@@ -30,10 +30,12 @@ _PLAN = "plan.json"
 PAIRS = ("crops", "judged", "taught")
 FIXED = (
     "augment", "group", "start", "pooling", "normalised", "towers", "segments", "query_length", "document_length",
-    "persistence", "teacher", "teaching", "beside", "negatives", "candidates", "depth", "candidate_depth",
+    "persistence", "teacher", "teaching", "beside", "beside_weight", "negatives", "candidates", "depth",
+    "candidate_depth",
 )  # fmt: skip
 _PLAIN = (
-    "start", "pooling", "teacher", "beside", "normalised", "segments", "persistence", "negatives", "candidates",
+    "start", "pooling", "teacher", "beside", "beside_weight", "normalised", "segments", "persistence", "negatives",
+    "candidates",
 )  # fmt: skip
 _WHOLE = ("join", "group", "calm", "towers", "query_length", "document_length", "depth", "candidate_depth")
 _ROOM = 1.1  # above the highest weight seen
@@ -52,8 +54,9 @@ class TrainingRecipe:
 
     Dense models: `pooling` and `normalised` say how a vector is made of the states of a text, `towers` whether queries
     have an encoder of their own, `segments` whether documents are of BERT's second segment. `query_length` and
-    `document_length`: how many tokens are read, special ones included. `persistence`: see `MinedPairs`. `beside`: the
-    folder of a dense model whose vectors stand behind those in training and do not change.
+    `document_length`: how many tokens are read, special ones included. `persistence`: see `MinedPairs`. `beside`: a
+    dense model, by name or folder, whose vectors stand behind those in training and do not change; `beside_weight`:
+    what they weigh at first.
 
     `negatives`: a TREC run or a model whose first `depth` documents the negatives of judged queries are thrown for
     from, BM25's or the data set's without it. Cross-encoders: `candidates` and `candidate_depth`, the same for what is
@@ -84,6 +87,7 @@ class TrainingRecipe:
     teacher: str = "bm25"
     teaching: dict[str, Any] = field(default_factory=dict)
     beside: str = ""
+    beside_weight: float = 1.0
     negatives: str = ""
     candidates: str = ""
     depth: int = 100
