@@ -86,8 +86,10 @@ class MinedPairs:
             )
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
-        order = np.random.default_rng((seed, epoch)).permutation(len(usable))
-        chosen = usable[order[place * size : (place + 1) * size]]
+        if (seed, epoch) not in self._orders:  # only that of one epoch is kept
+            self._orders.clear()
+            self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
+        chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
         dice = np.random.default_rng((seed, epoch, place))
         return chosen, self._right(chosen, epoch, dice), self._taken(chosen, dice).ravel()
 
@@ -101,6 +103,11 @@ class MinedPairs:
         """Pairs that were saved, mapped into memory; how they are drawn is told again."""
         queries, documents, positives, negatives = (TokenCorpus.open(Path(folder) / name) for name in _PARTS)
         return cls(queries, documents, positives, negatives, **options)
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, int], np.ndarray]:
+        """The order of the queries by seed and epoch."""
+        return {}
 
     @cached_property
     def _usable(self) -> np.ndarray:
