@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from conftest import Cli  # noqa: E402
 from vizsla.datasets import Document  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.models import BM25, Dense, Model  # noqa: E402
+from vizsla.models import BM25, Dense, Model, Spar  # noqa: E402
 from vizsla.networks import Beside, Towers, packed  # noqa: E402
-from vizsla.recipes.dense import dense_network, network_of  # noqa: E402
+from vizsla.recipes.dense import _together, dense_network, network_of  # noqa: E402
 from vizsla.recipes.teaching import Teaching, drawn_queries, read_asked, taught_pairs  # noqa: E402
 from vizsla.recipes.training import TrainingRecipe, load_training_recipe  # noqa: E402
 from vizsla.text.sentences import sentences_of  # noqa: E402
@@ -237,8 +237,9 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
     told = ["--dataset", str(judged), *options([*SMALL, f"start={start}", f"beside={folder}"])]
     assert cli("train", "dpr", *told, "-o", str(joint))[0] == 0
     both = Model.load(joint)
-    assert [type(part.component) for part in both.parts] == [Dense, Dense]
-    assert both.parts[0].weight == 1 != both.parts[1].weight > 0.9
+    assert isinstance(both, Spar)
+    assert (both.first.name, both.second.name) == ("dpr", "lambda")
+    assert 0.9 < both.mu != 1
     again = tmp_path / "again"
     assert cli("train", "dpr", *told[:2], *options([*SMALL, f"start={folder}", "towers=2"]), "-o", str(again))[0] == 0
     assert isinstance(Model.load(again), Dense)
@@ -246,18 +247,19 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
     residual = tmp_path / "residual"
     corpus = ["--corpus", str(judged / "corpus.jsonl")]
     assert cli("train", "lambda", *corpus, *options([*SMALL, *taught]), "-o", str(residual))[0] == 0
-    assert Model.load(residual).parts[1].weight == pytest.approx(20, abs=0.1)
-    code, _, said = cli(
-        "train", "lambda", *corpus, *options([*SMALL, *taught, f"beside={folder}"]), "-o", str(tmp_path / "x")
-    )
-    assert code == 2
-    assert "both models would be called 'lambda'" in said
+    one = Model.load(residual)
+    assert isinstance(one, Spar)
+    assert (one.first.name, one.second.name) == ("dpr", "lambda")
+    assert one.mu == pytest.approx(1 / 20, abs=0.001)
+    with pytest.raises(VizslaError, match="does not help"):
+        _together(one.second, -0.1, load_training_recipe("dpr").changed([f"beside={again}"]))
     for bad, message in (
         (["towers=3"], "1 encoder or 2"),
         (["towers=2", "segments=yes"], "set towers=1"),
         (["teaching.depht=3"], "option of teaching"),
         (["loss=hinge"], "loss"),
         ([f"beside={joint}"], "this is no dense model"),
+        (["beside_weight=0"], "beside_weight must be more than 0"),
     ):
         code, _, said = cli("train", "dpr", *told, *options(bad), "-o", str(tmp_path / "x"))
         assert code == 2

@@ -99,7 +99,7 @@ def train(
 
 def _other_use(plan: TrainingRecipe, output: Path) -> str:
     """Where a model goes besides by itself."""
-    if plan.pairs == "taught":
+    if plan.pairs == "taught" and not plan.beside:
         return f', or "spar(dense=minilm, lexical={output})"'
     return "" if plan.network == "dense" else f', or "bm51(network={output})"'
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, Model, parse_model
+from vizsla.models import Dense, Spar, parse_model
 from vizsla.recipes.material import SAMPLE, place_network
 from vizsla.recipes.starting import known_model, loaded, starting_network
 from vizsla.text import Analyzer
@@ -42,10 +42,8 @@ def dense_network(recipe: TrainingRecipe, seed: int = 0) -> tuple[Pooled | Tower
     other = _model_beside(recipe.beside)
     if other.analyzer != analyzer:
         raise InputError("this model reads other word pieces than the one in training", file=recipe.beside)
-    if other.namespace == recipe.name:
-        raise VizslaError(
-            f"both models would be called {recipe.name!r}; train one of them by a recipe file of another name"
-        )
+    if not recipe.beside_weight > 0:
+        raise VizslaError(f"beside_weight must be more than 0, not {recipe.beside_weight:g}")
     return Beside(own, network_of(other), recipe.beside_weight), analyzer
 
 
@@ -72,7 +70,10 @@ def network_of(model: Dense) -> Pooled | Towers:
 
 
 def write_dense(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: Path, recipe: TrainingRecipe) -> None:
-    """A trained network as a model in a folder: in 8 bits to be searched with, and in floats as others open it."""
+    """A trained network as a model in a folder: in 8 bits to be searched with, and in floats as others open it.
+
+    What was trained beside another model is written as SPAR of both, the one that was taught being the second.
+    """
     from vizsla.networks import Beside
     from vizsla.networks.layout import save_layout
 
@@ -89,7 +90,7 @@ def write_dense(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
         written.append(place_network(tower, folder, most=1.0, length=most, sample=sample, pooling=tower.pooling))
         place = folder if len(towers) == 1 else folder / name
         save_layout(tower, analyzer.tokenizer.content, place)  # type: ignore[attr-defined]
-    model: Model = Dense(
+    model = Dense(
         written[-1],
         analyzer,
         towers[0].normalised,
@@ -100,8 +101,19 @@ def write_dense(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
         name=recipe.name,
     )
     if isinstance(network, Beside):
-        model = model + network.weight.item() * _model_beside(recipe.beside)
-    model.save(folder)
+        _together(model, network.weight.item(), recipe).save(folder)
+    else:
+        model.save(folder)
+
+
+def _together(own: Dense, weight: float, recipe: TrainingRecipe) -> Spar:
+    """A model and the one it was trained beside, which weighs so much, as one."""
+    other = _model_beside(recipe.beside)
+    if not weight > 0:
+        raise VizslaError(f"{recipe.beside} has come to weigh {weight:g}, so it does not help; train without it")
+    if recipe.pairs == "taught":
+        return Spar(other, own, 1 / weight, namespace=recipe.name, name=recipe.name)
+    return Spar(own, other, weight, namespace=recipe.name, name=recipe.name)
 
 
 def _towers(network: Pooled | Towers) -> list[Pooled]:
