@@ -102,6 +102,17 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, and networks in floats that are made the same each time."""
+    import torch
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    torch.manual_seed(7)
+    return tmp_path / "cache" / "vizsla"
+
+
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that training starts from."""

@@ -34,13 +34,7 @@ from vizsla.index import Index
 from vizsla.models import Dense, Model, Network, parse_model
 from vizsla.models.transformer import Transformer
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
-    torch.manual_seed(7)
-    return tmp_path / "cache" / "vizsla"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.mark.parametrize("kind", KINDS)

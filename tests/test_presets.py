@@ -26,12 +26,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import Dense, Network, parse_model
 from vizsla.models.presets import PRESETS
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
-    torch.manual_seed(7)
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.mark.parametrize("runtime", ["onnx", "torch"])
