@@ -82,6 +82,7 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     _, analyzer = dense_network(recipe_of(start))
     pairs = taught_pairs(those, BM25(), analyzer, twice)
     assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
+    assert len(taught_pairs(those, BM25(), analyzer, replace(twice, queries=5)).queries) == 2 + 5
     assert 0 in pairs.positives[0]
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 

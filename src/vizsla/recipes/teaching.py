@@ -38,7 +38,8 @@ class Teaching:
     least. The teacher's first `positives` of `depth` documents are right, the last `negatives` wrong. `short`: the
     share of sentences of which only a few words are asked, as people ask. `questions`: files of questions, separated by
     commas, that are asked besides; `asked`: the share of sentences of which a few words are asked behind the first
-    words of one of these, half of them with the document's title. `queries`: no more than so many, 0 for all.
+    words of one of these, half of them with the document's title. `queries`: no more drawn
+    ones than so many, 0 for all.
 
     >>> Teaching().depth
     50
@@ -130,17 +131,17 @@ def taught_pairs(documents: Sequence[Document], teacher: Model, analyzer: Analyz
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
     questions = read_asked(plan)
-    queries = [*questions, *drawn_queries(documents, plan, questions)]
-    if plan.queries and len(queries) > plan.queries:
-        chosen = np.random.default_rng((plan.seed, 1)).permutation(len(queries))[: plan.queries]
-        queries = [queries[i] for i in np.sort(chosen).tolist()]
+    drawn = list(drawn_queries(documents, plan, questions))
+    if plan.queries and len(drawn) > plan.queries:
+        chosen = np.random.default_rng((plan.seed, 1)).permutation(len(drawn))[: plan.queries]
+        drawn = [drawn[i] for i in np.sort(chosen).tolist()]
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", teacher, store=False) as index,
     ):
         index.add(documents)
         index.commit()
-        return pairs_of_rankings(queries, documents, index, analyzer, plan)
+        return pairs_of_rankings([*questions, *drawn], documents, index, analyzer, plan)
 
 
 def pairs_of_rankings(
