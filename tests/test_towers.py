@@ -120,6 +120,17 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
         taught_pairs(those[:8], BM25(), analyzer, plan)
 
 
+def test_a_step_gives_the_same_batch_whenever_it_is_drawn() -> None:
+    one = TokenCorpus.pack([[5, 6]] * 40)
+    pairs = MinedPairs(one, one, TokenCorpus.of([np.arange(3)] * 40), TokenCorpus.of([np.arange(9)] * 40), group=2)
+    steps = [(0, 0), (0, 12), (1, 0), (0, 0), (1, 0), (0, 12)]  # of 10 steps an epoch
+    drawn = [[part.tolist() for part in pairs.drawn(4, seed, step)] for seed, step in steps]
+    assert drawn[3:] == [drawn[0], drawn[2], drawn[1]]
+    assert len({str(batch[0]) for batch in drawn}) == 3
+    epoch = [q for step in range(10) for q in pairs.drawn(4, 0, step)[0].tolist()]
+    assert sorted(epoch) == list(range(40))
+
+
 def test_positives_of_a_ranking_are_thrown_for() -> None:
     one = TokenCorpus.pack([[5, 6]] * 400)
     ranked = TokenCorpus.of([np.arange(3)] * 400)

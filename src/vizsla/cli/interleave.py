@@ -53,16 +53,13 @@ def interleave(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS, check_common, consistency_of, interleave_all
+    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS, consistency_of, interleave_all
     from vizsla.evaluation.report.interleaved import check_interleaved_ending, interleaved_data, write_interleaved
     from vizsla.runs import parse_measures
 
-    for what, name, names in (
-        ("convention", convention, tuple(CONVENTIONS)),
-        ("significance test", test, tuple(TESTS)),
-        ("correction", correction, tuple(CORRECTIONS)),
-    ):
-        console.one_of(what, name, names)
+    console.one_of("convention", convention, CONVENTIONS)
+    console.one_of("significance test", test, TESTS)
+    console.one_of("correction", correction, CORRECTIONS)
     cuts = console.parse_depths(depths)
     if pool < 1:
         raise VizslaError(f"--pool, how much of the reference counts, must be 1 or more, not {pool}")
@@ -71,14 +68,9 @@ def interleave(
         console.check_output(path)
     parsed = parse_measures(measures or (BY_ANSWERS if questions else BY_JUDGEMENTS))
     _check_depth(k, parsed)
-    if len(runs) < 2:
-        raise VizslaError("there must be two runs at least")
     if (qrels is None) == (questions is None):
         raise VizslaError("give --qrels, a data set or a file of judgements, or else --questions with answers")
-    named = {name: run for by_name in read_named(runs).values() for name, run in by_name.items()}
-    if len(named) < len(runs):
-        raise VizslaError("two runs have one name; write NAME=FILE")
-    check_common(named)
+    named = _read(runs)
     pool_name, pool_run = _reference(reference, named)
     if qrels is not None:
         judged, judgements = _judgements(qrels, split, data)
@@ -97,6 +89,19 @@ def interleave(
     for path in report or []:
         write_interleaved(found, path)
         console.remark(f"Written: {path}")
+
+
+def _read(runs: list[str]) -> dict[str, Run]:
+    """Two runs or more, by their names."""
+    from vizsla.evaluation import check_common
+
+    if len(runs) < 2:
+        raise VizslaError("there must be two runs at least")
+    named = {name: run for by_name in read_named(runs).values() for name, run in by_name.items()}
+    if len(named) < len(runs):
+        raise VizslaError("two runs have one name; write NAME=FILE")
+    check_common(named)
+    return named
 
 
 def _check_depth(k: int, measures: list[Measure]) -> None:

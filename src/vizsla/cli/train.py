@@ -14,6 +14,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.recipes.training import TrainingRecipe
+    from vizsla.training import Outcome
 
 
 def train(
@@ -86,15 +87,20 @@ def train(
     )
     if team.leads:
         console.remark(f"{outcome.step} steps in {time.perf_counter() - started:.0f} s: {model.name} is in {output}")
-        if outcome.figures:
-            best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
-            console.remark(f"Best at step {outcome.best_step}: {best}")
-        if plan.network == "augmenter":
-            console.remark(f"Use it with: vizsla search DIR --augment {output}")
-        elif plan.network == "cross":
-            console.remark(f"Use it with: vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT")
-        else:
-            console.remark(f"Use it with: vizsla index SOURCE -o DIR --model {output}{_other_use(plan, output)}")
+        _tell_use(plan, outcome, output)
+
+
+def _tell_use(plan: TrainingRecipe, outcome: Outcome, output: Path) -> None:
+    """The best figures, and what to do with the model."""
+    if outcome.figures:
+        best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
+        console.remark(f"Best at step {outcome.best_step}: {best}")
+    if plan.network == "augmenter":
+        console.remark(f"Use it with: vizsla search DIR --augment {output}")
+    elif plan.network == "cross":
+        console.remark(f"Use it with: vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT")
+    else:
+        console.remark(f"Use it with: vizsla index SOURCE -o DIR --model {output}{_other_use(plan, output)}")
 
 
 def _other_use(plan: TrainingRecipe, output: Path) -> str:

@@ -105,13 +105,19 @@ def _parse(text: str, file: str) -> Recipe:
     try:
         data = yaml.safe_load(text)
         targets = tuple(_target(dataset, entry) for dataset, entry in data["expected"].items())
-        trained = {str(name): str(command) for name, command in (data.get("trained") or {}).items()}
-        return Recipe(data["name"], data["title"], data["model"], targets, trained)
+        return Recipe(data["name"], data["title"], data["model"], targets, _trained(data.get("trained") or {}))
     except yaml.YAMLError as e:
         raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=file) from None
     except (KeyError, TypeError, AttributeError, ValueError):
         message = "this is no recipe; expected name, title, model, and under expected a data set with figures"
         raise InputError(f"{message}, tolerance and source", file=file) from None
+
+
+def _trained(data: dict[str, str] | list[str]) -> dict[str, str]:
+    """Models to train and how; those that are only listed have recipes of their own, which say it."""
+    if isinstance(data, list):
+        return {name: load_recipe(name).trained[name] for name in data}
+    return {str(name): str(command) for name, command in data.items()}
 
 
 def _target(dataset: str, entry: dict[str, Any]) -> Target:

@@ -38,8 +38,7 @@ class Teaching:
     least. The teacher's first `positives` of `depth` documents are right, the last `negatives` wrong. `short`: the
     share of sentences of which only a few words are asked, as people ask. `questions`: files of questions, separated by
     commas, that are asked besides; `asked`: the share of sentences of which a few words are asked behind the first
-    words of one of these, half of them with the document's title. `queries`: no more drawn
-    ones than so many, 0 for all.
+    words of one of these, half of them with the document's title. `queries`: no more than so many are drawn, 0 for all.
 
     >>> Teaching().depth
     50

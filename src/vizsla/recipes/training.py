@@ -194,10 +194,7 @@ def train(
     folder = Path(output)
     place = folder / "training"
     settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
-    if recipe.negatives and (recipe.network == "augmenter" or recipe.pairs != "judged"):
-        raise VizslaError(f"{recipe.name} does not learn from negatives of a first stage; leave --negatives out")
-    if recipe.candidates and recipe.network != "cross":
-        raise VizslaError(f"{recipe.name} ranks no candidates anew, as cross-encoders do; leave --candidates out")
+    _check_first_stages(recipe)
     if recipe.network in ("augmenter", "cross"):
         special = _train_augmenter if recipe.network == "augmenter" else _train_cross
         return special(recipe, settings, folder, datasets, dev, resume, report)
@@ -236,6 +233,13 @@ def train(
             write_model(trainer.network, analyzer, corpus, folder, recipe.name)
     team.wait()
     return Model.load(folder), outcome
+
+
+def _check_first_stages(recipe: TrainingRecipe) -> None:
+    if recipe.negatives and (recipe.network == "augmenter" or recipe.pairs != "judged"):
+        raise VizslaError(f"{recipe.name} does not learn from negatives of a first stage; leave --negatives out")
+    if recipe.candidates and recipe.network != "cross":
+        raise VizslaError(f"{recipe.name} ranks no candidates anew, as cross-encoders do; leave --candidates out")
 
 
 def _prepare(
