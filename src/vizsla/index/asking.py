@@ -33,7 +33,8 @@ class Asking:
         parts: list[tuple[int, Part]] = []
         for part in asked.parts:
             place = _find(part.component, components, [place for place, _ in parts])
-            named = replace(part.component, namespace=components[place].namespace)  # type: ignore[type-var]
+            settled = part.component.adopting(components[place])
+            named = replace(settled, namespace=components[place].namespace)  # type: ignore[type-var]
             parts.append((place, Part(part.weight, named)))
         for place, part in parts:
             components[place] = part.component

@@ -14,6 +14,7 @@ from vizsla.models.model import CollectionStatistics, Component, Fields, Model, 
 from vizsla.models.names import MODELS, expression, parse_model, parse_queries
 from vizsla.models.network import Network
 from vizsla.models.reranker import Reranker
+from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
@@ -38,6 +39,7 @@ __all__ = [
     "QueryEncoder",
     "Reader",
     "Reranker",
+    "Sketch",
     "Spar",
     "Statistics",
     "Stored",

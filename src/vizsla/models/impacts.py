@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.engine import Weighting
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
-from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.models.statistics import CountedStatistics, Statistics, load_statistics, save_statistics
 from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
@@ -103,39 +101,15 @@ class Impacts(Component):
         return self.bm25.count(documents)
 
     def options(self, folder: Path) -> dict[str, Any]:
-        kept = None if self.frozen is None else _save_statistics(self.frozen, folder)
+        kept = None if self.frozen is None else save_statistics(self.frozen, folder)
         own = {"quantiser": self.quantiser, "namespace": self.namespace, "name": self.name}
         return {"bm25": self.bm25.options(folder), "statistics": kept, **own}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Impacts:
         bm25 = BM25.from_options(options["bm25"], folder)
-        frozen = None if options["statistics"] is None else _load_statistics(*options["statistics"], folder=folder)
+        frozen = None if options["statistics"] is None else load_statistics(*options["statistics"], folder=folder)
         return cls(bm25, frozen, options["quantiser"], options["namespace"], options["name"])
-
-
-def _save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
-    """Write counts to a file named by their hash; gives what is needed to read them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    terms = "\n".join(statistics.frequencies).encode("utf-8", "surrogatepass")
-    counts = np.fromiter(statistics.frequencies.values(), np.int64, len(statistics.frequencies))
-    name = hashlib.sha256(terms + counts.tobytes()).hexdigest()[:12]
-    with (folder / f"{name}.npz").open("wb") as file:
-        np.savez(file, terms=np.frombuffer(terms, np.uint8), counts=counts)
-        file.flush()
-        os.fsync(file.fileno())
-    return [name, statistics.documents, statistics.total_length, statistics.longest]
-
-
-def _load_statistics(name: str, documents: int, total: int, longest: int, *, folder: Path) -> CountedStatistics:
-    file = folder / f"{name}.npz"
-    try:
-        with np.load(file, allow_pickle=False) as kept:
-            terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
-            frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
-    except (OSError, ValueError, KeyError) as e:
-        raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
-    return CountedStatistics(documents, total, longest, frequencies)
 
 
 COMPONENTS[Impacts.kind] = Impacts

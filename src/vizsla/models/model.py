@@ -223,6 +223,10 @@ class Component(Model):
     def storage(self) -> tuple[Any, ...]:
         """What decides what an index stores; components that agree in it can be asked of the same index."""
 
+    def adopting(self, held: Component) -> Component:  # noqa: ARG002 (most components freeze nothing)
+        """The component with what was frozen into one of the same storage, which an index holds."""
+        return self
+
     @abstractmethod
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         """Why the fields this component reads cannot be read; None if they can, or are absent."""

@@ -17,14 +17,17 @@ from vizsla.models.balanced import Balanced
 from vizsla.models.bm25 import BM25
 from vizsla.models.checkpoint import PACKAGED
 from vizsla.models.dense import Dense
+from vizsla.models.embedding import Embedding
 from vizsla.models.feedback import RM3
 from vizsla.models.given import GivenVectors
 from vizsla.models.impacts import Impacts
 from vizsla.models.learned import SHIPPED, Learned
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.presets import PRESETS, find_preset
+from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
 from vizsla.networks.graph import Precision
+from vizsla.runs.measures import split_outside_brackets
 
 BM51_WEIGHT = 0.85
 """Of BM26 in BM51 where there are too few documents to fit it: the mean of the sets it was measured on."""
@@ -142,18 +145,26 @@ def _dense(
 
 
 def _spar(dense: str = "minilm", lexical: str = "", **options: Any) -> Model:
-    """A dense model and one that imitates a lexical model, each by its name or its folder."""
+    """A dense model and one that imitates a lexical model, each by its name, its folder or an expression."""
     if not lexical:
         raise VizslaError(
-            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=DIR); train one with: "
+            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=sketch), or train one with: "
             "vizsla train lambda --corpus FILE -o DIR"
         )
     both = [parse_model(which) for which in (dense, lexical)]
     first, second = both
-    if not isinstance(first, Dense) or not isinstance(second, Dense):
-        other = dense if not isinstance(first, Dense) else lexical
-        raise VizslaError(f"{other} is no dense model, and SPAR is made of two")
+    if not isinstance(first, Embedding) or not isinstance(second, Embedding):
+        other = dense if not isinstance(first, Embedding) else lexical
+        raise VizslaError(f"{other} is no dense model, and SPAR is made of two; sketch makes one of bm25")
     return Spar(first, second, **options)
+
+
+def _sketch(lexical: str = "bm25", **options: Any) -> Model:
+    """A lexical model as a dense one, by directions thrown for its terms."""
+    model = parse_model(lexical)
+    if not isinstance(model, BM25 | Learned):
+        raise VizslaError(f"{lexical} cannot be sketched; BM25 and learned lexical models can")
+    return Sketch(model, **options)
 
 
 def _precision(text: str) -> Precision:
@@ -180,6 +191,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "dense": _dense,
     **{name: partial(_dense, preset=name) for name in PRESETS},
     "spar": _spar,
+    "sketch": _sketch,
     "vectors": GivenVectors,
 }
 
@@ -210,9 +222,13 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "lexical": str,
     "mu": float,
     "combine": str,
+    "width": int,
 }
-_NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Spar | Sum
-_TERM = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>[^()]*)\))?\s*")
+_NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Sketch | Spar | Sum
+_WITHIN = r"[^()]*(?:\((?:[^()]|\([^()]*\))*\)[^()]*)*"  # brackets in brackets, twice at most
+_TERM = re.compile(
+    rf"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>{_WITHIN})\))?\s*"
+)
 
 
 def parse_model(text: str) -> Model:
@@ -292,7 +308,7 @@ def _parse_term(match: re.Match[str], text: str) -> Model:
 
 def _parse_options(options: str, text: str) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for item in filter(None, (part.strip() for part in options.split(","))):
+    for item in split_outside_brackets(options, ","):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
             raise VizslaError(f"{item!r} in {text!r} is no option; expected name=value")
@@ -324,7 +340,7 @@ def expression(model: Model) -> str:
 
 
 def _short_name(component: Component) -> str:
-    if isinstance(component, Asked | Spar):
+    if isinstance(component, Asked | Sketch | Spar):
         raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
     if isinstance(component, Dense):
         return _dense_name(component)

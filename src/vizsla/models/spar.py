@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models.dense import Dense
 from vizsla.models.embedding import Embedding
-from vizsla.models.model import COMPONENTS, Fields
+from vizsla.models.model import COMPONENTS, Component, Fields, Model
 
 COMBINATIONS = ("concat", "sum")
 
@@ -27,8 +26,8 @@ class Spar(Embedding):
     where both are as wide, and every query also meets the other model's half of each document.
     """
 
-    first: Dense
-    second: Dense
+    first: Embedding
+    second: Embedding
     mu: float = 1.0
     combine: str = "concat"
     namespace: str = "spar"
@@ -47,6 +46,22 @@ class Spar(Embedding):
                 f"vectors of {widths[0]} and of {widths[1]} numbers cannot be added up; put them behind one another: "
                 "combine=concat"
             )
+
+    @property
+    def freezes(self) -> bool:
+        return self.first.freezes or self.second.freezes
+
+    def settled(self, documents: Sequence[Fields]) -> Spar:
+        return self._with(self.first.settled(documents), self.second.settled(documents))
+
+    def adopting(self, held: Component) -> Spar:
+        assert isinstance(held, Spar)
+        return self._with(self.first.adopting(held.first), self.second.adopting(held.second))
+
+    def _with(self, first: Model, second: Model) -> Spar:
+        assert isinstance(first, Embedding)
+        assert isinstance(second, Embedding)
+        return replace(self, first=first, second=second)
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -85,11 +100,15 @@ class Spar(Embedding):
         return made, first[1] | second[1]
 
     def options(self, folder: Path) -> dict[str, Any]:
-        return vars(self) | {"first": self.first.options(folder), "second": self.second.options(folder)}
+        both = {"first": self.first, "second": self.second}
+        return vars(self) | {name: {"kind": m.kind, **m.options(folder)} for name, m in both.items()}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
-        both = {name: Dense.from_options(options[name], folder) for name in ("first", "second")}
+        both = {}
+        for name in ("first", "second"):
+            told = dict(options[name])
+            both[name] = COMPONENTS[told.pop("kind", "dense")].from_options(told, folder)
         return cls(**{**options, **both})
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+
+from vizsla.errors import InputError
 
 
 class Statistics(Protocol):
@@ -49,3 +54,28 @@ class CountedStatistics:
 
     def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
         return np.array([self.frequencies.get(t, 0) for t in terms], np.int64)
+
+
+def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
+    """Write counts to a file named by their hash; gives what is needed to read them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    terms = "\n".join(statistics.frequencies).encode("utf-8", "surrogatepass")
+    counts = np.fromiter(statistics.frequencies.values(), np.int64, len(statistics.frequencies))
+    name = hashlib.sha256(terms + counts.tobytes()).hexdigest()[:12]
+    with (folder / f"{name}.npz").open("wb") as file:
+        np.savez(file, terms=np.frombuffer(terms, np.uint8), counts=counts)
+        file.flush()
+        os.fsync(file.fileno())
+    return [name, statistics.documents, statistics.total_length, statistics.longest]
+
+
+def load_statistics(name: str, documents: int, total: int, longest: int, *, folder: Path) -> CountedStatistics:
+    """The counts that `save_statistics` wrote to a folder."""
+    file = folder / f"{name}.npz"
+    try:
+        with np.load(file, allow_pickle=False) as kept:
+            terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
+            frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
+    except (OSError, ValueError, KeyError) as e:
+        raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
+    return CountedStatistics(documents, total, longest, frequencies)

@@ -71,11 +71,17 @@ class Measure:
     @classmethod
     def _elsewhere(cls, text: str) -> Measure:
         """A measure that only ir_measures computes."""
-        import ir_measures
-
+        try:
+            import ir_measures
+        except ModuleNotFoundError:  # where trec_eval would have to be compiled, it does not come with Vizsla
+            raise VizslaError(
+                f"{text!r} is none of the measures that are always there ({', '.join(OWN)}); "
+                "others are left to ir_measures, which is not installed: pip install ir_measures"
+            ) from None
+        pipeline: Any = ir_measures.DefaultPipeline
         try:
             known = ir_measures.parse_measure(text)
-            supported = bool(ir_measures.DefaultPipeline.supports(known))  # type: ignore[no-untyped-call]
+            supported = bool(pipeline.supports(known))
         except (ValueError, SyntaxError, NameError, TypeError, AssertionError, KeyError):
             names = sorted({*ir_measures.measures.registry, *OWN})
             name = text.partition("@")[0].partition("(")[0]

@@ -1,0 +1,125 @@
+"""Sketches: the vectors of a lexical model as dense ones, by directions thrown for every term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.engine.projection import BITS, projected, term_keys
+from vizsla.errors import VizslaError
+from vizsla.models.bm25 import BM25
+from vizsla.models.embedding import Embedding
+from vizsla.models.learned import Learned
+from vizsla.models.model import COMPONENTS, Component, Fields
+from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
+from vizsla.vectors import SparseVectors
+
+
+@dataclass(frozen=True)
+class Sketch(Embedding):
+    """What a lexical model makes of texts in `width` numbers, whose inner products are its scores but for chance.
+
+    They are off by about the product of both vectors' lengths over the root of the width. BM25's counts are those of
+    the documents it was settled on; documents added later are weighed by the same, and words that it did not count are
+    as rare as can be. Half of a word's rarity goes to either side, so that common words of documents take little room.
+
+    >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
+    >>> sketch = Sketch(width=4096).settled(documents)
+    >>> scores = sketch.encode_queries(["barking dog"], sketch.fit(documents)).dot(sketch.encode_documents(documents))
+    >>> np.argsort(-scores[0]).tolist()[0]
+    0
+    """
+
+    lexical: BM25 | Learned = field(default_factory=BM25)
+    width: int = 1536
+    frozen: CountedStatistics | None = None
+    namespace: str = "sketch"
+    name: str = "sketch"
+
+    kind: ClassVar[str] = "sketch"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.lexical, BM25 | Learned):
+            raise VizslaError(f"{self.lexical.name} cannot be sketched; BM25 and learned lexical models can")
+        if self.width < BITS or self.width % BITS:
+            raise VizslaError(f"the width of a sketch is a multiple of {BITS}, not {self.width}")
+
+    @property
+    def fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.lexical.fields
+
+    @property
+    def together(self) -> int:
+        return self.lexical.together
+
+    @property
+    def dimensions(self) -> int:
+        return self.width
+
+    @property
+    def storage(self) -> tuple[Any, ...]:
+        return self.kind, replace(self.lexical, namespace="", name=""), self.width
+
+    @property
+    def freezes(self) -> bool:
+        return self.frozen is None and isinstance(self.lexical, BM25)
+
+    def settled(self, documents: Sequence[Fields]) -> Sketch:
+        """The model with the counts of these documents, all there are."""
+        if not self.freezes:
+            return self
+        counted = self.lexical.count(documents)
+        assert isinstance(counted, CountedStatistics)
+        return replace(self, frozen=counted)
+
+    def adopting(self, held: Component) -> Sketch:
+        assert isinstance(held, Sketch)
+        return replace(self, frozen=held.frozen)
+
+    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        stored = self.lexical.reader().read(documents)
+        longest = max(self._statistics.longest, int(stored.lengths.max(initial=0)))
+        return self._sketched(self.lexical.weighed(stored, replace(self._statistics, longest=longest)))
+
+    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self._sketched(SparseVectors.from_rows(self.lexical.query_terms_of(texts), self.namespace))
+
+    def _sketched(self, rows: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
+        """Rows in few numbers, and which of them had any."""
+        used, places = np.unique(rows.indices, return_inverse=True)
+        names = [rows.vocabulary[number][1] for number in used.tolist()]
+        values = rows.values * np.sqrt(self._rarity(names))[places]
+        return projected(rows.pointers, term_keys(names)[places], values, self.width), np.diff(rows.pointers) > 0
+
+    def _rarity(self, terms: Sequence[str]) -> np.ndarray:
+        if not isinstance(self.lexical, BM25):
+            return np.ones(len(terms))
+        counted = self._statistics
+        return self.lexical.term_factors(np.maximum(counted.document_frequencies(terms), 1), counted.documents)
+
+    @property
+    def _statistics(self) -> CountedStatistics:
+        if self.freezes:
+            raise VizslaError(f"{self.name} freezes the statistics of documents; settle it on all of them first")
+        return self.frozen or CountedStatistics(0, 0, 0, {})
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        kept = None if self.frozen is None else save_statistics(self.frozen, folder)
+        lexical = {"kind": self.lexical.kind, **self.lexical.options(folder)}
+        own = {"width": self.width, "namespace": self.namespace, "name": self.name}
+        return {"lexical": lexical, "statistics": kept, **own}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Sketch:
+        told: Mapping[str, Any] = options["lexical"]
+        lexical = COMPONENTS[told["kind"]].from_options({k: v for k, v in told.items() if k != "kind"}, folder)
+        frozen = None if options["statistics"] is None else load_statistics(*options["statistics"], folder=folder)
+        assert isinstance(lexical, BM25 | Learned)
+        return cls(lexical, options["width"], frozen, options["namespace"], options["name"])
+
+
+COMPONENTS[Sketch.kind] = Sketch
