@@ -60,7 +60,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@# The beir package, to hold our figures against its own; what it needs for that is here, the rest is for encoders.
-	@$(BIN)/pip install -q --disable-pip-version-check --no-deps beir==2.2.0
+	@# ir_measures comes with Vizsla where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
+	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt beir==2.2.0 ir_measures
 	@touch $@
 
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import string
+import sys
 from random import Random
 
 import pytest
@@ -105,11 +106,28 @@ def test_where_the_beir_package_fails_ours_counts_nothing() -> None:
 
 
 def test_measures_left_to_ir_measures_count_missing_queries() -> None:
+    pytest.importorskip("ir_measures")
+    pytest.importorskip("pytrec_eval")
     judged: Judged = {"q1": {"a": 2}, "q2": {"b": 1}}
     found = evaluate(Run({"q1": [("a", 1.0)]}), Qrels(judged), "Bpref nDCG(judged_only=True)@10")
     assert found.by_query["nDCG(judged_only=True)@10"] == {"q1": 1.0, "q2": 0.0}
     assert found.measures["nDCG(judged_only=True)@10"] == 0.5
     assert found.facts == {"queries": 2, "missing": 1, "unjudged": 0}
+
+
+def test_without_ir_measures_its_measures_are_told_from_typing_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes with trec_eval, which has no wheel for some machines."""
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    assert [str(m) for m in parse_measures("nDCG@10 R_cap@5 AP(rel=2)")] == ["nDCG@10", "R_cap@5", "AP(rel=2)"]
+    for text, message in (
+        ("Bpref", "'Bpref' is none of the measures that are always there"),
+        ("nDCG(judged_only=True)@10", "left to ir_measures, which is not installed: pip install ir_measures"),
+        ("ndgc@10", "there is no measure called 'ndgc'; did you mean 'nDCG'"),
+        ("nDCG@@", "'nDCG@@' is no measure"),
+    ):
+        with pytest.raises(VizslaError) as told:
+            Measure.parse(text)
+        assert message in str(told.value)
 
 
 def test_holes_by_query_and_by_corpus() -> None:

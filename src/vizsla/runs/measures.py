@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
@@ -74,10 +75,7 @@ class Measure:
         try:
             import ir_measures
         except ModuleNotFoundError:  # where trec_eval would have to be compiled, it does not come with Vizsla
-            raise VizslaError(
-                f"{text!r} is none of the measures that are always there ({', '.join(OWN)}); "
-                "others are left to ir_measures, which is not installed: pip install ir_measures"
-            ) from None
+            raise _not_here(text) from None
         pipeline: Any = ir_measures.DefaultPipeline
         try:
             known = ir_measures.parse_measure(text)
@@ -120,6 +118,19 @@ def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
     if not names:
         raise VizslaError(f"no measure was named; {_EXAMPLE}")
     return list(dict.fromkeys(n if isinstance(n, Measure) else Measure.parse(n) for n in names))
+
+
+def _not_here(text: str) -> VizslaError:
+    """What to say of a measure that is not computed here where ir_measures is not installed."""
+    if not _NOTATION.fullmatch(text):
+        return VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
+    name = text.partition("@")[0].partition("(")[0]
+    if name not in OWN and get_close_matches(name.lower(), [own.lower() for own in OWN], cutoff=0.7):
+        return UnknownNameError("measure", name, OWN)
+    return VizslaError(
+        f"{text!r} is none of the measures that are always there ({', '.join(OWN)}); others are left to ir_measures, "
+        "which is not installed: pip install ir_measures"
+    )
 
 
 def split_outside_brackets(text: str, separators: str) -> list[str]:
