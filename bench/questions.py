@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 READ = {"documents": 256, "queries": 64}  # tokens, special ones included
 BLOCK = 512  # questions asked together
+SHARE = 0.25  # of a word's rarity that goes to documents: that of `vizsla.models.sketch`
 
 
 def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) -> None:
@@ -154,7 +155,6 @@ class Device:
         bits ^= bits >> np.uint64(31)
         thrown = np.unpackbits(bits.astype("<u8").view(np.uint8), axis=1, bitorder="little")
         signs = (1 - 2 * torch.from_numpy(thrown).to(self.device).to(torch.float32)) / width**0.5
-        signs *= self.rarity[:, None].sqrt()
         terms = torch.repeat_interleave(torch.arange(len(keys), device=self.device), self.starts.diff())
         order = torch.argsort(self.documents, stable=True)
         begins = torch.searchsorted(self.documents[order], torch.arange(self.count + 1, device=self.device).int())
@@ -162,14 +162,16 @@ class Device:
         for first in range(0, self.count, 65_536):
             last = min(first + 65_536, self.count)
             some = order[begins[first] : begins[last]]
+            weights = self.weights[some] * self.rarity[terms[some]] ** SHARE
             rows = torch.sparse_csr_tensor(
-                begins[first : last + 1] - begins[first], terms[some], self.weights[some],
+                begins[first : last + 1] - begins[first], terms[some], weights,
                 size=(last - first, len(keys)), check_invariants=False,
             )  # fmt: skip
             made[first:last] = (rows @ signs).half()
         row, at = spread(self.asked_starts[:-1], self.asked_starts[1:])
         asked = torch.zeros(len(self.asked_starts) - 1, width, device=self.device)
-        asked.index_add_(0, row, signs[self.asked[at].long()] * self.asked_weights[at, None])
+        words = self.asked[at].long()
+        asked.index_add_(0, row, signs[words] * (self.asked_weights[at] * self.rarity[words] ** (1 - SHARE))[:, None])
         return made, asked.half()
 
 

@@ -18,6 +18,10 @@ from vizsla.models.model import COMPONENTS, Component, Fields
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import SparseVectors
 
+SHARE = 0.25
+"""Of a word's rarity, the power that goes to documents, the rest to queries: scores are the same, and common words of
+documents disturb less. Measured: 0, 0.25, 0.5 and 0.75 agree with BM25 to 0.326, 0.342, 0.336 and 0.300."""
+
 
 @dataclass(frozen=True)
 class Sketch(Embedding):
@@ -25,7 +29,7 @@ class Sketch(Embedding):
 
     They are off by about the product of both vectors' lengths over the root of the width. BM25's counts are those of
     the documents it was settled on; documents added later are weighed by the same, and words that it did not count are
-    as rare as can be. Half of a word's rarity goes to either side, so that common words of documents take little room.
+    as rare as can be.
 
     >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
     >>> sketch = Sketch(width=4096).settled(documents)
@@ -83,16 +87,17 @@ class Sketch(Embedding):
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         stored = self.lexical.reader().read(documents)
         longest = max(self._statistics.longest, int(stored.lengths.max(initial=0)))
-        return self._sketched(self.lexical.weighed(stored, replace(self._statistics, longest=longest)))
+        return self._sketched(self.lexical.weighed(stored, replace(self._statistics, longest=longest)), SHARE)
 
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._sketched(SparseVectors.from_rows(self.lexical.query_terms_of(texts), self.namespace))
+        rows = SparseVectors.from_rows(self.lexical.query_terms_of(texts), self.namespace)
+        return self._sketched(rows, 1 - SHARE)
 
-    def _sketched(self, rows: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
-        """Rows in few numbers, and which of them had any."""
+    def _sketched(self, rows: SparseVectors, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """Rows with a share of their terms' rarity in few numbers, and which of them had any."""
         used, places = np.unique(rows.indices, return_inverse=True)
         names = [rows.vocabulary[number][1] for number in used.tolist()]
-        values = rows.values * np.sqrt(self._rarity(names))[places]
+        values = rows.values * (self._rarity(names) ** share)[places]
         return projected(rows.pointers, term_keys(names)[places], values, self.width), np.diff(rows.pointers) > 0
 
     def _rarity(self, terms: Sequence[str]) -> np.ndarray:
