@@ -53,6 +53,18 @@ def test_vectors_behind_one_another_score_as_the_sum(pair: tuple[Dense, Dense], 
     assert added.dimensions == first.dimensions
 
 
+def test_models_saved_without_the_kinds_of_their_parts_open(pair: tuple[Dense, Dense], tmp_path: Path) -> None:
+    """Parts were dense models of one kind once."""
+    Spar(*pair, 0.5).save(tmp_path)
+    file = tmp_path / "model.json"
+    told = json.loads(file.read_text())
+    assert [told["parts"][0][name].pop("kind") for name in ("first", "second")] == ["dense", "dense"]
+    file.write_text(json.dumps(told))
+    opened = Model.load(tmp_path)
+    assert isinstance(opened, Spar)
+    assert isinstance(opened.second, Dense)
+
+
 def test_one_index_and_any_weight(pair: tuple[Dense, Dense], tmp_path: Path) -> None:
     first, second = pair
     those = documents(30)
