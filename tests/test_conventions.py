@@ -120,6 +120,9 @@ def test_without_ir_measures_its_measures_are_told_from_typing_errors(monkeypatc
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     assert [str(m) for m in parse_measures("nDCG@10 R_cap@5 AP(rel=2)")] == ["nDCG@10", "R_cap@5", "AP(rel=2)"]
     for text, message in (
+        ("ERR@10", "left to ir_measures, which is not installed"),
+        ("IPrec@0.2", "left to ir_measures, which is not installed"),
+        ("MAP(rel=x)", "left to ir_measures, which is not installed"),
         ("Bpref", "'Bpref' is none of the measures that are always there"),
         ("nDCG(judged_only=True)@10", "left to ir_measures, which is not installed: pip install ir_measures"),
         ("ndgc@10", "there is no measure called 'ndgc'; did you mean 'nDCG'"),

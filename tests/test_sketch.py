@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import blake2b
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vizsla.engine.projection import projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
+from vizsla.models.bm25 import VARIANTS
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -101,7 +103,8 @@ def test_an_index_of_a_sketch(tmp_path: Path) -> None:
     with Index.open(tmp_path / "index") as index:
         assert isinstance(index.model, Sketch)
         assert index.model.frozen == sketch.frozen  # as it was settled, not what has come since
-        assert index.search("zebra", 1)[0].id == "new"
+        assert index.search("zebra", 1) == []  # nobody had counted it
+        assert index.search("word1 word2", 1)[0].id == "new"
         assert "7" not in [hit.id for hit in index.search(documents[7]["text"], 200)]
         hits = index.search(documents[3]["text"], 5)
         assert hits[0].id == "3"
@@ -111,6 +114,29 @@ def test_an_index_of_a_sketch(tmp_path: Path) -> None:
         assert index.search("?!", 5) == []  # no word, so no vector
         with pytest.raises(VizslaError, match="does not have what"):
             index.search("word1", model="sketch(lexical=bm25(k1=1.2), width=2048)")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_bm25_is_sketched(variant: str) -> None:
+    """Robertson's rarity is below 0 for words that most documents have."""
+    documents = ["dog cat", "dog", "dog bird", "fish"]
+    bm25 = BM25(variant=variant)
+    sketch, counted = Sketch(bm25, width=8192).settled(documents), bm25.fit(documents)
+    wanted = bm25.encode_queries(["dog bird"], counted).dot(bm25.encode_documents(documents, counted))
+    found = sketch.encoded_queries(["dog bird"])[0] @ sketch.encoded_documents(documents)[0].T
+    np.testing.assert_allclose(found, wanted, atol=0.15)
+
+
+def test_two_sketches_of_one_name_are_explained_apart(tmp_path: Path) -> None:
+    documents = texts(20)
+    both = Spar(Sketch(width=64), Sketch(width=64), 0.5).settled(documents)
+    with Index.create(tmp_path / "index", both) as index:
+        index.add([{"id": str(i), "text": text} for i, text in enumerate(documents)])
+        index.commit()
+        (hit,) = index.search("word1 word2", 1)
+        told = index.explain("word1 word2", hit.id)
+        assert told.score == pytest.approx(hit.score, rel=1e-5)
+        assert [part.name for part in told.parts] == ["sketch", "sketch"]
 
 
 def test_spar_of_a_sketch_is_the_sum(tmp_path: Path) -> None:
@@ -154,7 +180,7 @@ def test_what_cannot_be_sketched() -> None:
         ("sketch(lexical=bm52)", "no model called 'bm52'"),
         ("sketch(mu=2)", "sketch does not take one of the options"),
         ("spar(dense=sketch, lexical=bm25)", "bm25 is no dense model, and SPAR is made of two; sketch makes one of"),
-        ("sketch(lexical=bm25(k1=1.2)", "the bracket at character 7 is never closed"),
+        ("sketch(lexical=bm25(k1=1.2)", "the bracket at character 7 is never closed, or too deep"),
     ):
         with pytest.raises(VizslaError) as told:
             parse_model(text)
@@ -181,6 +207,32 @@ def test_a_sketch_by_command(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     assert code == 0, err
     code, out, _ = cli("search", folder, "dog")
     assert code == 0
-    assert "d1" in out
-    code, out, _ = cli("eval", dataset, "-m", "sketch(width=1024)")
-    assert code == 0
+    assert out.index("d1") < out.index("d2")
+    code, out, _ = cli("eval", dataset, "-m", "sketch(width=1024)", "--measures", "RR@10")
+    assert (code, out.split()[-1]) == (0, cli("eval", dataset, "-m", "bm25", "--measures", "RR@10")[1].split()[-1])
+
+
+def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
+    """Passages where there are such; what cannot be read is told as it is for other models."""
+    file, words = tmp_path / "long.jsonl", [f"w{i % 50}" for i in range(400)]
+    file.write_text(json.dumps({"id": "a", "text": " ".join(words)}) + "\n" + '{"id": "b", "text": "w1 w2 w3"}\n')
+    assert cli("index", file, "-o", tmp_path / "index", "--model", "sketch(width=64)", "--passages", "20")[0] == 0
+    with Index.open(tmp_path / "index") as index:
+        assert isinstance(index.model, Sketch)
+        assert index.model.frozen is not None
+        assert (index.model.frozen.documents, index.model.frozen.longest) == (21, 20)
+    for text, good, message in (
+        ('{"id": "1", "text": 5}', '{"id": "2", "text": "dog"}', "that is no text"),
+        ('{"id": "1", "text": "the"}', "", "no words in"),
+    ):
+        file.write_text(text + "\n" + good)
+        code, _, err = cli("index", file, "-o", tmp_path / "none.index", "--model", "sketch")
+        assert code == 2
+        assert message in err
+        assert "Traceback" not in err
+
+
+def test_a_sketch_as_teacher_and_in_tuning(cli: Cli, dataset: Path) -> None:
+    code, _, err = cli("tune", dataset, "-m", "bm25 + sketch(width=64)", "--split", "test")
+    assert code == 2
+    assert "cannot be written as an expression" in err

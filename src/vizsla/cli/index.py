@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vizsla.cli import console
 
 if TYPE_CHECKING:
-    from vizsla.datasets import Document, RawLines, Source
+    from vizsla.datasets import Document, RawLines, Source, Splitter
     from vizsla.index import Added, Index
+    from vizsla.models import Model
 
 Memory = Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")]
 Workers = Annotated[int, typer.Option("--workers", help="Analyse documents in so many processes.")]
@@ -61,7 +62,7 @@ def index(
         console.remark(
             f"{chosen.name} freezes the statistics of all documents: they are read twice, and held in memory"
         )
-        chosen = chosen.settled([document.content for source in found for document in source.documents()])
+        chosen = chosen.settled(_readable(found, chosen, splitter))
     with (
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, chosen, memory=size, passages=splitter, store=store, dense=dense or "exact") as new,
@@ -70,6 +71,13 @@ def index(
         new.commit()
     with Index.open(output) as done:
         report(done, added, time.perf_counter() - started)
+
+
+def _readable(sources: list[Source], model: Model, splitter: Splitter | None) -> list[Mapping[str, Any]]:
+    """What an index of the sources will hold; what cannot be read is told when it is added."""
+    documents = (d for source in sources for d in source.documents() if model.problem(d.content) is None)
+    parts = documents if splitter is None else (p for d in documents for p in splitter.passages(d))
+    return [part.content for part in parts]
 
 
 def find_sources(

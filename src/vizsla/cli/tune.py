@@ -45,6 +45,7 @@ def tune(
     if then == split:
         console.remark(f"Figures on {then!r} after tuning on it say nothing about other queries")
     base = parse_model(model)
+    expression(base)  # what cannot be written down need not be tuned
     wanted = [Setting.parse(s) for s in settings] if settings else settings_of(base)
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as room,

@@ -49,8 +49,9 @@ def _find(component: Component, held: list[Component], taken: list[int]) -> int:
     """
     places = [i for i, other in enumerate(held) if other.storage == component.storage and i not in taken]
     if not places:
+        free = "other weights" if component.dimensions else "other k1, b, variants and weights"
+        fixed = "other dense vectors" if component.dimensions else "another analyzer or other fields"
         raise VizslaError(
-            f"this index does not have what {component.name!r} reads; it can be asked with other k1, b, variants and "
-            "weights, but not with another analyzer or other fields"
+            f"this index does not have what {component.name!r} reads; it can be asked with {free}, but not with {fixed}"
         )
     return next((i for i in places if held[i].namespace == component.namespace), places[0])

@@ -53,7 +53,7 @@ def _explain_dense(snapshot: Snapshot, space: int, part: Part, text: str, number
     stored = snapshot.segments[place[0]].dense[space][place[1]].astype(np.float64)
     known = np.zeros(len(stored)) if asked is None else asked
     leaves = []
-    for name, where in component.stretches.items():
+    for name, where in component.stretches:
         mine, yours = stored[where], known[where]
         product, lengths = float(mine @ yours), float(np.linalg.norm(mine) * np.linalg.norm(yours))
         facts = {"dimensions": len(mine), "cosine": product / max(lengths, 1e-12)}

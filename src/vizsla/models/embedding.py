@@ -27,9 +27,9 @@ class Embedding(Component):
         """The same of queries."""
 
     @property
-    def stretches(self) -> dict[str, slice]:
+    def stretches(self) -> list[tuple[str, slice]]:
         """What its vectors are made of, by name: where the numbers of each model stand in them."""
-        return {self.name: slice(0, self.dimensions)}
+        return [(self.name, slice(0, self.dimensions))]
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         return text_problem(content, self.fields)

@@ -148,8 +148,8 @@ def _spar(dense: str = "minilm", lexical: str = "", **options: Any) -> Model:
     """A dense model and one that imitates a lexical model, each by its name, its folder or an expression."""
     if not lexical:
         raise VizslaError(
-            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=sketch), or train one with: "
-            "vizsla train lambda --corpus FILE -o DIR"
+            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=sketch, mu=0.025), or train "
+            "one with: vizsla train lambda --corpus FILE -o DIR"
         )
     both = [parse_model(which) for which in (dense, lexical)]
     first, second = both
@@ -250,13 +250,13 @@ def parse_model(text: str) -> Model:
                 f"{text!r} is no model: expected a name at character {at + 1}, as in "
                 '"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"'
             )
+        at = match.end()
+        if text[at : at + 1] == "(":
+            raise VizslaError(f"{text!r} is no model: the bracket at character {at + 1} is never closed, or too deep")
         term = _parse_term(match, text)
         total = term if total is None else total + term
-        at = match.end()
         if at == len(text):
             return total
-        if text[at] == "(":
-            raise VizslaError(f"{text!r} is no model: the bracket at character {at + 1} is never closed")
         if text[at] != "+":
             raise VizslaError(f"{text!r} is no model: expected + at character {at + 1}, not {text[at]!r}")
         at += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +20,8 @@ from vizsla.vectors import SparseVectors
 
 SHARE = 0.25
 """Of a word's rarity, the power that goes to documents, the rest to queries: scores are the same, and common words of
-documents disturb less. Measured: 0, 0.25, 0.5 and 0.75 agree with BM25 to 0.326, 0.342, 0.336 and 0.300."""
+documents disturb less. With 0, 0.25, 0.5 and 0.75 sketches of 768 numbers have a rank-biased overlap of 0.326, 0.342,
+0.336 and 0.300 with BM25 (2,000 questions to 651,935 passages of Wikipedia)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Sketch(Embedding):
 
     They are off by about the product of both vectors' lengths over the root of the width. BM25's counts are those of
     the documents it was settled on; documents added later are weighed by the same, and words that it did not count are
-    as rare as can be.
+    not asked for.
 
     >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
     >>> sketch = Sketch(width=4096).settled(documents)
@@ -78,6 +79,8 @@ class Sketch(Embedding):
             return self
         counted = self.lexical.count(documents)
         assert isinstance(counted, CountedStatistics)
+        if not counted.documents:
+            raise VizslaError("there are no words in the documents that a sketch could be settled on")
         return replace(self, frozen=counted)
 
     def adopting(self, held: Component) -> Sketch:
@@ -87,17 +90,24 @@ class Sketch(Embedding):
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         stored = self.lexical.reader().read(documents)
         longest = max(self._statistics.longest, int(stored.lengths.max(initial=0)))
-        return self._sketched(self.lexical.weighed(stored, replace(self._statistics, longest=longest)), SHARE)
+        rows = self.lexical.weighed(stored, replace(self._statistics, longest=longest))
+        return self._sketched(rows, lambda rarity: np.abs(rarity) ** SHARE)
 
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        rows = SparseVectors.from_rows(self.lexical.query_terms_of(texts), self.namespace)
-        return self._sketched(rows, 1 - SHARE)
+        asked = self.lexical.query_terms_of(texts)
+        if self.frozen is not None:
+            known = self.frozen.frequencies
+            asked = [{term: weight for term, weight in row.items() if term in known} for row in asked]
+        rows = SparseVectors.from_rows(asked, self.namespace)
+        return self._sketched(rows, lambda rarity: np.sign(rarity) * np.abs(rarity) ** (1 - SHARE))
 
-    def _sketched(self, rows: SparseVectors, share: float) -> tuple[np.ndarray, np.ndarray]:
+    def _sketched(
+        self, rows: SparseVectors, share: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Rows with a share of their terms' rarity in few numbers, and which of them had any."""
         used, places = np.unique(rows.indices, return_inverse=True)
         names = [rows.vocabulary[number][1] for number in used.tolist()]
-        values = rows.values * (self._rarity(names) ** share)[places]
+        values = rows.values * share(self._rarity(names))[places]
         return projected(rows.pointers, term_keys(names)[places], values, self.width), np.diff(rows.pointers) > 0
 
     def _rarity(self, terms: Sequence[str]) -> np.ndarray:

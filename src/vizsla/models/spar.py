@@ -76,11 +76,11 @@ class Spar(Embedding):
         return self.first.dimensions + (self.second.dimensions if self.combine == "concat" else 0)
 
     @property
-    def stretches(self) -> dict[str, slice]:
+    def stretches(self) -> list[tuple[str, slice]]:
         if self.combine == "sum":
             return super().stretches
         width = self.first.dimensions
-        return {self.first.name: slice(0, width), self.second.name: slice(width, self.dimensions)}
+        return [(self.first.name, slice(0, width)), (self.second.name, slice(width, self.dimensions))]
 
     @property
     def storage(self) -> tuple[Any, ...]:

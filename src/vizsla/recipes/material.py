@@ -107,6 +107,8 @@ def ranked_by(
 def _mined(
     documents: Sequence[Document], queries: Mapping[str, str], model: Model, depth: int
 ) -> dict[str, Sequence[str]]:
+    if model.freezes:
+        model = model.settled([d.content for d in documents])
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", model, store=False) as index,

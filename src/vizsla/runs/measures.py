@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
@@ -19,6 +18,12 @@ OWN = ("nDCG", "AP", "RR", "Rprec", *CUT)
 """Measures computed here; all others of ir_measures' are left to it."""
 GRADED = ("AP", "RR", "Rprec", "P", "R", "R_cap", "Success")
 """Measures that take the grade from which a document counts."""
+OTHERS = (
+    "AP_IA", "Accuracy", "BPM", "Bpref", "Compat", "ERR", "ERR_IA", "INSQ", "INST", "IPrec", "NERR10", "NERR11",
+    "NERR8", "NERR9", "NRBP", "NumQ", "NumRel", "NumRelRet", "NumRet", "P_IA", "RBP", "SDCG", "SetAP", "SetF", "SetP",
+    "SetR", "SetRelP", "StRecall", "alpha_DCG", "alpha_nDCG", "infAP", "nERR_IA", "nNRBP",
+)  # fmt: skip
+"""Measures of ir_measures', by name, to tell them from typing errors where it is not installed."""
 MOST_CUTOFF = 1_000_000_000
 
 _NOTATION = re.compile(r"(?P<name>[^\W\d]\w*)(?:\((?P<options>[^()]*)\))?(?:@(?P<cutoff>\d+))?")
@@ -122,11 +127,12 @@ def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
 
 def _not_here(text: str) -> VizslaError:
     """What to say of a measure that is not computed here where ir_measures is not installed."""
-    if not _NOTATION.fullmatch(text):
-        return VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
     name = text.partition("@")[0].partition("(")[0]
-    if name not in OWN and get_close_matches(name.lower(), [own.lower() for own in OWN], cutoff=0.7):
-        return UnknownNameError("measure", name, OWN)
+    name = ALIASES.get(name, name)
+    if name not in (*OWN, *OTHERS):
+        return UnknownNameError("measure", name, (*OWN, *OTHERS))
+    if name in OWN and "(" not in text:
+        return VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
     return VizslaError(
         f"{text!r} is none of the measures that are always there ({', '.join(OWN)}); others are left to ir_measures, "
         "which is not installed: pip install ir_measures"
