@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import documents_of, small_dense, small_model
+from vizsla.datasets import Document
 from vizsla.engine.projection import projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
 from vizsla.models.bm25 import VARIANTS
+from vizsla.recipes.teaching import Teaching, taught_pairs
+from vizsla.text import Analyzer
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -232,7 +235,15 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
         assert "Traceback" not in err
 
 
-def test_a_sketch_as_teacher_and_in_tuning(cli: Cli, dataset: Path) -> None:
+def test_a_sketch_teaches() -> None:
+    documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
+    plan = Teaching(depth=5, positives=2, negatives=2)
+    pairs = taught_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), plan)
+    assert len(pairs.queries) == 30
+    assert np.diff(pairs.positives.offsets).tolist() == [2] * 30
+
+
+def test_what_cannot_be_written_down_is_not_tuned(cli: Cli, dataset: Path) -> None:
     code, _, err = cli("tune", dataset, "-m", "bm25 + sketch(width=64)", "--split", "test")
     assert code == 2
     assert "cannot be written as an expression" in err
