@@ -111,8 +111,6 @@ class Sketch(Embedding):
         return projected(rows.pointers, term_keys(names)[places], values, self.width), np.diff(rows.pointers) > 0
 
     def _rarity(self, terms: Sequence[str]) -> np.ndarray:
-        if not isinstance(self.lexical, BM25):
-            return np.ones(len(terms))
         counted = self._statistics
         return self.lexical.term_factors(np.maximum(counted.document_frequencies(terms), 1), counted.documents)
 
