@@ -146,6 +146,7 @@ class Device:
     def sketches(self, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Documents and questions in so many numbers: what `vizsla.models.Sketch` makes of them."""
         import torch
+        from torch.nn.functional import embedding_bag
 
         keys = np.load(self.folder / "keys.npy")
         step = np.arange(1, width // 64 + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -163,11 +164,8 @@ class Device:
             last = min(first + 65_536, self.count)
             some = order[begins[first] : begins[last]]
             weights = self.weights[some] * self.rarity[terms[some]] ** SHARE
-            rows = torch.sparse_csr_tensor(
-                begins[first : last + 1] - begins[first], terms[some], weights,
-                size=(last - first, len(keys)), check_invariants=False,
-            )  # fmt: skip
-            made[first:last] = (rows @ signs).half()
+            at = begins[first:last] - begins[first]
+            made[first:last] = embedding_bag(terms[some], signs, at, mode="sum", per_sample_weights=weights).half()
         row, at = spread(self.asked_starts[:-1], self.asked_starts[1:])
         asked = torch.zeros(len(self.asked_starts) - 1, width, device=self.device)
         words = self.asked[at].long()
