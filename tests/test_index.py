@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import vizsla
 from vizsla.errors import CollectionError, InputError, VizslaError
 from vizsla.index import Index, writer
-from vizsla.models import BM25, parse_model
+from vizsla.models import BM25, Model, parse_model
 
 Records = list[dict[str, Any]]
 
@@ -234,6 +234,24 @@ def test_queries_of_many_and_of_unknown_words(folder: Path, documents: Records) 
         long = " ".join(f"word{i}" for i in range(100_000)) + " purr"
         assert [h.id for h in index.search(long)] == ["d2"]
         assert len(index.search("dog cat fish", k=10**9)) == 4
+
+
+def test_a_model_named_again_is_not_opened_again(
+    folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def parsed(text: str) -> Model:
+        opened.append(text)
+        return parse_model(text)
+
+    monkeypatch.setattr("vizsla.index.collection.parse_model", parsed)
+    with build(folder, documents) as index:
+        opened.clear()
+        for _ in range(3):
+            assert index.search("dog", model="bm25(k1=2)")[0].score != index.search("dog")[0].score
+            index.explain("dog", index.search("dog")[0].id, model="bm25(k1=2)")
+    assert opened == ["bm25(k1=2)"]
 
 
 def test_explain_wants_a_document(folder: Path, documents: Records) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -64,6 +65,7 @@ class Index:
         self._writer: Writer | None = None
         self._committed = False
         self._asked: Model | None = None
+        self._parsed = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
         self._ways: dict[str, str | None] = {"combine": None, "dense": None}
 
     @classmethod
@@ -230,7 +232,7 @@ class Index:
 
     def ask_with(self, model: str | Model | None, *, combine: str | None = None, dense: str | None = None) -> None:
         """Ask in this way from now on wherever nothing else is said; None is the index's own. See `search_many`."""
-        chosen = parse_model(model) if isinstance(model, str) else model
+        chosen = self._parsed(model) if isinstance(model, str) else model
         if chosen is not None:
             with self._reading() as snapshot:
                 snapshot.asked_with(chosen)  # refuses what cannot be asked here
@@ -243,7 +245,7 @@ class Index:
         return self._asked or self.model
 
     def _chosen(self, model: str | Model | None) -> Model | None:
-        return parse_model(model) if isinstance(model, str) else model or self._asked
+        return self._parsed(model) if isinstance(model, str) else model or self._asked
 
     def _prepared(self, snapshot: Snapshot, k: int, model: str | Model | None, **told: Any) -> Search:
         ways = {name: self._ways[name] if told[name] is None else told[name] for name in self._ways}
@@ -333,10 +335,7 @@ class Index:
         model: str | Model | None = None,
         together: int = 1,
     ) -> list[Recall]:
-        """How much of the exact top k some settings of `dense` find, and how fast; the first is the exact search.
-
-        Queries are asked `together` at a time.
-        """
+        """What settings of `dense` find of the exact top k, how fast, `together` queries a time; exact search first."""
         with self._reading() as snapshot:
             return measure_recall(snapshot, self._chosen(model), queries, k, settings, together)
 
