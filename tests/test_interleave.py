@@ -143,6 +143,12 @@ def test_judgements_by_answers_are_answer_accuracy(dataset: Path, tmp_path: Path
     assert code == 0, err
     figures = {(f["first"], f["second"]): f["value"] for f in json.loads(out)["figures"]}
     assert figures == {("a", None): 0.5, ("a", "b"): 0.0, ("b", "a"): 0.0, ("b", None): 0.0}
+    same = tmp_path / "same.jsonl"  # questions and passages are numbered alike
+    same.write_text(json.dumps({"_id": "d1", "text": "dogs", "metadata": {"answers": ["other dogs"]}}) + "\n")
+    for name, found in (("a", ["d1", "d2"]), ("b", ["d2", "d3"])):
+        run_of({"d1": found}).write(tmp_path / name)
+    _, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", "--questions", same, *asked[2:])
+    assert json.loads(out)["figures"][0]["value"] == 1.0, err
 
 
 @pytest.fixture

@@ -155,8 +155,10 @@ def test_the_weight_that_ranks_best_is_found(pair: tuple[Dense, Dense], both: Pa
         assert found.tried[0.6] == 1.0
         only = index.run(QUERIES, 1, model=pair[0])
         first_only = QuestionSet("first", QUERIES, {}, Qrels({q: {only[q].documents[0]: 1} for q in QUERIES}))
-        small = choose_weight(index, pair[0] + pair[1], [first_only], measure, grid=(1.0, 10.0))
-        assert min(small.tried) < 1.0  # the best was at the end, so the grid went on
+        small = choose_weight(index, pair[0] + pair[1], [first_only], measure)
+        assert min(small.tried) < min(GRID)  # the best was at the end, so the grid went on
+        own = choose_weight(index, pair[0] + pair[1], [first_only], measure, grid=(10.0, 1.0))
+        assert list(own.tried) == [1.0, 10.0]  # but not one's own
         with pytest.raises(VizslaError, match="neither judgements nor answers"):
             choose_weight(index, pair[0] + pair[1], [QuestionSet("none", QUERIES)], measure)
         texts = {q: index.texts([wanted[q].documents[0]]) for q in QUERIES}
@@ -166,6 +168,11 @@ def test_the_weight_that_ranks_best_is_found(pair: tuple[Dense, Dense], both: Pa
     code, out, said = cli("weigh", both, file, "--measure", "Success@1", "--json")
     assert code == 0, said
     assert json.loads(out)["value"] == 1.0
+    own = {q: wanted[q].documents[0] for q in QUERIES}  # questions and passages are numbered alike
+    file.write_text("\n".join(json.dumps({**line, "_id": own[line["_id"]]}) for line in lines[:1]) + "\n")
+    assert (
+        json.loads(cli("weigh", both, file, "--measure", "Success@1", "--weights", "0.6", "--json")[1])["value"] == 1.0
+    )
     code, out, _ = cli("weigh", both, file, "--weights", "0.5,1", "--depth", "5")
     assert (code, "a + " in out) == (0, True)
     for arguments, message in (

@@ -76,6 +76,9 @@ def interleave(
         judged, judgements = _judgements(qrels, split, data)
     else:
         assert questions is not None
+        convention = (
+            "trec" if convention == "anserini" else convention
+        )  # an answer counts, whatever its passage's id is
         judged, judgements = _by_answers(questions, index, list(named.values()), parsed, regex=regex)
     found = interleave_all(
         named, judgements, parsed, judged=judged, depth=k, convention=convention, test=test, correction=correction,

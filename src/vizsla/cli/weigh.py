@@ -32,7 +32,7 @@ def weigh(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Choose the weight of the second of two models on questions, by ranking anew what either finds."""
-    from vizsla.evaluation import GRID, QuestionSet, choose_weight
+    from vizsla.evaluation import QuestionSet, choose_weight
     from vizsla.index import Index
     from vizsla.models import parse_model
     from vizsla.runs import parse_measures
@@ -46,7 +46,7 @@ def weigh(
         raise VizslaError("one measure can be made best, not several")
     with Index.open(folder) as index:
         both = index.model if model is None else parse_model(model)
-        grid = _grid(weights) if weights else GRID
+        grid = _grid(weights) if weights else None
         found = choose_weight(index, both, sets, chosen, depth=depth, grid=grid, regex=regex)
     names = [part.component.name for part in both.parts]
     if as_json:

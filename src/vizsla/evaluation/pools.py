@@ -62,26 +62,27 @@ def choose_weight(
     measure: Measure,
     *,
     depth: int = 100,
-    grid: Sequence[float] = GRID,
+    grid: Sequence[float] | None = None,
     regex: bool = False,
 ) -> Weighed:
     """The weight of the second part of a sum with which pools are ranked best, the mean over all questions.
 
-    Of equals the one with the greater mean of k times the share of questions answered by the first k. Where the best
-    is at an end of the grid, weights a hundred times as small or as great are tried, too.
+    Of equals the one with the greater mean of k times the share of questions answered by the first k. Without a `grid`
+    of one's own that of the paper is tried, and where the best is at its end, a hundred times as small or as great.
     """
-    pools: list[tuple[Pools, Qrels]] = []
+    pools: list[tuple[Pools, Qrels, str]] = []
     for asked in sets:
         made = Pools.gathered(index, model, asked.texts, depth)
-        qrels = asked.qrels
+        qrels, how = asked.qrels, "anserini"
         if qrels is None:
+            how = "trec"  # a passage that answers counts, whatever its id is
             if not asked.answers:
                 raise VizslaError(f"{asked.name} has neither judgements nor answers, so no weight can be chosen by it")
             qrels = answer_qrels(index, [made.run(1.0)], asked.answers, 2 * depth, regex=regex)
-        pools.append((made, qrels))
+        pools.append((made, qrels, how))
     tried: dict[float, tuple[float, float]] = {}
-    weights = tuple(sorted(grid))
-    for _ in range(_MOST):
+    weights = tuple(sorted(grid or GRID))
+    for _ in range(1 if grid else _MOST):
         for weight in weights:
             tried.setdefault(weight, _figures(pools, weight, measure, depth))
         best = max(tried, key=lambda w: tried[w])
@@ -92,13 +93,15 @@ def choose_weight(
     return Weighed(best, tried[best][0], {w: tried[w][0] for w in sorted(tried)}, measure)
 
 
-def _figures(pools: Sequence[tuple[Pools, Qrels]], weight: float, measure: Measure, depth: int) -> tuple[float, float]:
+def _figures(
+    pools: Sequence[tuple[Pools, Qrels, str]], weight: float, measure: Measure, depth: int
+) -> tuple[float, float]:
     """The mean of a measure over all questions, and that of k times accuracy at k for all k."""
     values: list[float] = []
     ranks: list[int] = []
-    for made, qrels in pools:
+    for made, qrels, how in pools:
         run = made.run(weight)
-        values += evaluate(run, qrels, [measure]).by_query[str(measure)].values()
+        values += evaluate(run, qrels, [measure], how).by_query[str(measure)].values()
         for question, grades in qrels.judgements.items():
             ranking = run[question].documents if question in run else []
             ranks.append(next((i for i, d in enumerate(ranking, 1) if grades.get(d, 0) > 0), depth + 1))
