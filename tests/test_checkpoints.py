@@ -20,6 +20,7 @@ from encoders import (
     DOCUMENTS,
     KINDS,
     TEXTS,
+    WORDS,
     bert_config,
     made_encoder,
     save_bert_tokenizer,
@@ -303,6 +304,18 @@ def test_vectors_that_are_none(folder: Path) -> None:
         dense.network.running.model.embeddings.word_embeddings.weight.fill_(torch.inf)  # type: ignore[union-attr]
     with pytest.raises(VizslaError, match="makes numbers that are none"):
         dense.dense_documents(["dogs"])
+
+
+def test_texts_of_unknown_tokens_alone_have_no_vector(tmp_path: Path) -> None:
+    config = transformers.DistilBertConfig(
+        dim=16, n_layers=1, n_heads=2, hidden_dim=24, vocab_size=WORDS, max_position_embeddings=64
+    )
+    made_encoder(config).save_pretrained(tmp_path)
+    save_bert_tokenizer(tmp_path)
+    texts = ["⁂⁂", "⁂ dog", "...", " "]
+    dense = Dense.open(tmp_path, query_prompt="query: ")
+    assert dense.encoded_queries(texts)[1].tolist() == [False, True, True, False]
+    assert dense.dense_documents(texts)[1].tolist() == [False, True, True, False]
 
 
 def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,25 @@ def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
             assert [h.id for h in index.search("dogs that fetch birds", 10)] == [d for d, _ in expected]
 
 
+def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Path) -> None:
+    from vizsla.index import Index
+    from vizsla.models import BM25
+
+    for name, model in (("dense", encoder), ("both", BM25() + 0.5 * encoder)):
+        with Index.create(tmp_path / name, model) as index:
+            assert [d.id for d in index.add([*DOCUMENTS, {"id": "5", "text": "⁂"}]).empty] == ["4", "5"]
+            index.commit()
+        code, out, said = cli("search", tmp_path / name, "⁂⁂")
+        assert (code, out) == (0, "")
+        assert f"nothing found: {model.name} knows no word of the query" in said
+        assert "⁂ dog" in cli("search", tmp_path / name, "⁂ dog", "--json")[1]
+    said = cli("search", tmp_path / "dense", "dogs", "--filter", "year > 3000")[2]
+    assert "nothing found: no document meets the filter" in said
+    with Index.create(tmp_path / "empty", encoder) as index:
+        index.commit()
+    assert "the index has no documents" in cli("search", tmp_path / "empty", "dogs")[2]
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small encoder as sentence-transformers saves one."""
@@ -228,12 +247,12 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
     width = 24 * len(pooling.split("+"))
     assert (model.dimensions, model.network.length, model.normalised) == (width, 32, True)
     assert (model.query_prompt, model.document_prompt) == ("query: ", "passage: ")
-    texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x"]
+    texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x", "☃☃"]
     encoder = transformers.AutoModel.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     for prompt, made in (("passage: ", model.dense_documents(texts)[0]), ("query: ", model.dense_queries(texts))):
         for text, vector in zip(texts, made, strict=True):
-            if not text:
+            if not text.isascii() or not text:  # no token, or none that is known
                 assert vector is None or not vector.any()
                 continue
             ids = tokenizer(prompt + text, truncation=True, max_length=32, return_tensors="pt")

@@ -117,6 +117,8 @@ def test_an_index_of_a_sketch(tmp_path: Path) -> None:
         assert index.search("?!", 5) == []  # no word, so no vector
         with pytest.raises(VizslaError, match="does not have what"):
             index.search("word1", model="sketch(lexical=bm25(k1=1.2), width=2048)")
+        with pytest.raises(VizslaError, match="its own have 2048 numbers, these 64"):
+            index.search("word1", model="sketch(width=64)")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

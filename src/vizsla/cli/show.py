@@ -21,7 +21,7 @@ def show_results(index: Index, query: str, k: int, filter: str | None = None) ->
     if hits:
         show_hits(index, query, hits)
     else:
-        console.remark(nothing_found(index, query))
+        console.remark(nothing_found(index, query, filter))
     return [hit.id for hit in hits]
 
 
@@ -70,10 +70,16 @@ def _one_line(text: str) -> str:
     return spaced
 
 
-def nothing_found(index: Index, query: str) -> str:
+def nothing_found(index: Index, query: str, filter: str | None = None) -> str:
     """Why a query found nothing."""
+    if not len(index):
+        return "nothing found: the index has no documents"
     statistics = index.term_statistics(query)
     terms = list(dict.fromkeys(t.term for t in statistics))
+    if not terms and any(part.component.dimensions for part in index.asked.parts):
+        if filter is not None and index.search(query, 1):
+            return "nothing found: no document meets the filter"
+        return f"nothing found: {console.safe(index.asked.name)} knows no word of the query"
     if not terms:
         return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
     if any(t.documents for t in statistics):

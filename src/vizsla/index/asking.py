@@ -51,6 +51,9 @@ def _find(component: Component, held: list[Component], taken: list[int]) -> int:
     if not places:
         free = "other weights" if component.dimensions else "other k1, b, variants and weights"
         fixed = "other dense vectors" if component.dimensions else "another analyzer or other fields"
+        widths = {other.dimensions for other in held if other.dimensions}
+        if component.dimensions and widths and component.dimensions not in widths:
+            fixed += f": its own have {' and '.join(map(str, sorted(widths)))} numbers, these {component.dimensions}"
         raise VizslaError(
             f"this index does not have what {component.name!r} reads; it can be asked with {free}, but not with {fixed}"
         )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import VizslaError
 from vizsla.models.checkpoint import PACKAGED, Checkpoint, alike
 from vizsla.models.embedding import Embedding
 from vizsla.models.model import COMPONENTS, Fields
@@ -137,7 +137,7 @@ class Dense(Embedding):
         return self.dense_documents([self.text_of(d) for d in documents])
 
     def dense_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """[texts, dimensions] and [texts] whether a text has a token; the vector of one without is 0."""
+        """[texts, dimensions] and [texts] whether a text has a known token; the vector of one without is 0."""
         length = self.length or self.network.length
         return self._encoded(
             texts, self.network, Reading(self.document_prompt, length, self.framed, segments=self.segments)
@@ -154,7 +154,7 @@ class Dense(Embedding):
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         if len(made):
             if not np.isfinite(made).all():
-                raise InputError("this network makes numbers that are none", file=str(network.folder))
+                raise VizslaError(f"the encoder of {self.name!r} makes numbers that are none; are its weights damaged?")
             if self.normalised:
                 made = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
             vectors[there] = made
@@ -190,10 +190,14 @@ class _Pieced:
         self._network, self._pieces = network, pieces
 
     def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-        """The vectors of those texts that have a token, and [texts] which these are."""
-        ids = self._pieces.ids([reading.prompt + text if text.strip() else "" for text in texts])
-        there = np.array([len(row) > 0 for row in ids], bool)
-        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row in ids if row]
+        """The vectors of those texts that have a known token, and [texts] which these are."""
+        ids = self._pieces.ids(texts)
+        unknown = {self._pieces.numbers.get("[UNK]")}
+        there = np.array([not unknown.issuperset(row) for row in ids], bool)
+        if reading.prompt:
+            ids = self._pieces.ids([reading.prompt + text for text in texts])
+        pairs = zip(ids, there.tolist(), strict=True)
+        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row, known in pairs if known]
         if not rows:
             return np.zeros((0, 0), np.float32), there
         offsets = np.cumsum([0, *map(len, rows)])

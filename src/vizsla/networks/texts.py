@@ -56,7 +56,7 @@ class TextEncoder:
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-        """[texts, width] the vectors, and [texts] whether a text has a token; there is none for one without."""
+        """[texts, width] the vectors, and [texts] whether a text has a known token; there is none for one without."""
         there = self._known(texts)
         rows = self._ids([text for text, known in zip(texts, there.tolist(), strict=True) if known], reading)
         skipped = self._prompt_tokens(reading) if self.skips and reading.prompt else 0
@@ -70,10 +70,11 @@ class TextEncoder:
         return vectors, there
 
     def _known(self, texts: Sequence[str]) -> np.ndarray:
-        """Which texts have a token of their own; only those without a letter or a digit have to be looked at."""
-        there = np.array([any(c.isalnum() for c in text) for text in texts], bool)
+        """Which texts have a token of their own that the tokenizer knows; those with an ASCII letter or digit do."""
+        there = np.array([any(c.isascii() and c.isalnum() for c in text) for text in texts], bool)
+        unknown = {self.tokenizer.unk_token_id}
         for i in np.flatnonzero(~there).tolist():
-            there[i] = bool(texts[i].strip()) and bool(self._tokens([texts[i]], False)[0])
+            there[i] = bool(texts[i].strip()) and not unknown.issuperset(self._tokens([texts[i]], False)[0])
         return there
 
     def _tokens(self, texts: Sequence[str], framed: bool, length: int | None = None) -> list[list[int]]:
