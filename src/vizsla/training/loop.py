@@ -20,6 +20,7 @@ from vizsla.training.caching import cached_backward
 from vizsla.training.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
 from vizsla.training.dev import Encode
 from vizsla.training.losses import contrast, flops, inner_products, margins, quadratic_rise
+from vizsla.training.optimiser import adamw
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
@@ -112,17 +113,10 @@ class Trainer:
         if settings.compile:
             for encoder in (m for m in network.modules() if isinstance(m, PackedBert | Padded)):
                 encoder.compile(dynamic=True)
-        learnt = [p for p in network.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.AdamW(
-            learnt, settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=self._on_gpu
-        )
+        self.optimiser = adamw(network, settings, self.team.device)
         self.outcome = Outcome()
         self._best: dict[str, Tensor] = {}
         self._misses = 0
-
-    @property
-    def _on_gpu(self) -> bool:
-        return self.team.device.type == "cuda"
 
     def run(self, *, resume: bool = False) -> Outcome:
         """Train to the last step, or until the dev sets say that it gets no better."""

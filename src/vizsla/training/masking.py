@@ -13,6 +13,7 @@ from torch import Tensor
 from vizsla.networks import Splade, packed
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.crops import CroppedPairs, Crops
+from vizsla.training.optimiser import adamw
 from vizsla.training.settings import Settings
 from vizsla.training.team import Team
 
@@ -39,9 +40,7 @@ def train_masked(
     if settings.compile:
         network.encoder.compile(dynamic=True)
     pairs = CroppedPairs(corpus, _WHOLE)
-    optimiser = torch.optim.AdamW(
-        network.parameters(), settings.rate, (0.9, 0.98), weight_decay=settings.decay, fused=team.device.type == "cuda"
-    )
+    optimiser = adamw(network, settings, team.device)
     loss = float("nan")
     for step in range(settings.steps):
         started = time.perf_counter()

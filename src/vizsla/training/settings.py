@@ -30,7 +30,7 @@ class Settings:
     warmup: int = 50
     last_rate: float = 0.02
     decay: float = 0.01
-    """AdamW's weight decay."""
+    """AdamW's weight decay, of matrices."""
     clip: float = 1.0
     """The longest a gradient may be, over all parameters."""
     loss: str = "contrast"
