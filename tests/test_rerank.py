@@ -130,11 +130,17 @@ def test_the_command_writes_runs_and_tables(
     assert cli("search", ix, "dog bark", "--rerank", trained)[0] == 0
     other = tmp_path / "other.trec"
     assert cli("search", ix, *asked, "--output", other, "-k", 20, "--augment", "rm3")[0] == 0
-    code, shown, _ = cli(*told, "--run", other, "--dataset", judged, "--depths", "10,5", "--csv", tmp_path / "t.csv")
+    reports = [x for ending in ("csv", "md", "json", "html") for x in ("--report", tmp_path / f"t.{ending}")]
+    code, shown, _ = cli(*told, "--run", other, "--dataset", judged, "--depths", "10,5", *reports)
     assert code == 0
     assert "nDCG@10 at depth" in shown
     assert "first stage" in shown
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 7
+    assert "| nDCG@10 at depth | bm25 | other | s/query |" in " ".join((tmp_path / "t.md").read_text().split())
+    assert len(json.loads((tmp_path / "t.json").read_text())) == 6
+    page = (tmp_path / "t.html").read_text()
+    assert page.count("<polyline") == 6  # two first stages, by two measures and their recall
+    assert "Best: <b>" in page
     code, shown, _ = cli(*told, "--dataset", judged, "--depths", "5,10", "--json")
     figures = json.loads(shown)["figures"]
     assert [one["depth"] for one in figures] == [0, 5, 10]
@@ -165,6 +171,10 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ([ix, "--run", run, *good, *asked], "-o FILE"),
         ([ix, "--run", run, *good, *asked, "--depths", "5"], "--dataset"),
         ([ix, "--run", run, *good, "--dataset", judged, "--depths", "5,x"], "no depths"),
+        (
+            [ix, "--run", run, *good, "--dataset", judged, "--depths", "5", "--report", tmp_path / "x.txt"],
+            "ends in .html",
+        ),
         ([ix, "--run", run, *good, "--dataset", judged, "--depths", "5"], "none of the judged"),
         ([ix, "--run", run, "--run", run, *good, *asked, *out], "one run"),
         ([ix, "--run", run, *good, *asked, *out, "--depth", "0"], "must be 1 or more"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,6 @@ from vizsla.cli.datasets import Data
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.evaluation.depths import AtDepth
     from vizsla.index import PairScores
     from vizsla.models import Reranker
     from vizsla.runs import Qrels, Run
@@ -43,14 +41,16 @@ def rerank(
     precision: Annotated[
         str | None, typer.Option("--precision", help="int8 or float32; int8 where no GPU runs it.")
     ] = None,
-    table: Annotated[
-        Path | None, typer.Option("--csv", help="With --depths: write the figures to a file, too.")
+    report: Annotated[
+        list[Path] | None,
+        typer.Option("--report", help="With --depths: write the figures, .html with a chart, .md, .csv, .json."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --depths: JSON instead of tables.")] = False,
     data: Data = None,
 ) -> None:
     """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
     from vizsla.evaluation import CONVENTIONS
+    from vizsla.evaluation.report.reranked import check_reranked_ending
     from vizsla.index import reranked
     from vizsla.models import Reranker
     from vizsla.runs import Run, parse_measures
@@ -59,7 +59,7 @@ def rerank(
         raise VizslaError("the queries' texts are needed; give --queries FILE or --dataset NAME")
     if depths is not None and dataset is None:
         raise VizslaError("figures need judgements; give --dataset NAME with --depths")
-    if depths is None and (output is None or table is not None or as_json):
+    if depths is None and (output is None or report or as_json):
         raise VizslaError("name the run to write with -o FILE, or ask for figures with --depths 5,10,50,100")
     if output is not None and len(runs) > 1:
         raise VizslaError("one run can be written with -o, not several; give one --run")
@@ -67,7 +67,9 @@ def rerank(
         console.one_of("precision", precision, ("int8", "float32"))
     console.one_of("convention", convention, CONVENTIONS)
     parse_measures(measures)
-    for file in (output, table):
+    for path in report or []:
+        check_reranked_ending(path)
+    for file in (output, *(report or [])):
         console.check_output(file, *runs)
     cuts = _depths(depths, depth)
     names = [path.stem for path in runs]
@@ -86,7 +88,7 @@ def rerank(
         run.untied(by_id=False).write(output, tag=second.name)
         console.remark(f"{console.count(scores.pairs, 'pair')} in {scores.seconds:.1f} s, written to {output}")
     if depths is not None and qrels is not None:
-        _figures(read, scores, qrels, measures, cuts, convention, table, as_json)
+        _figures(read, scores, qrels, measures, cuts, convention, report or [], as_json)
 
 
 def _depths(depths: str | None, depth: int) -> list[int]:
@@ -123,40 +125,21 @@ def _scores(
 
 def _figures(
     runs: Mapping[str, Run], scores: PairScores, qrels: Qrels, measures: str, depths: list[int], convention: str,
-    table: Path | None, as_json: bool,
+    report: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
     from vizsla.evaluation.depths import at_depths
+    from vizsla.evaluation.report.reranked import depth_tables, write_reranked
 
     found = at_depths(runs, scores, qrels, measures, depths, convention)
-    if table is not None:
-        with table.open("w", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(("run", "depth", *found[0].measures, "recall", "seconds_a_query"))
-            for one in found:
-                rows.writerow((one.run, one.depth, *one.measures.values(), one.recall, one.seconds))
     if as_json:
         told: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
         console.print_json({**told, "figures": [asdict(one) for one in found]})
-        return
-    for measure in found[0].measures:
-        _show(measure, found, {(one.run, one.depth): one.measures[measure] for one in found})
-    recall = {(one.run, one.depth): one.recall for one in found if one.recall is not None}
-    _show("recall", [one for one in found if one.depth], recall)
-    rate = scores.pairs / scores.seconds if scores.seconds else 0.0
-    console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
-
-
-def _show(title: str, found: list[AtDepth], values: Mapping[tuple[str, int], float]) -> None:
-    """A figure of all first stages, a row a depth; what others gain over the first stands beside."""
-    names = list(dict.fromkeys(one.run for one in found))
-    rows = []
-    for depth in dict.fromkeys(one.depth for one in found):
-        first = values[names[0], depth]
-        cells = [f"{first:.4f}"]
-        for name in names[1:]:
-            value = values[name, depth]
-            cells.append(f"{value:.4f} ({value / first - 1:+.0%})" if first else f"{value:.4f}")
-        seconds = [one.seconds for one in found if one.depth == depth]
-        rows.append((depth or "first stage", *cells, f"{sum(seconds) / len(seconds):.3f}" if depth else ""))
-    console.show_table((f"{title} at depth", *names, "s/query"), rows, right=(*names, "s/query"))
-    console.out.print()
+    else:
+        for head, rows in depth_tables(found).values():
+            console.show_table(head, rows, right=head[1:])
+            console.out.print()
+        rate = scores.pairs / scores.seconds if scores.seconds else 0.0
+        console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
+    for path in report:
+        write_reranked(found, path)
+        console.remark(f"Written: {path}")

@@ -163,7 +163,9 @@ def curves(lines: Sequence[Curve], x_title: str, y_title: str, label: str, *, lo
             parts.append(_circle(cx, cy, 2.5, line.colour, f"{line.name}: {number(py)} at {number(px)}"))
         if places:
             cx, cy = places[0]
-            parts.append(_label(Dot(cx, cy, line.name, line.colour, label=line.name), cx, cy - 9, taken))
+            rises = places[min(1, len(places) - 1)][1] < cy
+            beside = cy + 16 if rises else cy - 9  # not where the line goes
+            parts.append(_label(Dot(cx, cy, line.name, line.colour, label=line.name), cx, beside, taken))
     return svg(parts, label)
 
 

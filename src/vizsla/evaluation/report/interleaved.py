@@ -13,7 +13,7 @@ from typing import Any
 from vizsla.errors import VizslaError
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.evaluation.report import charts
-from vizsla.evaluation.report.page import COLOURS, html_page
+from vizsla.evaluation.report.page import COLOURS, html_page, html_table
 from vizsla.evaluation.report.tables import TEST_NAMES, markdown_table
 from vizsla.runs import Measure
 
@@ -151,24 +151,12 @@ def _html_table(found: Interleaving, measure: str) -> str:
     lines = []
     for first, cells, bests in interleaved_rows(found, measure):
         lines.append([(first, False), *zip(cells, bests, strict=True)])
-    return _table([measure, *_seconds(found)], lines)
+    return html_table([measure, *_seconds(found)], lines)
 
 
 def _consistency_table(c: Consistency) -> str:
     rows = [[(f"{n:,}", False), *((f"{curve[n]:.4f}", False) for curve in c.curves.values())] for n in c.depths]
-    return _table(["n", *c.curves], rows)
-
-
-def _table(head: list[str], rows: list[list[tuple[str, bool]]]) -> str:
-    """A table of cells, the best of them bold; numbers after the first column."""
-    numbers = "".join(f'<th class="n">{escape(name)}</th>' for name in head[1:])
-    names = f"<th>{escape(head[0])}</th>{numbers}"
-    lines = []
-    for (first, _), *cells in rows:
-        shown = (f'<td class="n{" best" if best else ""}">{escape(cell)}</td>' for cell, best in cells)
-        lines.append(f"<tr><td>{escape(first)}</td>{''.join(shown)}</tr>")
-    body = "".join(lines)
-    return f'<div class="wide"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+    return html_table(["n", *c.curves], rows)
 
 
 INTERLEAVED: dict[str, Callable[[Interleaving], str]] = {

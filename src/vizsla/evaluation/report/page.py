@@ -54,6 +54,18 @@ def html_page(title: str, headline: str, sections: Sequence[tuple[str, str, str]
     )
 
 
+def html_table(head: list[str], rows: list[list[tuple[str, bool]]]) -> str:
+    """A table of cells, the best of them bold; numbers after the first column."""
+    numbers = "".join(f'<th class="n">{escape(name)}</th>' for name in head[1:])
+    names = f"<th>{escape(head[0])}</th>{numbers}"
+    lines = []
+    for (first, _), *cells in rows:
+        shown = (f'<td class="n{" best" if best else ""}">{escape(cell)}</td>' for cell, best in cells)
+        lines.append(f"<tr><td>{escape(first)}</td>{''.join(shown)}</tr>")
+    body = "".join(lines)
+    return f'<div class="wide"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
 def _headline(c: Comparison) -> str:
     """What came out, in a sentence."""
     measure = c.measures[0]
