@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "da
 """Encoders that number their positions after that of the padding."""
 _MOST = 512  # tokens, where no file says how many are read
 _SMALL = ["*.json", "*.txt", "*.model", "*.py"]
+_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +267,8 @@ def find_checkpoint(which: str | Path) -> Path:
         return path
     if (installed := packaged(which)) is not None:
         return installed
+    if not _NAME.fullmatch(str(which)):
+        raise InputError("there is no such folder", file=str(which))
     if find_spec("huggingface_hub") is None:
         raise InputError(
             "there is no such folder; to fetch an encoder by name install huggingface_hub, or for "
