@@ -54,7 +54,7 @@ def interleave(
 ) -> None:
     """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
     from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS, consistency_of, interleave_all
-    from vizsla.evaluation.report.interleaved import check_interleaved_ending, interleaved_data, write_interleaved
+    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
     from vizsla.runs import parse_measures
 
     console.one_of("convention", convention, CONVENTIONS)
@@ -64,7 +64,7 @@ def interleave(
     if pool < 1:
         raise VizslaError(f"--pool, how much of the reference counts, must be 1 or more, not {pool}")
     for path in report or []:
-        check_interleaved_ending(path)
+        INTERLEAVED.check(path)
         console.check_output(path)
     parsed = parse_measures(measures or (BY_ANSWERS if questions else BY_JUDGEMENTS))
     _check_depth(k, parsed)
@@ -90,7 +90,7 @@ def interleave(
     else:
         _show(found)
     for path in report or []:
-        write_interleaved(found, path)
+        INTERLEAVED.write(found, path)
         console.remark(f"Written: {path}")
 
 

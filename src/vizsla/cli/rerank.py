@@ -50,7 +50,7 @@ def rerank(
 ) -> None:
     """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
     from vizsla.evaluation import CONVENTIONS
-    from vizsla.evaluation.report.reranked import check_reranked_ending
+    from vizsla.evaluation.report.reranked import RERANKED
     from vizsla.index import reranked
     from vizsla.models import Reranker
     from vizsla.runs import Run, parse_measures
@@ -68,7 +68,7 @@ def rerank(
     console.one_of("convention", convention, CONVENTIONS)
     parse_measures(measures)
     for path in report or []:
-        check_reranked_ending(path)
+        RERANKED.check(path)
     for file in (output, *(report or [])):
         console.check_output(file, *runs)
     cuts = _depths(depths, depth)
@@ -128,7 +128,7 @@ def _figures(
     report: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
     from vizsla.evaluation.depths import at_depths
-    from vizsla.evaluation.report.reranked import depth_tables, write_reranked
+    from vizsla.evaluation.report.reranked import RERANKED, depth_tables
 
     found = at_depths(runs, scores, qrels, measures, depths, convention)
     if as_json:
@@ -141,5 +141,5 @@ def _figures(
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
     for path in report:
-        write_reranked(found, path)
+        RERANKED.write(found, path)
         console.remark(f"Written: {path}")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from vizsla.errors import VizslaError
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.evaluation.report import charts
+from vizsla.evaluation.report.formats import Formats
 from vizsla.evaluation.report.page import COLOURS, html_page, html_table
 from vizsla.evaluation.report.tables import TEST_NAMES, markdown_table
 from vizsla.runs import Measure
@@ -159,24 +157,6 @@ def _consistency_table(c: Consistency) -> str:
     return html_table(["n", *c.curves], rows)
 
 
-INTERLEAVED: dict[str, Callable[[Interleaving], str]] = {
-    ".html": _as_html,
-    ".md": _as_markdown,
-    ".csv": _as_csv,
-    ".json": _as_json,
-}
-"""What interleaved runs are written as, by the ending of the file."""
-
-
-def check_interleaved_ending(path: Path) -> None:
-    """Refuse a report whose ending says nothing, before the work is done."""
-    if path.suffix not in INTERLEAVED:
-        raise VizslaError(
-            f"a report of interleaving ends in {', '.join(INTERLEAVED)}, not {path.suffix or path.name!r}"
-        )
-
-
-def write_interleaved(found: Interleaving, path: Path) -> None:
-    """Write interleaved runs in the format of the file's ending."""
-    check_interleaved_ending(path)
-    path.write_text(INTERLEAVED[path.suffix](found), "utf-8")
+INTERLEAVED = Formats[Interleaving](
+    "a report of interleaving", {".html": _as_html, ".md": _as_markdown, ".csv": _as_csv, ".json": _as_json}
+)

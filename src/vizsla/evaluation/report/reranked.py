@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
-from pathlib import Path
 
-from vizsla.errors import VizslaError
 from vizsla.evaluation.depths import AtDepth
 from vizsla.evaluation.report import charts
+from vizsla.evaluation.report.formats import Formats
 from vizsla.evaluation.report.page import COLOURS, html_page, html_table
 from vizsla.evaluation.report.tables import markdown_table
 from vizsla.runs import Measure
@@ -89,22 +88,6 @@ def _as_html(found: Sequence[AtDepth]) -> str:
     return html_page(f"{', '.join(names)} ranked anew", headline, sections, "")
 
 
-RERANKED: dict[str, Callable[[Sequence[AtDepth]], str]] = {
-    ".html": _as_html,
-    ".md": _as_markdown,
-    ".csv": _as_csv,
-    ".json": _as_json,
-}
-"""What figures at several depths are written as, by the ending of the file."""
-
-
-def check_reranked_ending(path: Path) -> None:
-    """Refuse a report whose ending says nothing, before the work is done."""
-    if path.suffix not in RERANKED:
-        raise VizslaError(f"a report of reranking ends in {', '.join(RERANKED)}, not {path.suffix or path.name!r}")
-
-
-def write_reranked(found: Sequence[AtDepth], path: Path) -> None:
-    """Write figures at several depths in the format of the file's ending."""
-    check_reranked_ending(path)
-    path.write_text(RERANKED[path.suffix](found), "utf-8")
+RERANKED = Formats[Sequence[AtDepth]](
+    "a report of reranking", {".html": _as_html, ".md": _as_markdown, ".csv": _as_csv, ".json": _as_json}
+)
