@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vizsla.cli import console
-from vizsla.cli.compare import Convention, Correction, Test, cell_text
+from vizsla.cli.compare import Correction, Test, cell_text
 from vizsla.cli.datasets import Data
 from vizsla.cli.named import named_file, read_named
 from vizsla.errors import InputError, UnknownNameError, VizslaError
@@ -43,7 +43,9 @@ def interleave(
         str, typer.Option("--depths", help="Consistency: of how many documents.")
     ] = "1,5,10,20,50,100,200,500,1000",
     pool: Annotated[int, typer.Option("--pool", help="Consistency: how much of the reference counts.")] = 1000,
-    convention: Convention = "anserini",
+    convention: Annotated[
+        str | None, typer.Option("--convention", help="How figures are made: anserini, beir or trec (for answers).")
+    ] = None,
     test: Test = "t-test",
     correction: Correction = "holm",
     report: Annotated[
@@ -53,21 +55,20 @@ def interleave(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS, consistency_of, interleave_all
+    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, OF_ANSWERS, TESTS, consistency_of, interleave_all
     from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
     from vizsla.runs import parse_measures
 
-    console.one_of("convention", convention, CONVENTIONS)
+    how = convention or (OF_ANSWERS if questions else "anserini")
+    console.one_of("convention", how, CONVENTIONS)
     console.one_of("significance test", test, TESTS)
     console.one_of("correction", correction, CORRECTIONS)
     cuts = console.parse_depths(depths)
-    if pool < 1:
-        raise VizslaError(f"--pool, how much of the reference counts, must be 1 or more, not {pool}")
     for path in report or []:
         INTERLEAVED.check(path)
         console.check_output(path)
     parsed = parse_measures(measures or (BY_ANSWERS if questions else BY_JUDGEMENTS))
-    _check_depth(k, parsed)
+    _check_depths(k, pool, parsed)
     if (qrels is None) == (questions is None):
         raise VizslaError("give --qrels, a data set or a file of judgements, or else --questions with answers")
     named = _read(runs)
@@ -76,12 +77,9 @@ def interleave(
         judged, judgements = _judgements(qrels, split, data)
     else:
         assert questions is not None
-        convention = (
-            "trec" if convention == "anserini" else convention
-        )  # an answer counts, whatever its passage's id is
         judged, judgements = _by_answers(questions, index, list(named.values()), parsed, regex=regex)
     found = interleave_all(
-        named, judgements, parsed, judged=judged, depth=k, convention=convention, test=test, correction=correction,
+        named, judgements, parsed, judged=judged, depth=k, convention=how, test=test, correction=correction,
     )  # fmt: skip
     asked = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
     found = found.with_consistency(consistency_of(asked, pool_name, pool_run, cuts, pool))
@@ -107,7 +105,9 @@ def _read(runs: list[str]) -> dict[str, Run]:
     return named
 
 
-def _check_depth(k: int, measures: list[Measure]) -> None:
+def _check_depths(k: int, pool: int, measures: list[Measure]) -> None:
+    if pool < 1:
+        raise VizslaError(f"--pool, how much of the reference counts, must be 1 or more, not {pool}")
     if k < 1:
         raise VizslaError(f"-k, how deep interleaved runs are, must be 1 or more, not {k}")
     deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)

@@ -7,7 +7,7 @@ from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
 from vizsla.evaluation.asked import Judging, QuestionSet
 from vizsla.evaluation.cache import Cache, default_folder
 from vizsla.evaluation.compare import Comparison, compare
-from vizsla.evaluation.conventions import CONVENTIONS, Convention
+from vizsla.evaluation.conventions import CONVENTIONS, OF_ANSWERS, Convention
 from vizsla.evaluation.depths import AtDepth, at_depths
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.interleaving import Consistency, Interleaving, check_common, consistency_of, interleave_all
@@ -31,6 +31,7 @@ __all__ = [
     "CORRECTIONS",
     "DEPTH",
     "GRID",
+    "OF_ANSWERS",
     "TESTS",
     "AtDepth",
     "Cache",

@@ -62,3 +62,5 @@ CONVENTIONS = {
         Convention("trec", own_ids=True),
     )
 }
+OF_ANSWERS = "trec"
+"""The convention for judgements by answers: a passage that answers counts, even where its id is the question's."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.evaluation.asked import QuestionSet
+from vizsla.evaluation.conventions import OF_ANSWERS
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.systems import answer_qrels
 from vizsla.index import Index, Pool
@@ -75,7 +76,7 @@ def choose_weight(
         made = Pools.gathered(index, model, asked.texts, depth)
         qrels, how = asked.qrels, "anserini"
         if qrels is None:
-            how = "trec"  # a passage that answers counts, whatever its id is
+            how = OF_ANSWERS
             if not asked.answers:
                 raise VizslaError(f"{asked.name} has neither judgements nor answers, so no weight can be chosen by it")
             qrels = answer_qrels(index, [made.run(1.0)], asked.answers, 2 * depth, regex=regex)

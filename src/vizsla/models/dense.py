@@ -18,7 +18,7 @@ from vizsla.models.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.models.presets import Preset
 from vizsla.models.transformer import Transformer
 from vizsla.networks.graph import Precision
-from vizsla.networks.reading import Reading
+from vizsla.networks.reading import Reading, known
 from vizsla.text import Analyzer, WordPiece
 
 Tower = Network | Transformer
@@ -191,15 +191,11 @@ class _Pieced:
 
     def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
         """The vectors of those texts that have a known token, and [texts] which these are."""
-        ids = self._pieces.ids(texts)
-        unknown = {self._pieces.numbers.get("[UNK]")}
-        there = np.array([not unknown.issuperset(row) for row in ids], bool)
-        if reading.prompt:
-            ids = self._pieces.ids([reading.prompt + text for text in texts])
-        pairs = zip(ids, there.tolist(), strict=True)
-        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row, known in pairs if known]
-        if not rows:
+        there = known(texts, self._pieces.ids, self._pieces.numbers.get("[UNK]"))
+        if not there.any():
             return np.zeros((0, 0), np.float32), there
+        ids = self._pieces.ids([reading.prompt + text for text, can in zip(texts, there.tolist(), strict=True) if can])
+        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row in ids]
         offsets = np.cumsum([0, *map(len, rows)])
         return self._network.running.embeddings(np.array([i for row in rows for i in row], np.int64), offsets), there
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 POOLINGS = ("mean", "first", "max", "last", "weighted", "root")
 """Of the states of tokens: their mean, the first, the highest of each channel, the last, their mean weighted by their
@@ -39,3 +42,16 @@ class Layer:
     name: str = ""
     activation: str = "Identity"
     width: int = 0
+
+
+def known(texts: Sequence[str], tokens: Callable[[Sequence[str]], list[list[int]]], unknown: int | None) -> np.ndarray:
+    """[texts] which have a token that the tokenizer knows; those with an ASCII letter or digit are taken to.
+
+    >>> known(["dog", "?", "x ⁂", "⁂⁂", ""], lambda some: [[7] if "?" in t else [0] * len(t) for t in some], 0).tolist()
+    [True, True, True, False, False]
+    """
+    there = np.array([any(c.isascii() and c.isalnum() for c in text) for text in texts], bool)
+    rest = np.flatnonzero(~there).tolist()
+    if rest:
+        there[rest] = [not {unknown}.issuperset(row) for row in tokens([texts[i].strip() for i in rest])]
+    return there

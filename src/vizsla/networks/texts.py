@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vizsla.errors import InputError
 from vizsla.networks.arrays import prefix_of, read_pickled, weight_files
 from vizsla.networks.inference import transformers
-from vizsla.networks.reading import Layer, Reading
+from vizsla.networks.reading import Layer, Reading, known
 from vizsla.networks.session import batches
 
 _TOKENS = {"cuda": 65_536, "cpu": 2048}  # encoded together
@@ -57,8 +57,8 @@ class TextEncoder:
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
         """[texts, width] the vectors, and [texts] whether a text has a known token; there is none for one without."""
-        there = self._known(texts)
-        rows = self._ids([text for text, known in zip(texts, there.tolist(), strict=True) if known], reading)
+        there = known(texts, lambda some: self._tokens(some, False), self.tokenizer.unk_token_id)
+        rows = self._ids([text for text, can in zip(texts, there.tolist(), strict=True) if can], reading)
         skipped = self._prompt_tokens(reading) if self.skips and reading.prompt else 0
         order = batches(np.array([len(row) for row in rows], np.int64), _TOKENS[self.device.type])
         made = [self._vectors([rows[i] for i in chosen.tolist()], reading, skipped).float().cpu() for chosen in order]
@@ -68,14 +68,6 @@ class TextEncoder:
         vectors = np.empty_like(found)
         vectors[np.concatenate(order)] = found
         return vectors, there
-
-    def _known(self, texts: Sequence[str]) -> np.ndarray:
-        """Which texts have a token of their own that the tokenizer knows; those with an ASCII letter or digit do."""
-        there = np.array([any(c.isascii() and c.isalnum() for c in text) for text in texts], bool)
-        unknown = {self.tokenizer.unk_token_id}
-        for i in np.flatnonzero(~there).tolist():
-            there[i] = bool(texts[i].strip()) and not unknown.issuperset(self._tokens([texts[i]], False)[0])
-        return there
 
     def _tokens(self, texts: Sequence[str], framed: bool, length: int | None = None) -> list[list[int]]:
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
