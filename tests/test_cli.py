@@ -242,6 +242,12 @@ def test_mistakes_are_one_sentence(cli: Cli, index: Path, corpus: Path, argument
     assert "Traceback" not in err
 
 
+def test_nothing_stays_hidden_from_who_calls_it(cli: Cli, index: Path) -> None:
+    """Numba must not import it while a command runs, and other libraries may want it afterwards."""
+    assert cli("search", index, "vizsla")[0] == 0
+    assert "scipy.linalg.cython_blas" not in sys.modules or sys.modules["scipy.linalg.cython_blas"] is not None
+
+
 def test_finding_nothing_says_why(cli: Cli, index: Path) -> None:
     code, out, err = cli("search", index, "xyzzy the plugh")
     assert (code, out) == (0, "")

@@ -43,6 +43,7 @@ from vizsla.cli import (
 from vizsla.errors import VizslaError
 
 WRONG_USE = 2
+_HIDDEN = "scipy.linalg.cython_blas"
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -120,7 +121,7 @@ app.add_typer(recipes.app, name="recipes")
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
     # Where scipy is installed numba imports its linear algebra at the first kernel, a tenth of a second for nothing.
-    sys.modules.setdefault("scipy.linalg.cython_blas", None)  # type: ignore[arg-type]
+    sys.modules.setdefault(_HIDDEN, None)  # type: ignore[arg-type]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what a terminal cannot show must not stop it
             stream.reconfigure(errors="backslashreplace")
@@ -137,6 +138,9 @@ def main() -> None:
         _say(f"{e.filename}: {e.strerror}" if e.filename else f"cannot write the output ({e.strerror})")
         sys.stdout = None  # what is left in its buffer has nowhere to go
         sys.exit(WRONG_USE)
+    finally:
+        if sys.modules.get(_HIDDEN, sys) is None:  # a program that calls this may want it later
+            del sys.modules[_HIDDEN]
 
 
 def _say(sentence: str) -> None:
