@@ -27,7 +27,7 @@ import numpy as np
 from dense import NOTHING, segment_of
 from vizsla.engine import DenseKind, Query, Segment, Structure, Weighting, Weightings, search_many, stored
 from vizsla.engine.nearest import build_structure
-from vizsla.index.files import hash_file
+from vizsla.index.files import HashedFile
 
 K = 10
 KINDS = {
@@ -67,10 +67,11 @@ class Contest:
             self.their_bytes = self.theirs.sa_code_size()
         else:
             if structure not in built:
-                file = folder / f"{len(built)}.faiss"
                 started = time.process_time()
-                build_structure(self.kind, structure, vectors, file)
-                made = Structure(np.memmap(file, np.uint8, "r"), hash_file(file), structure, file.name)
+                with HashedFile(folder / f"{len(built)}.faiss", {}) as file:
+                    build_structure(self.kind, structure, vectors, file.put)
+                data = np.memmap(folder / file.facts["file"], np.uint8, "r")
+                made = Structure(data, file.facts["sha256"], structure, file.facts["file"], lambda _: True)
                 built[structure] = made, time.process_time() - started
             near, self.seconds = built[structure]
             self.segment = replace(self.segment, near={0: near})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scattered import WIDTH
 from vizsla.engine import (
     DenseKind,
     Query,
+    Rows,
     Segment,
     Structure,
     Weighting,
@@ -26,7 +27,6 @@ from vizsla.engine import (
 )
 from vizsla.engine.nearest import build_structure
 from vizsla.errors import VizslaError
-from vizsla.index.files import hash_file
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 NOTHING = np.zeros(0, np.int64)
@@ -52,12 +52,17 @@ def segment_of(vectors: Any, there: np.ndarray, first: int = 0) -> Segment:
     return build_segment(np.arange(first, first + n), np.zeros((1, n), np.int64), sizes, *rows, {0: vectors})
 
 
-def with_structure(segment: Segment, kind: DenseKind, folder: Path) -> Segment:
+def structure_of(kind: DenseKind, built: str, rows: Rows) -> Structure:
+    pieces: list[bytes] = []
+    build_structure(kind, built, rows, pieces.append)
+    data = b"".join(pieces)
+    return Structure(np.frombuffer(data, np.uint8), hashlib.sha256(data).hexdigest(), built, "built", lambda _: True)
+
+
+def with_structure(segment: Segment, kind: DenseKind) -> Segment:
     built = kind.structure(len(segment), WIDTH)
     assert built is not None, "the kind must fit so few vectors"
-    file = folder / f"{abs(hash((built, len(segment), int(segment.numbers[0]))))}.faiss"
-    build_structure(kind, built, segment.dense[0], file)
-    return replace(segment, near={0: Structure(np.fromfile(file, np.uint8), hash_file(file), built, file.name)})
+    return replace(segment, near={0: structure_of(kind, built, segment.dense[0])})
 
 
 def scored(segments: Sequence[Segment], vector: np.ndarray, masks: Sequence[np.ndarray | None]) -> dict[int, float]:
@@ -110,9 +115,9 @@ def test_vectors_in_fewer_bits_are_near_what_they_were(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def built_segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Segment]]:
+def built_segments() -> dict[str, list[Segment]]:
     """For each kind three segments, the middle one too small for a structure; some documents have no vector."""
-    rng, folder, made = np.random.default_rng(0), tmp_path_factory.mktemp("built"), {}
+    rng, made = np.random.default_rng(0), {}
     for text in STRUCTURES:
         segments, first = [], 0
         for n in (900, 40, 700):
@@ -120,7 +125,7 @@ def built_segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[S
             vectors = clustered(rng, n) * there[:, None]
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
             segment = segment_of(vectors, there, first)
-            segments.append(segment if n < 100 else with_structure(segment, DenseKind.parse(text), folder))
+            segments.append(segment if n < 100 else with_structure(segment, DenseKind.parse(text)))
             first += n
         made[text] = segments
     return made
@@ -167,9 +172,7 @@ def test_most_of_the_best_are_found(kind: str, built_segments: dict[str, list[Se
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), rare=st.booleans())
-def test_with_enough_effort_everything_is_found(
-    seed: int, rare: bool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_with_enough_effort_everything_is_found(seed: int, rare: bool) -> None:
     """All lists looked through, and as many candidates as there are documents; or so few allowed that all are."""
     rng = np.random.default_rng(seed)
     kind = DenseKind.parse("pq(least=1, bits=4)" if rare else "ivf(least=1, lists=5, probes=5, oversample=1000)")
@@ -177,14 +180,14 @@ def test_with_enough_effort_everything_is_found(
     masks: list[np.ndarray | None] = [rng.random(1500) < (0.015 if rare else 0.9)]
     asked = rng.normal(size=(3, WIDTH))
     queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in asked]
-    built = with_structure(segment, kind, tmp_path_factory.mktemp("built"))
+    built = with_structure(segment, kind)
     hits = search_many([built], queries, Weightings.pack([Weighting()]), 10, masks, effort=kind)
     for vector, found in zip(asked, hits, strict=True):
         expected = best(scored([segment], vector, masks), 10)
         assert list(zip(found.numbers.tolist(), found.scores.tolist(), strict=True)) == expected
 
 
-def test_terms_beside_vectors_are_searched_exactly(tmp_path: Path) -> None:
+def test_terms_beside_vectors_are_searched_exactly() -> None:
     rng = np.random.default_rng(0)
     vectors = clustered(rng, 500)
     nothing = np.zeros(500, np.int64)
@@ -194,9 +197,7 @@ def test_terms_beside_vectors_are_searched_exactly(tmp_path: Path) -> None:
         np.arange(500), np.zeros((2, 500), np.int64), np.ones((2, 500), np.int64), *rows, {1: vectors}
     )
     kind = DenseKind.parse("ivf(least=1, lists=8, probes=1, oversample=1)")
-    file = tmp_path / "built.faiss"
-    build_structure(kind, "IVF8,SQ8", vectors, file)
-    near = replace(segment, near={1: Structure(np.fromfile(file, np.uint8), hash_file(file), "IVF8,SQ8", "built")})
+    near = replace(segment, near={1: structure_of(kind, "IVF8,SQ8", vectors)})
     query = Query(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1), {1: rng.normal(size=WIDTH)})
     weightings = Weightings.pack([Weighting(), Weighting()])
     (exact,) = search_many([segment], [query], weightings, 100)

@@ -64,3 +64,7 @@ class UnknownNameError(VizslaError):
 
 class CollectionError(VizslaError):
     """Something about an index on disk: not there, of another format, in use, or damaged."""
+
+
+class UncommittedChangesWarning(UserWarning):
+    """Changes to an index are given up because nobody has committed them."""

@@ -9,7 +9,7 @@ from vizsla.engine.nearest import Structure, build_structure, check_gpu, faiss_f
 from vizsla.engine.query import Query
 from vizsla.engine.rows import Rows, Scaled, form_of, stored
 from vizsla.engine.search import Hits, search, search_among, search_many
-from vizsla.engine.segment import Segment, build_segment, by_document
+from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.weighting import Weighting, Weightings
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "by_document",
     "check_gpu",
     "faiss_for",
+    "fits_a_segment",
     "form_of",
     "living_frequencies",
     "search",

@@ -1,14 +1,15 @@
 """faiss over the dense vectors of a segment: which documents may be among the nearest, to be scored elsewhere.
 
-faiss reads a structure without looking whether it is sound, so its hash is compared first, once for each opening; after
-that it is used where it lies, mapped into memory.
+faiss reads a structure without looking whether it is sound. A hash beside it tells damage, not malice, so only what
+was built on this machine, or is trusted by name, is given to faiss. Its hash is compared first, once for each opening;
+after that it is used where it lies, mapped into memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,11 @@ def faiss_for(kind: str) -> Any:
     return faiss
 
 
-def build_structure(kind: DenseKind, structure: str, rows: Rows, file: Path) -> None:
-    """Build a structure over vectors and write it to a file."""
+def build_structure(kind: DenseKind, structure: str, rows: Rows, put: Callable[[bytes], object]) -> None:
+    """Build a structure over vectors and hand its bytes to `put`, piece by piece.
+
+    faiss does not look whether the last bytes of a file could be written, so files are written elsewhere.
+    """
     faiss = faiss_for(kind.name)
     factory, _, building = structure.partition(" ")
     index = faiss.index_factory(rows.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
@@ -51,10 +55,19 @@ def build_structure(kind: DenseKind, structure: str, rows: Rows, file: Path) -> 
     index.train(_sample(rows))
     for a in range(0, len(rows), _PIECE):
         index.add(_plain(rows[a : a + _PIECE]))
+    failed: list[BaseException] = []
+
+    def hand_over(data: bytes) -> None:
+        try:
+            put(data)
+        except BaseException as e:
+            failed.append(e)
+            raise
+
     try:
-        faiss.write_index(index, str(file))
-    except RuntimeError:
-        raise CollectionError(f"{file}: cannot be written; is the disk full? The last commit is intact") from None
+        faiss.write_index(index, faiss.PyCallbackIOWriter(hand_over))
+    except RuntimeError:  # faiss's word for what went wrong in `put`
+        raise failed[0] if failed else VizslaError("faiss cannot write what it has built") from None
 
 
 def _sample(rows: Rows) -> np.ndarray:
@@ -71,15 +84,22 @@ def _plain(rows: np.ndarray) -> np.ndarray:
 class Structure:
     """A structure in a file that is mapped already; faiss opens it when it is first asked."""
 
-    def __init__(self, data: np.ndarray, sha256: str, built: str, name: str) -> None:
+    def __init__(self, data: np.ndarray, sha256: str, built: str, name: str, is_trusted: Callable[[str], bool]) -> None:
+        """`is_trusted`: whether bytes with a hash may be given to faiss."""
         self.built = built
         self.bytes = len(data)
         self._data = data
         self._sha256 = sha256
         self._name = name
+        self._is_trusted = is_trusted
         self._lock = threading.Lock()
         self._open: dict[str, Any] = {}
         self._resources: Any = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether faiss may be given it."""
+        return self._is_trusted(self._sha256)
 
     def opened(self, kind: DenseKind) -> Any:
         """faiss's own object, on the device of a kind."""
@@ -100,6 +120,12 @@ class Structure:
             f"{self._name} is damaged: its content is not what was written; search with --dense exact, or build it "
             "again with 'vizsla compact DIR --dense ...'"
         )
+        if not self.trusted:
+            raise CollectionError(
+                f"{self._name} was not built on this machine, and faiss could be made to do harm by it; search with "
+                "--dense exact, build it again with 'vizsla compact DIR --dense ...', or run 'vizsla trust DIR' if you "
+                "know where the index comes from"
+            )
         if hashlib.sha256(self._data.data).hexdigest() != self._sha256:
             raise damaged
         try:

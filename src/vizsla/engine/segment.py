@@ -9,12 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.lists import WINDOW, DamagedSegmentError, Lists, Runs, freeze, pack
+from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError, Lists, Runs, freeze, pack
 from vizsla.engine.nearest import Structure
 from vizsla.engine.rows import Rows
 from vizsla.kernels import kernel
 
 _ALL = np.zeros(0, np.bool_)
+MOST_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
+MOST_DOCUMENTS = 1 << (16 + BITS)  # their windows in 16
+
+
+def fits_a_segment(postings: int, documents: int) -> bool:
+    """Whether so many postings of so many documents can be in one segment."""
+    return postings <= MOST_POSTINGS and documents <= MOST_DOCUMENTS
 
 
 class SegmentArrays(NamedTuple):

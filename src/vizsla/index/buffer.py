@@ -7,19 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine import Segment, build_segment, stored
+from vizsla.engine import Segment, build_segment, fits_a_segment, stored
 from vizsla.errors import VizslaError
 from vizsla.index import database
 from vizsla.index.analysis import Prepared, Rows
+from vizsla.index.checksums import Checksums
 from vizsla.models import Component, Model
+
+MOST_TERMS = (1 << 32) - 1  # a term's number has 32 bits
 
 
 class Buffer:
     """The rows of documents that are not yet in a segment, namespace by namespace."""
 
-    def __init__(self, model: Model, db: sqlite3.Connection, form: str = "float32") -> None:
+    def __init__(self, model: Model, db: sqlite3.Connection, checksums: Checksums, form: str = "float32") -> None:
         """`form`: what dense vectors are stored in."""
-        terms = TermNumbers(db)
+        terms = TermNumbers(db, checksums)
         self._form = form
         self._namespaces = [_Namespace(i, p.component, terms) for i, p in enumerate(model.parts)]
         self._first = 0
@@ -33,6 +36,21 @@ class Buffer:
     def bytes(self) -> int:
         """How much memory the rows take."""
         return sum(n.bytes for n in self._namespaces)
+
+    @staticmethod
+    def check(prepared: Prepared) -> None:
+        """Refuse a batch that cannot be stored, before anything of it is."""
+        postings = sum(len(rows.indices) for rows in prepared.rows)
+        if not fits_a_segment(postings, len(prepared.stored)):
+            raise VizslaError(f"{len(prepared.stored):,} documents have {postings:,} terms; add fewer at once")
+        for rows in prepared.rows:
+            if rows.dense is not None and not np.isfinite(rows.dense).all():
+                raise VizslaError("the model makes vectors with numbers that are NaN or infinite")
+
+    def has_room_for(self, prepared: Prepared) -> bool:
+        """Whether a batch fits into the same segment as what is here."""
+        postings = sum(n.postings for n in self._namespaces) + sum(len(rows.indices) for rows in prepared.rows)
+        return fits_a_segment(postings, self._count + len(prepared.stored))
 
     def take_in(self, prepared: Prepared) -> np.ndarray:
         """Take in a batch; gives how many terms each of its documents has over all namespaces."""
@@ -67,8 +85,9 @@ class Buffer:
 class TermNumbers:
     """Numbers for terms; those the index has of old keep theirs."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, checksums: Checksums) -> None:
         self._db = db
+        self._checksums = checksums
         self._next: int = database.get_meta(db, "next_term")
 
     def has(self, namespace: int) -> bool:
@@ -85,9 +104,12 @@ class TermNumbers:
                 if row is not None:
                     numbers[i] = row[0]
         new = np.flatnonzero(numbers < 0).tolist()
+        if self._next + len(new) > MOST_TERMS:
+            raise VizslaError(f"the index would have more than {MOST_TERMS:,} different terms, the most it can have")
         numbers[new] = np.arange(self._next, self._next + len(new))
-        rows = zip([terms[i] for i in new], numbers[new].tolist(), strict=True)
-        self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", ((namespace, t, n) for t, n in rows))
+        rows = [(namespace, terms[i], number) for number, i in enumerate(new, self._next)]
+        self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
+        self._checksums.add("terms", rows)
         self._next += len(new)
         database.set_meta(self._db, "next_term", self._next)
         return numbers
@@ -105,6 +127,7 @@ class _Namespace:
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self._dense: list[np.ndarray] = []
         self.bytes = 0
+        self.postings = 0
 
     def take_in(self, analyst: int, fresh: bool, rows: Rows) -> None:
         # What an analyst says first is new to an empty index, until another analyst, or the same anew, says terms.
@@ -118,9 +141,8 @@ class _Namespace:
         entry = (rows.counts, known[rows.indices], rows.values, rows.sizes)
         self._pending.append(entry)
         self.bytes += sum(array.nbytes for array in entry)
+        self.postings += len(rows.indices)
         if rows.dense is not None:
-            if not np.isfinite(rows.dense).all():
-                raise VizslaError(f"{self._component.name} makes vectors with numbers that are none (NaN or infinite)")
             self._dense.append(rows.dense)
             self.bytes += rows.dense.nbytes
 
@@ -131,6 +153,6 @@ class _Namespace:
 
     def take(self) -> tuple[np.ndarray, ...]:
         """Length codes, sizes, row lengths, term numbers and values of all rows."""
-        pending, self._pending, self.bytes = self._pending, [], 0
+        pending, self._pending, self.bytes, self.postings = self._pending, [], 0, 0
         counts, indices, values, sizes = (np.concatenate(column) for column in zip(*pending, strict=True))
         return self._component.length_codes(sizes), sizes, counts, indices, values

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import vizsla
 from vizsla.datasets import Document, RawLines, Splitter, documents_from
+from vizsla.datasets.document import document_id
 from vizsla.engine import DenseKind
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database, files
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.index import database, files, forking
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
-from vizsla.index.folder import make_room, recover
+from vizsla.index.folder import BUILDING, recover, replace_index
 from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.kinds import check_change, check_kind, dense_facts
 from vizsla.index.pooling import Pool, pools_of
@@ -61,12 +65,15 @@ class Index:
         self.path = Path(path)
         recover(self.path)
         self.memory = memory
-        self._snapshot = Snapshot(self.path)
+        self._writing = threading.RLock()  # one thread writes at a time; the others wait
+        self._changing = False
+        self._opened: Snapshot | None = Snapshot(self.path)
+        self._held: Snapshot | None = None
         self._writer: Writer | None = None
-        self._committed = False
         self._asked: Model | None = None
         self._parsed = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
         self._ways: dict[str, str | None] = {"combine": None, "dense": None}
+        forking.watch(self)
 
     @classmethod
     def create(
@@ -76,14 +83,15 @@ class Index:
         *,
         overwrite: bool = False,
         memory: int = DEFAULT_MEMORY,
-        passages: Splitter | None = None,
+        passages: Splitter | int | None = None,
         store: bool = True,
         dense: str | DenseKind = "exact",
     ) -> Index:
         """A new, empty collection; an index that is there already is only replaced when told to.
 
         `memory`: about how many bytes writing may take; more makes for fewer, larger segments.
-        `passages`: cut documents into passages; a search finds documents by their best passage.
+        `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
+        their best passage.
         `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
         `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024, probes=16)`; see `DenseKind`.
         """
@@ -95,23 +103,18 @@ class Index:
             raise VizslaError(
                 f"{chosen.name} freezes statistics of all documents; give it them first: model.settled(...)"
             )
-        make_room(folder, overwrite)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            description = chosen.describe(folder / "model")
-            meta = {
-                "model": description,
-                "stored": store,
-                "passages": [passages.words, passages.overlap] if passages else None,
-                database.DENSE: str(kind),
-                "vizsla": vizsla.__version__,
-                "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-            model_files = folder / "model"
-            meta["model_files"] = {name: files.hash_file(f) for name, f in files.model_files(model_files)}
-            database.create(folder, meta)
-        except OSError as e:
-            raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e
+        meta = {
+            "stored": store,
+            "passages": None if passages is None else astuple(Splitter.of(passages)),
+            database.DENSE: str(kind),
+            "vizsla": vizsla.__version__,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if (folder / BUILDING).exists():
+            _write_new(folder, chosen, meta)
+        else:
+            with replace_index(folder, overwrite=overwrite) as building:
+                _write_new(building, chosen, meta)
         return cls(folder, memory=memory)
 
     @classmethod
@@ -123,23 +126,58 @@ class Index:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        given_up = kind is None and self._writer is not None and self._writer.changed
         self.close()
+        if given_up:
+            warnings.warn(
+                f"{self.path}: changes that were not committed are given up; call commit() to keep them",
+                UncommittedChangesWarning,
+                stacklevel=2,
+            )
 
     def close(self) -> None:
         """Give up what is not committed and free files and locks."""
-        self.rollback()
-        self._snapshot.close()
-        if self._committed:
-            database.seal(self.path)
-            self._committed = False
+        with self._writing:
+            self.rollback()
+            if self._opened is not None:
+                self._opened.close()
+
+    # A fork of the process: see `forking`
+
+    def hold_still(self) -> None:
+        self._held = self._opened
+        if self._held is not None:
+            self._held.lock.acquire()
+
+    def go_on(self) -> None:
+        if self._held is not None:
+            self._held.lock.release()
+
+    def clean_up_in_child(self) -> None:
+        self._writing = threading.RLock()
+        self._changing = False
+        snapshot, writer = self._held, self._writer
+        self._writer = None
+        if snapshot is not None and not snapshot.close_in_child():  # it was open, and is opened again when it is used
+            self._opened = None
+        if writer is not None:
+            writer.leave_to_parent()
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """What this object sees; in a forked child it is opened again."""
+        if self._opened is None:
+            with self._writing:
+                self._opened = self._opened or Snapshot(self.path)
+        return self._opened
 
     # Writing
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        A document whose id is there already replaces it; an id twice in one call is refused. On any error nothing
-        of what was changed since the last commit is kept.
+        A document whose id is there already replaces it; an id twice in one call is refused. A call that fails adds
+        nothing; what earlier calls have added stays. Any thread may call it; one call goes on at a time.
 
         `workers`: more than one analyses documents in so many other processes; call it under
         `if __name__ == "__main__":` then. `Source.raw_lines` lets them read JSON, too.
@@ -148,17 +186,25 @@ class Index:
             raise VizslaError(f"there must be at least one worker, not {workers}")
         return self._change(lambda writer: writer.add(documents_from(documents), workers))
 
-    def delete(self, ids: Iterable[str]) -> int:
+    def delete(self, ids: str | int | Iterable[str | int]) -> int:
         """Delete documents by id; gives how many there were. `commit` makes it so."""
-        wanted = [ids] if isinstance(ids, str) else list(ids)
+        given = [ids] if isinstance(ids, str | int) else ids
+        wanted = [document_id(i) for i in given]
         return self._change(lambda writer: writer.delete(wanted))
 
     def _change(self, change: Callable[[Writer], T]) -> T:
-        try:
-            return change(self._open_writer())
-        except BaseException:
-            self.rollback()
-            raise
+        """Change something by the writer; when that leaves it in an unknown state, all that is pending is given up."""
+        with self._writing:
+            if self._changing:
+                raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
+            writer = self._open_writer()
+            self._changing = True
+            try:
+                return change(writer)
+            finally:
+                self._changing = False
+                if not writer.sound:
+                    self.rollback()
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
@@ -169,8 +215,10 @@ class Index:
 
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
-        if self._writer is not None:
-            self._finish(compact=False)
+        with self._writing:
+            forking.check(self.path)
+            if self._writer is not None:
+                self._finish(compact=False)
 
     def compact(self, dense: str | DenseKind | None = None) -> None:
         """Commit, and rewrite the collection as one segment without what has been deleted or replaced.
@@ -181,32 +229,46 @@ class Index:
         if kind is not None:
             check_kind(kind, self.model)
             check_change(kind, self._snapshot.kind)
-        self._finish(compact=True, kind=kind)
+        with self._writing:
+            self._finish(compact=True, kind=kind)
 
     def _finish(self, *, compact: bool, kind: DenseKind | None = None) -> None:
+        if self._changing:
+            raise VizslaError("this index is being changed; commit when that is done")
         try:
             # Pinned again at the last moment, so that searches going on keep what the commit removes.
             self._open_writer().commit(compact=compact, just_before=self._snapshot.pin, kind=kind)
-            self._committed = True
-            self.refresh()
+            self._see_commit()
             if compact:  # the log of writes now holds a copy of everything; empty it as soon as nobody reads from it
                 self._open_writer().empty_log()
-                self.refresh()
+                self._see_commit()
                 self._open_writer().empty_log()
         finally:
             self.rollback()
 
+    def _see_commit(self) -> None:
+        """See what was just committed. It is durable, so what fails now is no failed commit."""
+        try:
+            self.refresh()
+        except VizslaError as e:
+            raise CollectionError(f"the changes are committed, but cannot be read yet: {e}") from e
+
     def rollback(self) -> None:
         """Give up what was changed since the last commit."""
-        if self._writer is not None:
-            self._snapshot.pin()
-            self._writer.close()
-            self._writer = None
+        with self._writing:
+            if self._writer is not None:
+                writer, self._writer = self._writer, None
+                try:
+                    self._snapshot.pin()
+                finally:
+                    writer.close()
 
     def refresh(self) -> None:
         """See the newest commit of any writer from now on."""
-        old, self._snapshot = self._snapshot, Snapshot(self.path)
-        old.close()
+        with self._writing:
+            old, self._opened = self._opened, Snapshot(self.path)
+            if old is not None:
+                old.close()
 
     # Reading
 
@@ -339,23 +401,24 @@ class Index:
         with self._reading() as snapshot:
             return measure_recall(snapshot, self._chosen(model), queries, k, settings, together)
 
-    def get(self, doc_id: str) -> Document | None:
+    def get(self, doc_id: str | int) -> Document | None:
         """The document with an id, or None; of a document in passages, the first."""
+        doc_id = document_id(doc_id)
         with self._reading() as snapshot:
             numbers = snapshot.numbers_of(doc_id)[:1]
             return Document(doc_id, snapshot.documents(numbers)[numbers[0]].content) if numbers else None
 
-    def texts(self, ids: Iterable[str], field: str = "text") -> dict[str, str]:
+    def texts(self, ids: Iterable[str | int], field: str = "text") -> dict[str, str]:
         """A field of the documents with these ids; of a document in passages all of them, joined."""
         with self._reading() as snapshot:
-            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in ids}
+            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in map(document_id, ids)}
             stored = snapshot.documents(n for found in numbers.values() for n in found)
             return {d: "\n".join(stored[n].get(field) or "" for n in found) for d, found in numbers.items() if found}
 
-    def contents(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def contents(self, ids: Iterable[str | int]) -> dict[str, dict[str, Any]]:
         """The fields of the documents with these ids; of one in passages those of the first, its text that of all."""
         with self._reading() as snapshot:
-            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in ids}
+            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in map(document_id, ids)}
             stored = snapshot.documents(n for found in numbers.values() for n in found)
         made = {d: dict(stored[found[0]].content) for d, found in numbers.items() if found}
         for doc_id, content in made.items():
@@ -377,9 +440,10 @@ class Index:
             for number, vector in snapshot.vectors():
                 yield snapshot.ids([number])[number], vector
 
-    def explain(self, query: str, doc_id: str, *, model: str | Model | None = None) -> Explanation:
+    def explain(self, query: str, doc_id: str | int, *, model: str | Model | None = None) -> Explanation:
         """Why a document has its score for a query: each term's part, adding up to the score."""
         check_query(query)
+        doc_id = document_id(doc_id)
         with self._reading() as snapshot:
             numbers = snapshot.numbers_of(doc_id)
             if not numbers:
@@ -420,13 +484,16 @@ class Index:
 
     def info(self) -> dict[str, Any]:
         """What there is to know about the collection."""
-        s = self._snapshot
+        with self._reading() as snapshot:
+            return self._info(snapshot)
+
+    def _info(self, s: Snapshot) -> dict[str, Any]:
         database_bytes = sum(f.stat().st_size for f in self.path.glob(database.FILE + "*"))
         return {
             "path": str(self.path),
             "model": s.model.name,
-            "documents": len(self),
-            "deleted": sum(len(segment) for segment in s.segments) - len(self),
+            "documents": s.document_count,
+            "deleted": sum(len(segment) for segment in s.segments) - s.document_count,
             "segments": len(s.segments),
             "postings": sum(segment.postings for segment in s.segments),
             "namespaces": {
@@ -447,3 +514,14 @@ class Index:
             "format": s.meta["format"],
             "generation": s.generation,
         }
+
+
+def _write_new(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
+    """An index without documents in a folder that is there already."""
+    try:
+        described = {"model": model.describe(folder / "model")}
+        hashes = {name: files.hash_file(f) for name, f in files.model_files(folder / "model")}
+        database.create(folder, {**described, **meta, "model_files": hashes})
+        files.sync_folder(folder)
+    except OSError as e:
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e

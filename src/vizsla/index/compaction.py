@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, DenseKind, Merge, Segment, form_of, living_frequencies
+from vizsla.engine import DamagedSegmentError, DenseKind, Merge, Segment, fits_a_segment, form_of, living_frequencies
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -25,7 +25,6 @@ FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
 MOST_DEAD = 0.3  # a segment with a larger share of dead documents is rewritten
 BYTES_PER_POSTING = 16
-MOST_POSTINGS = 1 << 32  # a segment counts its postings in 32 bits
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Compaction:
         self._generation = generation
         self._kind_of_dense = kind
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
-        self._entries = [self._load(*row) for row in database.segment_rows(db, generation)]
+        self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
 
     def _load(self, name: str, facts: dict[str, files.Facts], _: dict[str, Any]) -> _Entry:
@@ -107,10 +106,13 @@ class Compaction:
         """A range of segments as ranges that fit into one segment each, last first."""
         ranges: list[tuple[int, int]] = []
         while end > start:
-            a, postings = end, 0
-            while a > start and (a == end or postings + self._entries[a - 1].segment.postings < MOST_POSTINGS):
+            a, postings, documents = end, 0, 0
+            while a > start:
+                before = self._entries[a - 1]
+                postings, documents = postings + before.segment.postings, documents + before.living
+                if a < end and not fits_a_segment(postings, documents):
+                    break
                 a -= 1
-                postings += self._entries[a].segment.postings
             ranges.append((a, end))
             end = a
         return ranges
@@ -181,16 +183,16 @@ class Compaction:
             entry.files = found
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))
 
-    def drop_deletions(self) -> None:
-        """Forget the deletions of documents that are in no segment any more."""
+    def drop_deletions(self) -> list[tuple[int, int]]:
+        """Forget the deletions of documents that are in no segment any more; gives their rows."""
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS ranges (first INTEGER, last INTEGER)")
         self._db.execute("DELETE FROM ranges")
         ranges = [(int(e.segment.numbers[0]), int(e.segment.numbers[-1])) for e in self._entries if e.alive is not None]
         self._db.executemany("INSERT INTO ranges VALUES (?, ?)", ranges)
-        self._db.execute(
-            "DELETE FROM deletions WHERE NOT EXISTS "
-            "(SELECT 1 FROM ranges WHERE deletions.number BETWEEN first AND last)"
-        )
+        outside = "NOT EXISTS (SELECT 1 FROM ranges WHERE deletions.number BETWEEN first AND last)"
+        rows = self._db.execute(f"SELECT number, generation FROM deletions WHERE {outside}").fetchall()
+        self._db.execute(f"DELETE FROM deletions WHERE {outside}")
+        return rows
 
 
 def check_hashes(path: Path, name: str, facts: dict[str, files.Facts]) -> None:

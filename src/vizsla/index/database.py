@@ -2,14 +2,18 @@
 
 Everything a commit adds carries the commit's generation. Rows of a generation above the current one belong to a
 commit in the making, or to one that never came to be; readers do not see them and the next writer sweeps them.
+
+A process never opens index.db by other means than SQLite: closing such a file would free all of the process's locks.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,13 +21,15 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.files import hash_file, sync_folder
+from vizsla.index import checksums, forking
+from vizsla.index.files import Facts, check_facts, sync_folder
+from vizsla.index.locks import FileLock
 
 FORMAT = 2
 FILE = "index.db"
-SEAL = "index.seal"
 LOCK = "writer.lock"
 DENSE = "dense"  # how dense vectors are kept and searched; an index without it keeps and searches them exactly
+_LOG_BYTES = 4 << 20  # how long the log of writes may get before what is in it is moved to its place
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -70,9 +76,9 @@ def told_plainly(path: Path) -> Iterator[None]:
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open index.db. Reading works where nothing can be written, too."""
+    check_folder(path)
+    forking.check(path)
     file = (path / FILE).resolve()
-    if not file.is_file():
-        raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
     with told_plainly(path):
         connection = _connect(file, "rw")  # readers, too, so that the last one to leave removes the side files
         try:
@@ -84,11 +90,31 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             connection = _connect_immutable(path, file)
         try:
             connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
+            connection.execute("PRAGMA wal_autocheckpoint=0")  # its errors would look like those of a commit
+            connection.execute("PRAGMA trusted_schema=0")
             _check_format(connection, path)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds no index, or one with links, pipes or devices in place of files."""
+    try:
+        with os.scandir(path) as entries:
+            plain = {e.name: e.is_file(follow_symlinks=False) or e.is_dir(follow_symlinks=False) for e in entries}
+    except FileNotFoundError:
+        raise CollectionError(f"{path}: there is no such folder; create an index with 'vizsla index'") from None
+    except NotADirectoryError:
+        raise CollectionError(f"{path}: this is a file; an index is a folder") from None
+    except OSError as e:
+        raise CollectionError(f"{path}: cannot be read ({e.strerror})") from None
+    if FILE not in plain or (plain[FILE] and not (path / FILE).is_file()):
+        raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
+    odd = sorted(name for name, is_plain in plain.items() if not is_plain)
+    if odd:
+        raise CollectionError(f"{path}: {odd[0]} is a link or no file at all; an index holds plain files and folders")
 
 
 def _is_unwritable(e: sqlite3.OperationalError) -> bool:
@@ -113,16 +139,32 @@ def _connect(file: Path, mode: str) -> sqlite3.Connection:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    try:
-        found = get_meta(connection, "format")
-    except sqlite3.OperationalError:
-        found = None
-    if found is None:
+    """Refuse a database that is not an index's, is one of another format, or has more in it than tables of ours."""
+    found = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    if not any((kind, name) == ("table", "meta") for kind, name, _ in found):
         raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
-    if int(found) != FORMAT:
-        newer = int(found) > FORMAT
-        advice = "upgrade Vizsla to open it" if newer else "build it again"
-        raise CollectionError(f"{path}: the index has format {found}, this version reads format {FORMAT}; {advice}")
+    try:
+        version = get_meta(connection, "format")
+    except (sqlite3.OperationalError, ValueError):
+        version = None
+    if type(version) is not int:
+        raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
+    if version != FORMAT:
+        advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
+        raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
+    if found != _schema():
+        raise CollectionError(f"{path}: {FILE} is damaged (its tables are not those of an index)")
+
+
+@functools.cache
+def _schema() -> frozenset[tuple[str, str, str | None]]:
+    """The tables of a new index, as SQLite tells them."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_SCHEMA)
+        return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    finally:
+        connection.close()
 
 
 def is_ours(file: Path) -> bool:
@@ -145,13 +187,17 @@ def create(path: Path, meta: dict[str, Any]) -> None:
     unfinished.unlink(missing_ok=True)
     with told_plainly(path):
         connection = sqlite3.connect(unfinished, isolation_level=None)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.executescript("BEGIN;" + _SCHEMA)
-        start = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
-        for key, value in {**start, **meta}.items():
-            set_meta(connection, key, value)
-        connection.execute("COMMIT")
-        connection.close()
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript("BEGIN;" + _SCHEMA)
+            start = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
+            for key, value in {**start, **meta}.items():
+                set_meta(connection, key, value)
+            checksums.Checksums(connection, 0).store(connection, 0, 0)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
     unfinished.replace(path / FILE)
     sync_folder(path)
 
@@ -165,6 +211,47 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
+_META: dict[str, Callable[[Any], bool]] = {
+    "format": lambda v: v == FORMAT,
+    "uuid": lambda v: isinstance(v, str),
+    "generation": lambda v: _is_count(v),
+    "next_number": lambda v: _is_count(v),
+    "next_term": lambda v: _is_count(v) and v <= 1 << 32,
+    "model": lambda v: isinstance(v, dict),
+    "model_files": lambda v: isinstance(v, dict) and all(map(_is_plain_path, v)),
+    "stored": lambda v: isinstance(v, bool),
+    "passages": lambda v: v is None or (isinstance(v, list) and len(v) == 2 and all(map(_is_count, v))),
+    "vizsla": lambda v: isinstance(v, str),
+    "created": lambda v: isinstance(v, str),
+}
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _is_plain_path(name: str) -> bool:
+    """Whether a name leads from a folder to a file inside it."""
+    return all(part not in ("", ".", "..") and not set(part) & set("\\\0:") for part in name.split("/"))
+
+
+def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """Everything in `meta`, if it is what a writer has put there."""
+    rows = connection.execute("SELECT key, value FROM meta").fetchall()
+    try:
+        meta = {key: json.loads(value) for key, value in rows}
+    except (ValueError, TypeError):
+        raise damaged(path, "meta holds something that is not JSON") from None
+    for key, is_right in _META.items():
+        if key not in meta or not is_right(meta[key]):
+            raise damaged(path, f"{key} in meta is not what a writer puts there")
+    return meta
+
+
+def damaged(path: Path, how: str) -> CollectionError:
+    return CollectionError(f"{path}: {FILE} is damaged ({how})")
+
+
 def sweep(connection: sqlite3.Connection) -> None:
     """Remove the rows of a commit that never came to be."""
     generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
@@ -173,6 +260,10 @@ def sweep(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
+    kept = get_meta(connection, checksums.KEY)
+    if kept is not None and kept["next_term"] < get_meta(connection, "next_term"):
+        connection.execute("DELETE FROM terms WHERE number >= ?", (kept["next_term"],))
+        set_meta(connection, "next_term", kept["next_term"])
     connection.execute("COMMIT")
 
 
@@ -183,16 +274,38 @@ def insert_segment(
     connection.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
 
 
-def segment_rows(connection: sqlite3.Connection, generation: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Name, files and statistics of the segments up to a generation."""
+def segment_rows(
+    connection: sqlite3.Connection, path: Path, generation: int
+) -> list[tuple[str, dict[str, Facts], dict[str, Any]]]:
+    """Name, files and statistics of the segments up to a generation, if they are what a writer has put there."""
     query = "SELECT id, files, statistics FROM segments WHERE generation <= ?"
-    return [(name, json.loads(f), json.loads(s)) for name, f, s in connection.execute(query, (generation,))]
+    found = []
+    for name, files_text, statistics_text in connection.execute(query, (generation,)):
+        try:
+            facts, statistics = json.loads(files_text), json.loads(statistics_text)
+        except (ValueError, TypeError):
+            raise damaged(path, "a segment is described by something that is not JSON") from None
+        if not check_facts(name, facts) or not _are_statistics(statistics):
+            raise damaged(path, f"segment {str(name)[:40]!r} is not described as a writer does it")
+        found.append((name, facts, statistics))
+    return found
 
 
-def live_files(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """The files of each segment that a commit names."""
-    rows = connection.execute("SELECT id, files FROM segments")
-    return {name: {entry["file"] for entry in json.loads(files).values()} for name, files in rows}
+def _are_statistics(found: Any) -> bool:
+    if not isinstance(found, dict) or not _is_count(found.get("living")):
+        return False
+    spaces = found.get("namespaces")
+    keys = {"documents", "total_length", "longest"}
+    return isinstance(spaces, dict) and all(
+        isinstance(entry, dict) and entry.keys() == keys and all(map(_is_count, entry.values()))
+        for entry in spaces.values()
+    )
+
+
+def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:
+    """The files of each segment that a commit names, or the coming one."""
+    rows = segment_rows(connection, path, 1 << 62)
+    return {name: {entry["file"] for entry in facts.values()} for name, facts, _ in rows}
 
 
 def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.ndarray | None) -> dict[str, Any]:
@@ -210,54 +323,13 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
     return {"living": sizes.shape[1], "namespaces": by_namespace}
 
 
-def break_seal(path: Path) -> None:
-    """Take the seal off before the database is changed."""
-    try:
-        (path / SEAL).unlink(missing_ok=True)
-    except OSError as e:
-        raise CollectionError(f"{path}: cannot be written to ({e.strerror})") from None
+def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
+    """Move what is in the log of writes to its place, where the log has become long. Failing does no harm."""
+    with suppress(OSError, sqlite3.Error):
+        if (path / (FILE + "-wal")).stat().st_size > _LOG_BYTES:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-def seal(path: Path) -> None:
-    """Write down the hash of index.db, if all of it is in that one file and nobody is writing.
-
-    As long as the seal is there the file has not been touched since, so `verify` can tell any change to it.
-    """
-    try:
-        lock = WriterLock(path, wait=0.0)
-    except CollectionError:
-        return
-    try:
-        connection = connect(path, write=True)
-        connection.execute("PRAGMA busy_timeout=0")
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        generation = get_meta(connection, "generation")
-        connection.close()
-        if busy:
-            return
-        file = path / FILE
-        facts = {"generation": generation, "bytes": file.stat().st_size, "sha256": hash_file(file)}
-        temporary = path / (SEAL + ".new")
-        temporary.write_text(json.dumps(facts))
-        temporary.replace(path / SEAL)
-    except (OSError, sqlite3.Error):  # a full disk, say: the collection is as good without
-        (path / SEAL).unlink(missing_ok=True)
-    finally:
-        lock.release()
-
-
-class WriterLock:
-    """One writer at a time: an exclusive lock on a small database of its own, freed by the system on a crash."""
-
-    def __init__(self, path: Path, wait: float) -> None:
-        self._connection = sqlite3.connect(path / LOCK, isolation_level=None, timeout=wait)
-        try:
-            self._connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as e:
-            self._connection.close()
-            if "locked" not in str(e):
-                raise CollectionError(f"{path}: cannot be written to ({e})") from None
-            raise CollectionError(f"{path}: another process is writing to it; try again when it is done") from None
-
-    def release(self) -> None:
-        self._connection.close()
+def lock_for_writing(path: Path, wait: float) -> FileLock:
+    """One writer at a time, of all threads and processes."""
+    return FileLock(path / LOCK, wait)

@@ -1,7 +1,8 @@
 """Arrays on disk: a segment is a folder, an array a .npy file, written once and never changed.
 
 What a file must be (its bytes, hash, type and shape) is kept in the database. A file that is not what it should be
-by size, type or shape is refused before anything in it is looked at; `verify` compares the hashes.
+by size, type or shape is refused before anything in it is looked at; `verify` compares the hashes. An index may come
+from anywhere: names are plain, links are not followed, types are numbers, and only what we have named is removed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import hashlib
 import io
 import math
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,6 +35,8 @@ from vizsla.engine import (
     stored,
 )
 from vizsla.errors import CollectionError
+from vizsla.index import trust
+from vizsla.index.mapping import map_bytes
 
 FOLDER = "segments"
 DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
@@ -41,8 +46,57 @@ PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" f
 ALIVE, FREQUENCIES = "alive", "frequencies"
 DENSE, CODES, SCALES, NEAR = "dense_", "codes_", "scales_", "near_"  # and the place of the namespace
 
+_COUNTS = ("|u1", "<u2", "<u4")
+_KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "numbers": (1, ("<u4", "<i8")),
+    "lengths": (2, _COUNTS),
+    "sizes": (2, _COUNTS),
+    "terms": (1, ("<u4",)),
+    "runs": (1, ("<u4",)),
+    "windows": (1, ("<u2",)),
+    "starts": (1, ("<u4",)),
+    "postings": (1, ("<u2",)),
+    "values": (1, (*_COUNTS, "<f4")),
+    "tops": (1, ("<f8",)),
+    ALIVE: (1, ("|b1",)),
+    FREQUENCIES: (1, ("<u4",)),
+    DENSE: (2, ("<f4", "<f2")),
+    CODES: (2, ("|i1",)),
+    SCALES: (1, ("<f4",)),
+}
+"""For each array the number of its dimensions and the types it may have: numbers of fixed size, never objects."""
+_SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
+_FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
+
 Facts = dict[str, Any]
 """A file's name in the segment's folder, its bytes, sha256, type and shape."""
+
+
+def check_facts(segment: Any, facts: Any) -> bool:
+    """Whether a segment and its files are described as `write_segment` and the others here do it."""
+    if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):
+        return False
+    return all(part in facts for part in PARTS) and all(_is_described(*item) for item in facts.items())
+
+
+def _is_described(part: str, entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    name, size, sha256 = entry.get("file"), entry.get("bytes"), entry.get("sha256")
+    if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or not isinstance(sha256, str):
+        return False
+    if type(size) is not int or size < 0:
+        return False
+    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{NEAR})[0-9]{{1,4}}", part)
+    if space is not None and space[1] == NEAR:
+        return isinstance(entry.get("built"), str)
+    if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
+        return False
+    dimensions, types = _KINDS[space[1] if space else re.sub("^(small|large)_", "", part)]
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or len(shape) != dimensions or entry.get("type") not in types:
+        return False
+    return all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
 
 
 def segment_folder(path: Path, segment: str) -> Path:
@@ -106,12 +160,10 @@ def write_structure(
 ) -> dict[str, Facts]:
     """Build and write what finds near vectors of a segment without looking at all of them."""
     with _writing(path, segment, new=False) as folder:
-        file = folder / f"{NEAR}{space}-{generation}.faiss"
-        build_structure(kind, built, rows, file)
-        with file.open("rb") as data:
-            os.fsync(data.fileno())
-        facts = {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file), "built": built}
-    return {f"{NEAR}{space}": facts}
+        with HashedFile(folder / f"{NEAR}{space}-{generation}.faiss", {"built": built}) as out:
+            build_structure(kind, built, rows, out.put)
+        trust.remember(out.facts["sha256"])
+    return {f"{NEAR}{space}": out.facts}
 
 
 def _write_lists(folder: Path, kind: str, lists: MergedLists, chunk: int) -> dict[str, Facts]:
@@ -170,24 +222,20 @@ def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     return header.getvalue()
 
 
-class ArrayFile:
-    """A .npy file written piece by piece; its hash is made on the way."""
+class HashedFile:
+    """A file written piece by piece, whose hash is made on the way; synced when it is complete."""
 
-    def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    def __init__(self, file: Path, more: Facts) -> None:
         self._file = file.open("wb")
         self._digest = hashlib.sha256()
-        self.facts: Facts = {"file": file.name, "bytes": 0, "type": dtype.str, "shape": list(shape)}
-        self._put(_header(dtype, shape))
+        self.facts: Facts = {"file": file.name, "bytes": 0, **more}
 
-    def _put(self, data: bytes | memoryview) -> None:
+    def put(self, data: bytes | memoryview) -> None:
         self._file.write(data)
         self._digest.update(data)
         self.facts["bytes"] += len(data)
 
-    def write(self, piece: np.ndarray) -> None:
-        self._put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
-
-    def __enter__(self) -> ArrayFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -196,6 +244,17 @@ class ArrayFile:
                 self._file.flush()
                 os.fsync(self._file.fileno())
         self.facts["sha256"] = self._digest.hexdigest()
+
+
+class ArrayFile(HashedFile):
+    """A .npy file written piece by piece."""
+
+    def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        super().__init__(file, {"type": dtype.str, "shape": list(shape)})
+        self.put(_header(dtype, shape))
+
+    def write(self, piece: np.ndarray) -> None:
+        self.put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
 
 
 def write_array(file: Path, array: np.ndarray) -> Facts:
@@ -228,17 +287,9 @@ def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]
 
 def read_structure(path: Path, segment: str, facts: Facts) -> Structure:
     """Map a structure into memory; what is in it is looked at when it is first asked."""
-    file = segment_folder(path, segment) / facts["file"]
+    data = _map(path, segment, facts)
     name = f"{path}: {segment}/{facts['file']}"
-    try:
-        size = file.stat().st_size
-        if size != facts["bytes"]:
-            raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
-        return Structure(np.memmap(file, np.uint8, "r"), facts["sha256"], facts["built"], name)
-    except FileNotFoundError:
-        raise MissingFileError(f"{name} is missing") from None
-    except OSError as e:
-        raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
+    return Structure(data, facts["sha256"], facts["built"], name, trust.is_trusted)
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
@@ -246,24 +297,48 @@ def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
 
     What it should be is known, so its header is compared, never interpreted.
     """
-    file = segment_folder(path, segment) / facts["file"]
-    name = f"{segment}/{facts['file']}"
     dtype, shape = np.dtype(facts["type"]), tuple(facts["shape"])
     header = _header(dtype, shape)
+    data = _map(path, segment, facts)
+    size = len(header) + dtype.itemsize * math.prod(shape)
+    if len(data) != size or data[: len(header)].tobytes() != header:
+        raise CollectionError(f"{path}: {segment}/{facts['file']} is damaged: its type or shape is wrong")
+    return data[len(header) :].view(dtype).reshape(shape)
+
+
+def _map(path: Path, segment: str, facts: Facts) -> np.ndarray:
+    """The bytes of a segment's file, if there are as many as there should be."""
+    name = f"{path}: {segment}/{facts['file']}"
     try:
-        with file.open("rb") as data:
-            size = os.fstat(data.fileno()).st_size
+        descriptor = open_plain(segment_folder(path, segment) / facts["file"])
+        try:
+            size = os.fstat(descriptor).st_size
             if size != facts["bytes"]:
-                raise CollectionError(f"{path}: {name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
-            if data.read(len(header)) != header or size != len(header) + dtype.itemsize * math.prod(shape):
-                raise CollectionError(f"{path}: {name} is damaged: its type or shape is wrong")
-        if 0 in shape:
-            return np.zeros(shape, dtype)
-        return np.memmap(file, dtype, "r", len(header), shape)
+                raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
+            return map_bytes(descriptor, size)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
-        raise MissingFileError(f"{path}: {name} is missing") from None
+        raise MissingFileError(f"{name} is missing") from None
     except OSError as e:
-        raise CollectionError(f"{path}: {name} cannot be read ({e.strerror})") from None
+        raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
+
+
+def open_plain(file: Path) -> int:
+    """Open a file for reading, if it and its folder are no links and it is no pipe; gives its descriptor."""
+    if file.parent.is_symlink():
+        raise OSError(0, "its folder is a link")
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(file, os.O_RDONLY | flags | getattr(os, "O_CLOEXEC", 0))
+    except OSError as e:
+        if file.is_symlink():
+            raise OSError(e.errno, "it is a link") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "it is not a plain file")
+    return descriptor
 
 
 class MissingFileError(CollectionError):
@@ -275,20 +350,58 @@ def model_files(folder: Path) -> list[tuple[str, Path]]:
     return [(f.relative_to(folder).as_posix(), f) for f in sorted(folder.rglob("*")) if f.is_file()]
 
 
+def check_model_folder(folder: Path) -> None:
+    """Refuse links, pipes and devices among a model's files, before anything opens them."""
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            mode = os.lstat(os.path.join(place, name)).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise CollectionError(f"{folder.parent}: {name} in {folder.name} is a link or no file at all")
+
+
 def hash_file(file: Path) -> str:
-    with file.open("rb") as data:
+    """The SHA-256 of a plain file; never of a database, see `database`."""
+    with open(open_plain(file), "rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
-    """Remove the folders no commit names, and in the others the files no commit names."""
-    for folder in (path / FOLDER).glob("*"):
+    """Remove the folders no commit names, and in the others the files no commit names.
+
+    What has no name of ours was put there by somebody else, and stays.
+    """
+    for folder in _plain_folders(path):
+        unnamed = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)} - live.get(folder.name, set())
+        for name in unnamed:
+            with suppress(IsADirectoryError, PermissionError):  # a folder, which is not ours
+                (folder / name).unlink(missing_ok=True)
         if folder.name not in live:
-            shutil.rmtree(folder, ignore_errors=True)
-            continue
+            with suppress(OSError):  # there is something else in it
+                folder.rmdir()
+
+
+def _plain_folders(path: Path) -> list[Path]:
+    """The folders of segments."""
+    root = path / FOLDER
+    if root.is_symlink() or not root.is_dir():
+        return []
+    return [f for f in root.iterdir() if _SEGMENT_NAME.fullmatch(f.name) and f.is_dir() and not f.is_symlink()]
+
+
+def strangers(path: Path, live: Mapping[str, set[str]]) -> Iterator[str]:
+    """What lies among the segments and was never put there by a writer; a leftover of one that died is none."""
+    root = path / FOLDER
+    if root.is_symlink():
+        yield FOLDER
+        return
+    ours = _plain_folders(path)
+    if root.is_dir():
+        yield from (f"{FOLDER}/{f.name}" for f in root.iterdir() if f not in ours)
+    for folder in ours:
         for file in folder.iterdir():
-            if file.name not in live[folder.name]:
-                file.unlink(missing_ok=True)
+            plain = _FILE_NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
+            if not plain and file.name not in live.get(folder.name, set()):
+                yield f"{FOLDER}/{folder.name}/{file.name}"
 
 
 def sync_folder(folder: Path) -> None:

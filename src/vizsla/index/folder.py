@@ -1,35 +1,51 @@
-"""The folder of an index: where one may be put, and how one takes the place of another."""
+"""The folder of an index: where one may be put, and how one takes the place of another.
+
+A new index is built in a folder beside and takes its place by renaming, so that at every moment one of the two is
+there whole. While it is built, the old one's writer lock is held: nobody writes to what is about to be replaced.
+"""
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
+from vizsla.index.locks import FileLock, LockedError
 
-_OWN_NAMES: tuple[str, ...] = (
-    *(database.FILE + ending for ending in ("", "-wal", "-shm", ".new", ".new-wal", ".new-shm")),
-    database.SEAL,
-    database.SEAL + ".new",
-    files.FOLDER,
-    "model",
+BUILDING = "building.lock"
+"""Held in a folder that is being built, and gone when it is done."""
+_SEALS = ("index.seal", "index.seal.new")  # of earlier versions
+_OWN_NAMES = frozenset(
+    (
+        *(database.FILE + ending for ending in ("", "-wal", "-shm", "-journal", ".new", ".new-wal", ".new-shm")),
+        *(database.LOCK + ending for ending in ("", "-journal", "-wal", "-shm")),
+        *_SEALS,
+        BUILDING,
+        files.FOLDER,
+        "model",
+    )
 )
+_LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a replacement
 
 
 def is_index(folder: Path) -> bool:
     """Whether a folder holds an index, of any format, and nothing else."""
-    if any(entry.name not in (*_OWN_NAMES, database.LOCK) for entry in folder.iterdir()):
+    if any(entry.name not in _OWN_NAMES or entry.is_symlink() for entry in folder.iterdir()):
         return False
     return database.is_ours(folder / database.FILE)
 
 
 def check_room(folder: Path, overwrite: bool) -> None:
     """Refuse to put an index where something else is, or where one is that shall stay."""
-    if not folder.exists():
+    if not folder.exists() and not folder.is_symlink():
         return
     if not folder.is_dir():
         raise CollectionError(f"{folder}: this is a file; an index is a folder")
@@ -38,65 +54,135 @@ def check_room(folder: Path, overwrite: bool) -> None:
     if not is_index(folder):
         raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
     if not overwrite and not _never_committed(folder):
-        raise CollectionError(f"{folder}: there is an index here already; say 'overwrite', or choose another folder")
-
-
-def make_room(folder: Path, overwrite: bool) -> None:
-    """Clear the way for a new index without ever removing what is not an index."""
-    check_room(folder, overwrite)
-    if not (folder / database.FILE).exists():
-        return
-    lock = database.WriterLock(folder, wait=1.0)
-    try:  # the lock stays: others may be waiting for it
-        for name in _OWN_NAMES:
-            entry = folder / name
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
-    finally:
-        lock.release()
+        raise CollectionError(
+            f"{folder}: there is an index here already; say --overwrite (overwrite=True), or choose another folder"
+        )
 
 
 def recover(folder: Path) -> None:
-    """Give an index its name back if a replacement was stopped between the two renamings it takes."""
-    kept = list(folder.parent.glob(f".{folder.name[:100]}.old-*"))
-    if not folder.exists() and len(kept) == 1:
-        kept[0].rename(folder)
+    """Give an index its name back if a replacement was stopped between the two renamings it takes.
 
-
-def _sweep_builds(folder: Path) -> None:
-    """Remove what builds that were killed have left beside the folder."""
-    for left in folder.parent.glob(f".{folder.name[:100]}.new-*"):
+    While the one who replaces it is still there, wait for him.
+    """
+    until = time.monotonic() + _LONGEST_SWAP
+    while not folder.exists() and time.monotonic() < until:
+        kept = _beside(folder, "old")
+        if len(kept) != 1:
+            return
         try:
-            lock = database.WriterLock(left, wait=0.0)
-        except CollectionError:  # somebody is still at it
+            lock = database.lock_for_writing(kept[0], wait=0.0)
+        except LockedError:
+            time.sleep(0.01)
             continue
-        lock.release()
-        shutil.rmtree(left, ignore_errors=True)
+        except CollectionError:  # it is gone: the replacement has gone on
+            continue
+        try:
+            if not folder.exists():
+                with suppress(OSError):  # somebody else has done it
+                    kept[0].rename(folder)
+                    files.sync_folder(folder.parent)
+        finally:
+            lock.release()
 
 
 @contextmanager
 def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A place to build an index that takes the folder's place when it is done; until then nothing is touched."""
+    """A place to build an index that takes the folder's place when it is done; until then nothing is touched.
+
+    What fails leaves the folder as it was. Nobody can write to the old index meanwhile.
+
+    >>> import tempfile
+    >>> from vizsla.index import Index
+    >>> place = Path(tempfile.mkdtemp()) / "dogs.index"
+    >>> with replace_index(place, overwrite=True) as building, Index.create(building) as index:
+    ...     _ = index.add([{"id": "1", "text": "Dogs bark."}])
+    ...     index.commit()
+    >>> len(Index.open(place))
+    1
+    """
+    folder = folder.resolve() if folder.is_symlink() else Path(os.path.abspath(folder))
     recover(folder)
-    empty = folder.is_dir() and not any(folder.iterdir())
-    replacing = folder.exists() and not empty
-    if replacing:
-        check_room(folder, overwrite)
-    _sweep_builds(folder)
-    building = folder.with_name(f".{folder.name[:100]}.new-{secrets.token_hex(4)}")
+    check_room(folder, overwrite)
+    replaced = database.lock_for_writing(folder, wait=1.0) if (folder / database.FILE).exists() else None
     try:
-        yield building
-        if replacing:
-            old = folder.with_name(f".{folder.name[:100]}.old-{secrets.token_hex(4)}")
-            folder.rename(old)
-            building.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            if empty:
-                folder.rmdir()
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            building.rename(folder)
+        _sweep(folder)
+        with _building(folder) as (building, mark):
+            yield building
+            mark.release()
+            (building / BUILDING).unlink()
+            if replaced is None and (folder / database.FILE).exists():  # another build was faster
+                check_room(folder, overwrite)
+                replaced = database.lock_for_writing(folder, wait=1.0)
+            _put_in_place(building, folder)
     finally:
+        if replaced is not None:
+            replaced.release()
+
+
+@contextmanager
+def _building(folder: Path) -> Iterator[tuple[Path, FileLock]]:
+    """A new folder beside, marked as being worked on; removed if it is still there at the end."""
+    building = folder.with_name(f"{_prefix(folder, 'new')}{secrets.token_hex(4)}")
+    try:
+        building.mkdir(parents=True)
+        mark = FileLock(building / BUILDING)
+    except OSError as e:
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from None
+    try:
+        yield building, mark
+    finally:
+        mark.release()
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _put_in_place(building: Path, folder: Path) -> None:
+    """Rename a finished index to its name; one that is there moves away first and is removed afterwards."""
+    old = folder.with_name(f"{_prefix(folder, 'old')}{secrets.token_hex(4)}")
+    moved = False
+    try:
+        if (folder / database.FILE).exists():
+            folder.rename(old)
+            moved = True
+        elif folder.exists():  # empty, or it would have been refused
+            folder.rmdir()
+        building.rename(folder)
+        files.sync_folder(folder.parent)
+    except OSError as e:
+        if moved and not folder.exists():
+            with suppress(OSError):  # if even this fails, `recover` does it when the index is next opened
+                old.rename(folder)
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); what was there is as it was") from None
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _prefix(folder: Path, what: str) -> str:
+    return f".{folder.name[:100]}.{what}-"
+
+
+def _beside(folder: Path, what: str) -> list[Path]:
+    """The folders that replacements of this index have left beside it."""
+    start = _prefix(folder, what)
+    found = (Path(f) for f in glob.glob(f"{glob.escape(str(folder.with_name(start)))}*"))
+    return [f for f in found if re.fullmatch(r"[0-9a-f]{8}", f.name.removeprefix(start)) and not f.is_symlink()]
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds and replacements that were killed have left beside the folder."""
+    for left in _beside(folder, "new"):
+        if not (left / BUILDING).exists() or FileLock.is_free(left / BUILDING):
+            shutil.rmtree(left, ignore_errors=True)
+    if (folder / database.FILE).exists():  # else an old index is all there is
+        for left in _beside(folder, "old"):
+            with suppress(CollectionError):  # somebody is still at it
+                database.lock_for_writing(left, wait=0.0).release()
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def remove_seal(folder: Path) -> None:
+    """Remove what earlier versions kept beside the database and would now be wrong."""
+    for name in _SEALS:
+        with suppress(OSError):  # nothing reads it any more
+            (folder / name).unlink(missing_ok=True)
 
 
 def _never_committed(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
 from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, by_document, search_among, search_many
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database, files
+from vizsla.index import checksums, database, files
 from vizsla.index.asking import Asking
 from vizsla.index.filters import Filter
 from vizsla.models import Component, Model, Part, Statistics
@@ -68,7 +68,7 @@ class Snapshot:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()  # one connection, many threads
+        self.lock = threading.Lock()  # one connection, many threads
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
         self._ids: dict[int, str] = {}
@@ -83,22 +83,23 @@ class Snapshot:
             except BaseException as e:
                 self._db.close()
                 # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
-                if isinstance(e, KeyError | ValueError | TypeError | AttributeError):
-                    raise CollectionError(f"{path}: {database.FILE} is damaged ({type(e).__name__}: {e})") from None
                 if not isinstance(e, files.MissingFileError) or attempt == ATTEMPTS - 1:
                     raise
 
     def _load(self) -> None:
         with database.told_plainly(self.path):
             self._db.execute("BEGIN")
-            self.meta: dict[str, Any] = {
-                key: json.loads(value) for key, value in self._db.execute("SELECT key, value FROM meta")
-            }
+            self.meta: dict[str, Any] = database.read_meta(self._db, self.path)
             self.generation: int = self.meta["generation"]
             self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
-            rows = database.segment_rows(self._db, self.generation)
+            rows = database.segment_rows(self._db, self.path, self.generation)
+            if problem := checksums.wrong_table(self._db, self.generation, self.meta.get(checksums.KEY)):
+                raise database.damaged(self.path, f"{problem} is not what was written")
+        files.check_model_folder(self.path / "model")
         self.kind = DenseKind.parse(self.meta.get(database.DENSE) or "exact")
         self.model = Model.from_description(self.meta["model"], self.path / "model")
+        if any(statistics["namespaces"].keys() != set(self.model.namespaces) for *_, statistics in rows):
+            raise database.damaged(self.path, "a segment has other namespaces than the model")
         parts = [_Part(self.path, name, facts) for name, facts, _ in rows]
         parts.sort(key=lambda p: int(p.segment.numbers[0]))
         self.segments = [p.segment for p in parts]
@@ -124,37 +125,48 @@ class Snapshot:
 
     def pin(self) -> None:
         """Hold on to this commit whatever others write; the log of writes cannot shrink meanwhile."""
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             if not self._retired and not self._db.in_transaction:
                 self._db.execute("BEGIN")
                 database.get_meta(self._db, "generation")
 
     def unpin(self) -> None:
         """Let go while nobody else can write: what is newer is told by its generation."""
-        with self._lock:
+        with self.lock:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
-        with self._lock:
+        with self.lock:
             self._users += not self._retired
             return not self._retired
 
     def release(self) -> None:
-        with self._lock:
+        with self.lock:
             self._users -= 1
             self._close_if_done()
 
     def close(self) -> None:
         """Close the snapshot as soon as its last user is done with it."""
-        with self._lock:
+        with self.lock:
             self._retired = True
             self._close_if_done()
 
     def _close_if_done(self) -> None:
+        """Let go of everything at once: what is left to the garbage collector may be collected late."""
         if self._retired and self._users == 0:
             self._db.close()
+            self.segments, self.alive, self._frequencies = [], [], []
+            self.statistics, self._asked, self._masks = {}, {}, {}
+            self.__dict__.pop("asking", None)
+
+    def close_in_child(self) -> bool:
+        """Close what a forked child has inherited, where no other thread goes on; gives whether it was closed."""
+        self.lock = threading.Lock()
+        was_closed, self._users = self._retired, 0
+        self.close()
+        return was_closed
 
     @contextmanager
     def damage_told(self) -> Iterator[None]:
@@ -183,7 +195,7 @@ class Snapshot:
 
     def _find_terms(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             written = [t.encode("utf-8", "replace").decode() for t in terms]
             space = self.model.namespaces.index(namespace)
             rows = [self._db.execute(find, (space, t)).fetchone() for t in written]
@@ -224,7 +236,7 @@ class Snapshot:
             if part.component.dimensions:
                 total += sum(segment.dense_bytes(space) + segment.numbers.nbytes for segment in self.segments)
                 continue
-            with self._lock, database.told_plainly(self.path):
+            with self.lock, database.told_plainly(self.path):
                 rows = self._db.execute("SELECT number FROM terms WHERE namespace = ?", (space,)).fetchall()
             terms = np.array([number for (number,) in rows], np.int64)
             with self.damage_told():
@@ -321,7 +333,7 @@ class Snapshot:
     def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
         key = str(condition)
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             masks = self._masks.get(key)
             if masks is None:
                 numbers = condition.numbers(self._db, self.generation, self.model.fields)
@@ -355,7 +367,7 @@ class Snapshot:
     def _find_ids(self, numbers: list[int]) -> dict[int, str]:
         """All in one row: for each row the GIL would be given up and waited for again, which threads would feel."""
         find = "SELECT json_group_object(number, id) FROM documents WHERE number IN (SELECT value FROM json_each(?))"
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             ((found,),) = self._db.execute(find, (json.dumps(numbers),)).fetchall()
         ids = {int(number): doc_id for number, doc_id in json.loads(found).items()}
         if len(ids) < len(numbers):
@@ -404,7 +416,7 @@ class Snapshot:
         names, spaces, factors = [""] * size, np.zeros(size, np.int64), np.zeros(size)
         for s, part in enumerate(self.model.parts):
             component = part.component
-            with self._lock, database.told_plainly(self.path):
+            with self.lock, database.told_plainly(self.path):
                 find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
                 rows = self._db.execute(find, (s, size)).fetchall()
             weights = component.query_weights({t: 1.0 for _, t in rows}, self.statistics[component.namespace])
@@ -420,7 +432,7 @@ class Snapshot:
 
     def _select(self, columns: str, numbers: list[int], table: str) -> list[Any]:
         rows: list[Any] = []
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             for a in range(0, len(numbers), _MOST_SQL_VALUES):
                 part = numbers[a : a + _MOST_SQL_VALUES]
                 marks = ",".join("?" * len(part))
@@ -435,7 +447,7 @@ class Snapshot:
     def numbers_of(self, doc_id: str) -> list[int]:
         """The insertion numbers of the living document with an id: one, or one for each of its passages."""
         first, last = (doc_id, doc_id) if self.splitter is None else (doc_id + MARK, doc_id + chr(ord(MARK) + 1))
-        with self._lock, database.told_plainly(self.path):
+        with self.lock, database.told_plainly(self.path):
             rows = self._db.execute(
                 "SELECT number, id FROM documents WHERE id BETWEEN ? AND ? AND generation <= ? "
                 "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?) "

@@ -14,57 +14,49 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, DenseKind, Lists, Segment, living_frequencies
 from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database, files
+from vizsla.index import checksums, database, files
 from vizsla.models import Model
 
 
 def verify(path: Path) -> list[str]:
     """A sentence for each thing that is wrong with a collection; none if all is well.
 
-    index.db is compared with its seal where it has one. A writer that was interrupted leaves none; then the
-    database is checked for consistency with itself and the segments, which finds less.
+    Everything is read through SQLite or from files nobody changes, so it may go on beside readers and writers. The
+    rows of index.db are compared with the checksums of the last commit; an index that an earlier version has written
+    has none before its next commit, and less can be found there.
     """
-    problems = [*_check_seal(path)]
+    problems: list[str] = []
     try:
         db = database.connect(path, write=False)
     except CollectionError as e:
-        return [*problems, str(e)]
+        return [str(e)]
     try:
         with database.told_plainly(path):
             db.execute("BEGIN")
-            return [*problems, *_check_database(path, db), *_check_model(path, db), *_check_segments(path, db)]
+            for check in (_check_database, _check_model, _check_segments):
+                problems += check(path, db, database.read_meta(db, path))
     except VizslaError as e:
-        return [*problems, str(e)]
-    except (ValueError, KeyError, TypeError) as e:  # JSON that is none, or not what it should be
-        return [*problems, f"{path}: {database.FILE} is damaged ({type(e).__name__}: {e})"]
+        problems.append(str(e))
     finally:
         db.close()
+    return problems
 
 
-def _check_seal(path: Path) -> Iterator[str]:
-    seal, file = path / database.SEAL, path / database.FILE
-    wal = path / (database.FILE + "-wal")
-    if not seal.is_file() or not file.is_file() or (wal.is_file() and wal.stat().st_size > 0):
-        return
-    try:
-        facts = json.loads(seal.read_text())
-        intact = facts["sha256"] == files.hash_file(file)
-    except (ValueError, KeyError, TypeError, OSError):
-        yield f"{path}: {database.SEAL} is damaged"
-        return
-    if not intact:
-        yield f"{path}: {database.FILE} is damaged: its content is not what was written"
-
-
-def _check_database(path: Path, db: sqlite3.Connection) -> Iterator[str]:
+def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
     for (finding,) in db.execute("PRAGMA integrity_check(5)").fetchall():
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
-    generation = database.get_meta(db, "generation")
+    generation = meta["generation"]
+    kept = meta.get(checksums.KEY)
+    if kept is not None:
+        found = checksums.computed(db, generation, kept.get("next_term"))
+        for table in found:
+            if found[table] != kept.get(table):
+                yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
     stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
-    if not database.get_meta(db, "stored"):
+    if not meta["stored"]:
         stored = "SELECT number, '{}', metadata FROM documents"
-    for number, fields, metadata in db.execute(stored):
+    for number, fields, metadata in db.execute(f"{stored} WHERE generation <= ?", (generation,)):
         try:
             whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
         except (ValueError, TypeError):
@@ -72,17 +64,20 @@ def _check_database(path: Path, db: sqlite3.Connection) -> Iterator[str]:
         if not whole:
             yield f"{path}: document number {number} is damaged in {database.FILE}"
     (twice,) = db.execute(
-        "SELECT count(*) - count(DISTINCT id) FROM documents WHERE generation <= ?", (generation,)
+        "SELECT count(*) - count(DISTINCT id) FROM documents WHERE generation <= ? "
+        "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
+        (generation, generation),
     ).fetchone()
     if twice:
         yield f"{path}: {twice} ids stand for more than one document"
     (most,) = db.execute("SELECT max(number) FROM terms").fetchone()
-    if most is not None and most >= database.get_meta(db, "next_term"):
+    if most is not None and most >= meta["next_term"]:
         yield f"{path}: there are terms beyond the last number given out"
 
 
-def _check_model(path: Path, db: sqlite3.Connection) -> Iterator[str]:
-    expected = database.get_meta(db, "model_files") or {}
+def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
+    files.check_model_folder(path / "model")
+    expected = meta["model_files"]
     for name, sha256 in expected.items():
         file = path / "model" / name
         if not file.is_file():
@@ -94,13 +89,15 @@ def _check_model(path: Path, db: sqlite3.Connection) -> Iterator[str]:
             yield f"{path}: model/{name} does not belong here"
 
 
-def _check_segments(path: Path, db: sqlite3.Connection) -> Iterator[str]:
-    generation = database.get_meta(db, "generation")
-    namespaces = Model.from_description(database.get_meta(db, "model"), path / "model").namespaces
-    terms = database.get_meta(db, "next_term")
+def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
+    generation, terms = meta["generation"], meta["next_term"]
+    rows = database.segment_rows(db, path, generation)
+    for name in files.strangers(path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}):
+        yield f"{path}: {name} does not belong here"
+    namespaces = Model.from_description(meta["model"], path / "model").namespaces
     living: list[np.ndarray] = []
     complete = True
-    for name, facts, statistics in database.segment_rows(db, generation):
+    for name, facts, statistics in rows:
         broken = list(_check_files(path, name, facts))
         yield from broken
         if broken:
@@ -121,15 +118,15 @@ def _check_segments(path: Path, db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _check_files(path: Path, name: str, facts: dict[str, files.Facts]) -> Iterator[str]:
-    missing = [part for part in files.PARTS if part not in facts]
-    if missing:
-        yield f"{path}: segment {name} has no {missing[0]}"
     for entry in facts.values():
         file = files.segment_folder(path, name) / entry["file"]
-        if not file.is_file():
+        try:
+            if file.stat(follow_symlinks=False).st_size != entry["bytes"] or files.hash_file(file) != entry["sha256"]:
+                yield f"{path}: {name}/{entry['file']} is damaged: its content is not what was written"
+        except FileNotFoundError:
             yield f"{path}: {name}/{entry['file']} is missing"
-        elif file.stat().st_size != entry["bytes"] or files.hash_file(file) != entry["sha256"]:
-            yield f"{path}: {name}/{entry['file']} is damaged: its content is not what was written"
+        except OSError as e:
+            yield f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})"
 
 
 def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int) -> Iterator[str]:
@@ -147,7 +144,7 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
             yield f"{path}: the dense vectors of segment {name} hold numbers that are none"
     if s.near and find_spec("faiss") is not None:
         for structure in s.near.values():
-            if structure.opened(DenseKind()).ntotal != len(s):
+            if structure.trusted and structure.opened(DenseKind()).ntotal != len(s):
                 yield f"{path}: what was built over the dense vectors of segment {name} has others"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sqlite3
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,16 +18,19 @@ from vizsla.datasets.document import refusal
 from vizsla.datasets.passages import MARK, Splitter, document_of
 from vizsla.engine import DenseKind
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database, files
+from vizsla.index import database, files, forking
 from vizsla.index.analysis import Prepared, preparing
 from vizsla.index.buffer import Buffer
+from vizsla.index.checksums import Checksums
 from vizsla.index.compaction import Compaction
+from vizsla.index.folder import remove_seal
 from vizsla.models import SAMPLE, Model
 
 DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms
 TERMS_SHARE = 0.35
 MOST_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
+_IDS_AT_ONCE = 10_000  # that are looked for in one statement
 
 
 @dataclass
@@ -40,7 +43,7 @@ class Added:
 
 
 class Writer:
-    """Holds the writer's lock from its first change to the commit.
+    """Holds the writer's lock from its first change to the commit. One thread at a time may use it.
 
     Postings gather in memory up to a bound and then go to disk as a segment of the coming generation, together
     with the documents' rows; only the commit makes that generation the current one.
@@ -61,9 +64,12 @@ class Writer:
         self._memory = memory
         self._uncommitted = 0
         self._sample: list[Document] = []
-        self._lock = database.WriterLock(path, wait)
+        self.changed = False
+        """Whether there is something to commit."""
+        self.sound = True
+        """False once a change was interrupted where it cannot be undone: then nothing more can be committed."""
+        self._lock = database.lock_for_writing(path, wait)
         try:
-            database.break_seal(path)
             self._db = database.connect(path, write=True)
         except BaseException:
             self._lock.release()
@@ -71,38 +77,76 @@ class Writer:
         try:
             with database.told_plainly(path):
                 if database.get_meta(self._db, "uuid") != uuid:
-                    raise CollectionError(f"{path}: the index has been replaced by another; open it anew")
-                database.sweep(self._db)
-                self._generation = database.get_meta(self._db, "generation") + 1
-                self._next_number: int = database.get_meta(self._db, "next_number")
-                self._store_texts: bool = database.get_meta(self._db, "stored")
-                files.sweep_segments(path, database.live_files(self._db))
-                self._db.execute("BEGIN IMMEDIATE")
-                self._kind = DenseKind.parse(database.get_meta(self._db, database.DENSE) or "exact")
-                self._buffer = Buffer(model, self._db, self._kind.store)
+                    raise CollectionError(f"{path}: the index has been replaced by another; open it again")
+                self._begin()
         except BaseException:
             self.close()
             raise
         self._buffer.start(self._next_number)
 
+    def _begin(self) -> None:
+        """Sweep what others have left, and begin the coming commit."""
+        database.sweep(self._db)
+        current = database.get_meta(self._db, "generation")
+        self._generation = current + 1
+        self._next_number: int = database.get_meta(self._db, "next_number")
+        self._store_texts: bool = database.get_meta(self._db, "stored")
+        files.sweep_segments(self._path, database.live_files(self._db, self._path))
+        self._db.execute("BEGIN IMMEDIATE")
+        self._checksums = Checksums(self._db, current)
+        self._kind = DenseKind.parse(database.get_meta(self._db, database.DENSE) or "exact")
+        self._buffer = Buffer(self._model, self._db, self._checksums, self._kind.store)
+
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
-        """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused."""
+        """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused.
+
+        An error in the documents, or in reading them, undoes this call and nothing else.
+        """
         added = Added()
-        first = self._next_number
+        first, sampled, replaced = self._next_number, len(self._sample), array("q")
         terms_bytes = int(self._memory * TERMS_SHARE)
         description, folder = database.get_meta(self._db, "model"), self._path / "model"
         if self._model.settles:
             documents = self._sampled(documents)
-        with preparing(
-            self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
-        ) as prepared:
-            for batch in prepared(documents):
-                self._store(batch, first, added)
-                if self._buffer.bytes > self._memory * BUFFER_SHARE:
-                    self._flush()
-                elif self._uncommitted > MOST_UNCOMMITTED:
-                    self._end_transaction()
+        try:
+            with preparing(
+                self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
+            ) as prepared:
+                for batch in prepared(documents):
+                    self._store(batch, first, added, replaced)
+                    if self._buffer.bytes > self._memory * BUFFER_SHARE:
+                        self._flush()
+                    elif self._uncommitted > MOST_UNCOMMITTED:
+                        self._end_transaction()
+        except BaseException:
+            if self.sound:
+                self._undo(first, sampled, replaced)
+            raise
+        self.changed = self.changed or added.documents > 0
         return added
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """What is interrupted in here is half done, and cannot be undone by itself."""
+        sound, self.sound = self.sound, False
+        with database.told_plainly(self._path):
+            yield
+        self.sound = sound
+
+    def _undo(self, first: int, sampled: int, replaced: Sequence[int]) -> None:
+        """Take back one call of `add`: its documents are dead where they lie, and those they replaced live again."""
+        del self._sample[sampled:]
+        numbers = range(first, self._next_number)
+        if not numbers and not replaced:
+            return
+        with self._storing():
+            self._checksums.remove_documents(self._db, "number >= ?", (first,))
+            for table in ("documents", "contents"):
+                self._db.execute(f"DELETE FROM {table} WHERE number >= ?", (first,))
+            revived = [(number, self._generation) for number in replaced]
+            self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", revived)
+            self._checksums.remove("deletions", revived)
+            self._bury(list(numbers))
 
     def _sampled(self, documents: Iterable[Document | RawLines]) -> Iterator[Document | RawLines]:
         """The documents, the first of them put aside, in passages where the index has those."""
@@ -113,24 +157,33 @@ class Writer:
                     self._sample.extend(islice(parts, SAMPLE - len(self._sample)))
             yield item
 
-    def _store(self, batch: Prepared, first: int, added: Added) -> None:
-        with database.told_plainly(self._path):
-            added.replaced += self._replace(batch, first)
-            numbers = range(self._next_number, self._next_number + len(batch.stored))
-            documents = [(n, i, self._generation, m) for n, (i, m, _) in zip(numbers, batch.stored, strict=True)]
-            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", documents)
+    def _store(self, batch: Prepared, first: int, added: Added, replaced: array[int]) -> None:
+        there = self._replaced(batch, first)
+        self._buffer.check(batch)
+        if not self._buffer.has_room_for(batch):
+            self._flush()
+        with self._storing():
+            numbers = [number for _, number in there]
+            self._bury(numbers)
+            replaced.extend(numbers)
+            rows = [
+                (n, doc_id, self._generation, metadata, fields)
+                for n, (doc_id, metadata, fields) in enumerate(batch.stored, self._next_number)
+            ]
+            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", (row[:4] for row in rows))
             if self._store_texts:
-                contents = [(n, fields) for n, (_, _, fields) in zip(numbers, batch.stored, strict=True)]
-                self._db.executemany("INSERT INTO contents VALUES (?, ?)", contents)
+                self._db.executemany("INSERT INTO contents VALUES (?, ?)", ((row[0], row[4]) for row in rows))
+            self._checksums.add("documents", rows)
             counts = self._buffer.take_in(batch)
+            self._next_number += len(rows)
         self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
-        self._next_number += len(batch.stored)
+        added.replaced += len({doc_id for doc_id, _ in there})
         added.documents += len(batch.ids)
         for i in np.flatnonzero(counts == 0).tolist():
             added.empty.append(Document(batch.stored[i][0], {}, batch.stored_origins[i]))
 
-    def _replace(self, batch: Prepared, first: int) -> int:
-        """Make way for documents; gives how many are there already. What came in the same call stays."""
+    def _replaced(self, batch: Prepared, first: int) -> list[tuple[str, int]]:
+        """Ids and numbers of documents that a batch replaces; what came in the same call cannot be replaced."""
         origins = dict(zip(batch.ids, batch.origins, strict=True))
         if len(origins) < len(batch.ids):
             seen: set[str] = set()
@@ -139,59 +192,64 @@ class Writer:
                     raise _repeated(doc_id, origin)
                 seen.add(doc_id)
         there = self._find(list(origins))
-        for doc_id, number, _ in there:
+        for doc_id, number in there:
             if number >= first:
                 raise _repeated(doc_id, origins[doc_id])
-        self._remove(there)
-        return len({doc_id for doc_id, *_ in there})
+        return there
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents; gives how many there were."""
-        with database.told_plainly(self._path):
-            there = self._find(list(dict.fromkeys(ids)))
-            self._remove(there)
-        return len({doc_id for doc_id, *_ in there})
+        there = self._find(list(dict.fromkeys(ids)))
+        with self._storing():
+            self._bury([number for _, number in there])
+        self.changed = self.changed or bool(there)
+        return len({doc_id for doc_id, _ in there})
 
-    def _find(self, ids: Sequence[str]) -> list[tuple[str, int, int]]:
-        """Id, insertion number and generation of those documents that are there and not removed yet.
+    def _find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
+        """Ids and insertion numbers of those documents that are there and not removed yet.
 
-        A document in passages has several numbers; their ids begin with its own and a mark.
+        A document in passages has several numbers; their ids begin with its own and a mark. Ids are bound one by
+        one: as a list in JSON, one with a NUL in it would be cut there.
         """
-        same = "d.id = asked.value"
-        if self._splitter is not None:
-            same = f"d.id >= asked.value || '{MARK}' AND d.id < asked.value || '{chr(ord(MARK) + 1)}'"
-        rows = self._db.execute(
-            "SELECT asked.value, d.number, d.generation, d.id "
-            f"FROM json_each(?) AS asked JOIN documents AS d ON {same} "
-            "WHERE NOT EXISTS (SELECT 1 FROM deletions WHERE number = d.number)",
-            (json.dumps(ids),),
-        ).fetchall()
-        return [row[:3] for row in rows if self._splitter is None or document_of(row[3]) == row[0]]
+        living = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number)"
+        found: list[tuple[str, int]] = []
+        with database.told_plainly(self._path):
+            if self._splitter is None:
+                for a in range(0, len(ids), _IDS_AT_ONCE):
+                    some = ids[a : a + _IDS_AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    find = f"SELECT id, number FROM documents WHERE id IN ({marks}) AND {living} ORDER BY number"
+                    found += self._db.execute(find, some)
+                return found
+            find = f"SELECT id, number FROM documents WHERE id >= ? AND id < ? AND {living}"
+            for doc_id in ids:
+                rows = self._db.execute(find, (doc_id + MARK, doc_id + chr(ord(MARK) + 1)))
+                found += [(doc_id, number) for passage, number in rows if document_of(passage) == doc_id]
+        return found
 
-    def _remove(self, rows: list[tuple[str, int, int]]) -> None:
-        """Mark documents as gone. Rows of earlier commits stay until this one is made: readers may want them."""
-        numbers = [(number, self._generation) for _, number, _ in rows]
-        self._db.executemany("INSERT INTO deletions VALUES (?, ?)", numbers)
-        pending = [(number,) for _, number, generation in rows if generation == self._generation]
-        for table in ("documents", "contents"):
-            self._db.executemany(f"DELETE FROM {table} WHERE number = ?", pending)
+    def _bury(self, numbers: Sequence[int]) -> None:
+        """Mark documents as gone. Their rows stay until the commit is made: readers may want them, or `_undo`."""
+        rows = [(number, self._generation) for number in numbers]
+        self._db.executemany("INSERT INTO deletions VALUES (?, ?)", rows)
+        self._checksums.add("deletions", rows)
 
     def _flush(self) -> None:
         """Write what is buffered as a segment of the coming generation."""
-        segment = self._buffer.take()
-        if segment is None:
-            return
-        name = secrets.token_hex(6)
-        written = files.write_segment(self._path, name, segment)
-        with database.told_plainly(self._path):
+        with self._storing():
+            segment = self._buffer.take()
+            if segment is None:
+                return
+            name = secrets.token_hex(6)
+            written = files.write_segment(self._path, name, segment)
             statistics = database.count_statistics(self._model.namespaces, segment.sizes, None)
             database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
             self._end_transaction()
 
     def _end_transaction(self) -> None:
         """Let go of what is in the transaction; nobody sees it before the commit all the same."""
-        with database.told_plainly(self._path):
+        with self._storing():
             self._db.execute("COMMIT")
+            database.shorten_log(self._db, self._path)
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
@@ -202,24 +260,38 @@ class Writer:
         from now on, which goes with a single segment.
         """
         self._flush()
-        with database.told_plainly(self._path):
+        with self._storing():
             if kind is not None:
                 database.set_meta(self._db, database.DENSE, str(kind))
             kind = kind or self._kind
             compaction = Compaction(self._path, self._db, self._model, self._generation, self._memory, kind)
             compaction.run(whole=compact)
-            gone = "(SELECT number FROM deletions WHERE generation = ?)"
-            for table in ("documents", "contents"):
-                self._db.execute(f"DELETE FROM {table} WHERE number IN {gone}", (self._generation,))
-            compaction.drop_deletions()
+            self._drop_rows()
+            self._checksums.remove("deletions", compaction.drop_deletions())
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._settle()
+            self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
+            remove_seal(self._path)
             just_before()
             self._db.execute("COMMIT")
-            files.sweep_segments(self._path, database.live_files(self._db))
-        if compact or (self._generation == 1 and not self._store_texts):  # where there are texts it would take long
+        self.changed = False
+        self._tidy_up(shrink=compact or (self._generation == 1 and not self._store_texts))
+
+    def _drop_rows(self) -> None:
+        """Remove the rows of documents that this commit has removed."""
+        gone = "number IN (SELECT number FROM deletions WHERE generation = ?)"
+        self._checksums.remove_documents(self._db, gone, (self._generation,))
+        for table in ("documents", "contents"):
+            self._db.execute(f"DELETE FROM {table} WHERE {gone}", (self._generation,))
+
+    def _tidy_up(self, shrink: bool) -> None:
+        """What follows a commit. It is durable by now, so nothing that fails here may look like a failed commit."""
+        with suppress(OSError, sqlite3.Error, VizslaError):
+            files.sweep_segments(self._path, database.live_files(self._db, self._path))
+        if shrink:  # where there are texts it would take long
             self._shrink()
+        database.shorten_log(self._db, self._path)
 
     def _settle(self) -> None:
         """Fit the weights that are to be fitted to the documents of this commit, and keep them."""
@@ -241,6 +313,11 @@ class Writer:
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA busy_timeout=0")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: what is pending is the parent's, and so is the lock."""
+        forking.leave_alone(self._path, self._db)
+        self._lock.release()
 
     def close(self) -> None:
         """Give up what is not committed and free the lock."""

@@ -1,0 +1,61 @@
+"""Files mapped into memory without keeping them open.
+
+Python's own maps hold a file handle each until they are collected; an index of many segments has hundreds of arrays,
+and a process may have a thousand handles. The system needs the handle only for the moment of mapping.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+SMALL = 1 << 14
+"""Bytes up to which a file is read rather than mapped: a map takes whole pages, and a look-up in the system."""
+
+
+def map_bytes(descriptor: int, size: int) -> np.ndarray:
+    """The first bytes of an opened file as a read-only array; the file may be closed at once."""
+    if size <= SMALL:
+        data = os.pread(descriptor, size, 0) if hasattr(os, "pread") else os.read(descriptor, size)
+        if len(data) < size:
+            raise OSError(0, "the file is shorter than it was")
+        return np.frombuffer(data, np.uint8)
+    if os.name == "posix":
+        return np.asarray(_Mapping(descriptor, size))
+    return np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), np.uint8)
+
+
+class _Mapping:
+    """A stretch of memory that shows a file; numpy holds this object as long as an array looks at it."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+        if address == ctypes.c_void_p(-1).value:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        self._address, self._size = address, size
+        self._unmap = _libc.munmap  # kept, since globals may be gone when the interpreter ends
+        self.__array_interface__ = {"data": (address, True), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_address"):
+            self._unmap(self._address, self._size)
+
+
+def _system_library() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    # The place in the file is as wide as a pointer: on a 32-bit system mmap takes such a one.
+    library.mmap.argtypes = [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_ssize_t
+    ]  # fmt: skip
+    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library
+
+
+if os.name == "posix":
+    _libc = _system_library()
