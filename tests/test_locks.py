@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +113,9 @@ def public_calls(folder: Path) -> Iterator[tuple[str, Callable[[Index], object]]
     yield "documents", lambda i: list(i.documents())
     yield "vectors", lambda i: list(i.vectors())
     yield "delete and roll back", lambda i: (i.delete(["1"]), i.rollback())
-    yield "open another", lambda i: Index.open(folder).close()
-    yield "write by another", lambda i: write_by_another(folder)
-    yield "compact by another", lambda i: compact_by_another(folder)
+    yield "open another", lambda _: Index.open(folder).close()
+    yield "write by another", lambda _: write_by_another(folder)
+    yield "compact by another", lambda _: compact_by_another(folder)
 
 
 def write_by_another(folder: Path) -> None:
@@ -137,7 +139,6 @@ def test_no_public_call_drops_the_locks_of_the_process(folder: Path) -> None:
         for name, call in public_calls(folder):
             call(index)
             held = own_locks(folder)
-            assert any("index" or row for row in held), name
             assert len(held) >= len(before), f"{name}: {held} after {before}"
 
 
@@ -160,8 +161,6 @@ def handles() -> int:
 @pytest.mark.usefixtures("few_handles")
 def test_handles_are_closed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No garbage collection comes to help; `python tests/endurance.py` does each ten thousand times."""
-    import gc
-
     monkeypatch.setattr(mapping, "SMALL", 0)  # so that every array is a map, as in a large index
     gc.disable()
     try:
@@ -182,7 +181,7 @@ def test_handles_are_closed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatc
             assert handles() <= open_once + 4
             index.verify()
         assert handles() == start
-        with pytest.raises(ZeroDivisionError), Index.open(folder) as index:
+        with suppress(ZeroDivisionError), Index.open(folder) as index:
             index.add(records(range(3)))
             raise ZeroDivisionError
         assert handles() == start

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_leaving_changes_behind_warns(folder: Path) -> None:
         with Index.open(folder) as index:
             index.delete(["1"])
             index.rollback()
-        with pytest.raises(ZeroDivisionError), Index.open(folder) as index:
+        with suppress(ZeroDivisionError), Index.open(folder) as index:
             index.delete(["1"])
             raise ZeroDivisionError
     assert len(found(folder)) == 5

@@ -89,7 +89,7 @@ class Structure:
         self.built = built
         self.bytes = len(data)
         self._data = data
-        self._sha256 = sha256
+        self.sha256 = sha256
         self._name = name
         self._is_trusted = is_trusted
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class Structure:
     @property
     def trusted(self) -> bool:
         """Whether faiss may be given it."""
-        return self._is_trusted(self._sha256)
+        return self._is_trusted(self.sha256)
 
     def opened(self, kind: DenseKind) -> Any:
         """faiss's own object, on the device of a kind."""
@@ -126,7 +126,7 @@ class Structure:
                 "--dense exact, build it again with 'vizsla compact DIR --dense ...', or run 'vizsla trust DIR' if you "
                 "know where the index comes from"
             )
-        if hashlib.sha256(self._data.data).hexdigest() != self._sha256:
+        if hashlib.sha256(self._data.data).hexdigest() != self.sha256:
             raise damaged
         try:
             return faiss.read_index(faiss.ZeroCopyIOReader(faiss.swig_ptr(self._data), self._data.size))

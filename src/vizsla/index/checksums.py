@@ -78,6 +78,9 @@ def wrong_table(db: sqlite3.Connection, generation: int, kept: dict[str, Any] | 
     if kept is None:
         return None
     found = _small_tables(db, generation)
+    ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
+    if int(next_term) < kept["next_term"]:
+        return "meta"
     return next((name for name, total in found.items() if kept.get(name) != total), None)
 
 

@@ -18,7 +18,7 @@ from vizsla.datasets import Document, RawLines, Splitter, documents_from
 from vizsla.datasets.document import document_id
 from vizsla.engine import DenseKind
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import database, files, forking
+from vizsla.index import database, files, forking, trust
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
 from vizsla.index.folder import BUILDING, recover, replace_index
@@ -476,6 +476,17 @@ class Index:
     def verify(self) -> list[str]:
         """Check every file and how they fit together; gives a sentence for each thing that is wrong."""
         return verify(self.path)
+
+    def trust(self) -> int:
+        """Let faiss open what was built over dense vectors elsewhere; gives how many structures there are.
+
+        Do so only if you know who has made the index: faiss follows what it reads without looking whether it is sound.
+        """
+        with self._reading() as snapshot:
+            hashes = {near.sha256 for segment in snapshot.segments for near in segment.near.values()}
+        for sha256 in hashes:
+            trust.remember(sha256)
+        return len(hashes)
 
     def bytes_of(self, model: Model) -> int:
         """What an index of this model alone would take, one of those that this index can be asked with."""

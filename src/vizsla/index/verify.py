@@ -15,6 +15,7 @@ from vizsla.engine import DamagedSegmentError, DenseKind, Lists, Segment, living
 from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files
+from vizsla.index.folder import recover
 from vizsla.models import Model
 
 
@@ -26,6 +27,7 @@ def verify(path: Path) -> list[str]:
     has none before its next commit, and less can be found there.
     """
     problems: list[str] = []
+    recover(path)
     try:
         db = database.connect(path, write=False)
     except CollectionError as e:

@@ -1,0 +1,333 @@
+"""An index from somebody else: whatever is in it, it cannot crash the process, run code or reach other files."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scattered import Scattered
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import Index, checksums, trust, verify
+
+USES: list[Callable[[Index], object]] = [
+    lambda i: i.search("common word3 new", 50, "n > 3"),
+    lambda i: i.explain("common", "1"),
+    lambda i: list(i.vectors()),
+    lambda i: i.term_statistics("common"),
+    lambda i: (i.add([{"id": "x", "text": "common"}]), i.commit()),
+    lambda i: i.compact(),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An index with two segments, one of them with deletions."""
+    folder = tmp_path / "i"
+    with Index.create(folder) as index:
+        index.add([{"id": str(i), "text": f"common word{i % 10} " + "dog " * (i % 9), "n": i} for i in range(300)])
+        index.commit()
+        index.delete(str(i) for i in range(0, 60, 2))
+        index.add([{"id": f"new{i}", "text": "common new", "n": i} for i in range(40)])
+        index.commit()
+    assert verify(folder) == []
+    return folder
+
+
+@pytest.fixture
+def treasure(tmp_path: Path) -> Path:
+    """Folders and files of the user's that nothing may touch."""
+    place = tmp_path / "treasure"
+    for name in ("letters", "0123456789ab"):
+        (place / name).mkdir(parents=True)
+        (place / name / "terms.npy").write_text("mine")
+    return place
+
+
+def is_whole(treasure: Path) -> bool:
+    return [f.read_text() for f in sorted(treasure.rglob("*.npy"))] == ["mine"] * 2
+
+
+def tamper(folder: Path, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    """Change the database as an attacker would, checksums included."""
+    db = sqlite3.connect(folder / "index.db")
+    for statement in statements:
+        db.execute(*statement)
+    meta = dict(db.execute("SELECT key, value FROM meta"))
+    try:
+        kept = json.loads(meta[checksums.KEY])
+        kept |= checksums.computed(db, json.loads(meta["generation"]), None)
+        db.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(kept), checksums.KEY))
+    except (KeyError, ValueError, TypeError, sqlite3.Error):
+        pass  # what was changed has no sums
+    db.commit()
+    db.close()
+
+
+def use(folder: Path) -> list[str]:
+    """Do everything with an index; what is refused is refused in one sentence."""
+    said = list(verify(folder))
+    for do in USES:
+        try:
+            with Index.open(folder) as index:
+                do(index)
+        except VizslaError as e:
+            said.append(str(e))
+    assert all("\n" not in sentence for sentence in said)
+    return said
+
+
+def facts_of(folder: Path) -> dict[str, dict[str, Any]]:
+    db = sqlite3.connect(folder / "index.db")
+    rows = db.execute("SELECT id, files FROM segments").fetchall()
+    db.close()
+    return {name: json.loads(found) for name, found in rows}
+
+
+def set_files(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    for name, found in facts_of(folder).items():
+        change(found)
+        tamper(folder, ("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), name)))
+
+
+FACTS: list[Callable[[dict[str, Any]], object]] = [
+    lambda f: f["numbers"].update(type="|O"),
+    lambda f: f["small_terms"].update(type="O8"),
+    lambda f: f["sizes"].update(type="V8"),
+    lambda f: f["sizes"].update(type=[["a", "|O"]]),
+    lambda f: f["numbers"].update(type="<f8"),
+    lambda f: f["numbers"].update(type=None),
+    lambda f: f["numbers"].update(shape=[-1]),
+    lambda f: f["numbers"].update(shape=[1 << 62]),
+    lambda f: f["numbers"].update(shape="many"),
+    lambda f: f["sizes"].update(shape=[f["sizes"]["shape"][1]]),
+    lambda f: f["numbers"].update(file="../../../treasure/letters/terms.npy"),
+    lambda f: f["numbers"].update(file="/etc/passwd"),
+    lambda f: f["numbers"].update(file=7),
+    lambda f: f["numbers"].update(bytes="7"),
+    lambda f: f.update(numbers=[]),
+    lambda f: f.update({"../x": f["numbers"]}),
+    lambda f: f.update({"dense_99999999999999999999": f["numbers"]}),
+    lambda f: f.pop("sizes"),
+]
+
+
+def test_files_are_not_what_the_attacker_says(folder: Path, treasure: Path) -> None:
+    kept = facts_of(folder)
+    for n, change in enumerate(FACTS):
+        set_files(folder, change)
+        said = use(folder)
+        assert any("damaged" in sentence for sentence in said), n
+        for name, found in kept.items():
+            tamper(folder, ("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), name)))
+    assert is_whole(treasure)
+    assert verify(folder) == []
+
+
+META = ["7", "null", "{", '"x"', "[1, 2, 3]", "-1", "99999999999999999999", "true"]
+
+
+def test_meta_that_makes_no_sense_is_told(folder: Path) -> None:
+    db = sqlite3.connect(folder / "index.db")
+    kept = dict(db.execute("SELECT key, value FROM meta"))
+    db.close()
+    for key in ("format", "uuid", "generation", "next_number", "next_term", "stored", "passages", "model_files"):
+        for value in META:
+            db = sqlite3.connect(folder / "index.db")
+            db.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+            db.commit()
+            db.close()
+            try:
+                with Index.open(folder) as index:
+                    index.search("common")
+            except VizslaError:
+                pass
+            else:
+                assert json.loads(value) == json.loads(kept[key])
+            db = sqlite3.connect(folder / "index.db")
+            db.execute("UPDATE meta SET value = ? WHERE key = ?", (kept[key], key))
+            db.commit()
+            db.close()
+    assert verify(folder) == []
+
+
+@pytest.mark.parametrize("statistics", ["[]", "{}", '{"living": -1}', '{"living": 3, "namespaces": {"words": 7}}'])
+def test_statistics_that_make_no_sense_are_told(folder: Path, statistics: str) -> None:
+    tamper(folder, ("UPDATE segments SET statistics = ?", (statistics,)))
+    assert any("damaged" in sentence for sentence in use(folder))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER x AFTER INSERT ON documents BEGIN DELETE FROM terms; END",
+        "CREATE VIEW x AS SELECT 1",
+        "CREATE TABLE x (y)",
+        "ALTER TABLE documents ADD COLUMN x",
+        "DROP TABLE terms",
+        "DROP INDEX documents_by_id",
+    ],
+)
+def test_a_database_with_more_or_less_in_it_is_refused(folder: Path, statement: str) -> None:
+    tamper(folder, (statement, ()))
+    with pytest.raises(CollectionError, match="its tables are not those of an index"):
+        Index.open(folder)
+    assert verify(folder) != []
+
+
+def test_links_are_not_followed(folder: Path, treasure: Path, tmp_path: Path) -> None:
+    for name in ("segments", "index.db", "writer.lock", "model"):
+        place, aside = folder / name, tmp_path / "aside"
+        there = place.exists()
+        if there:
+            place.rename(aside)
+        place.symlink_to(aside if name == "index.db" else treasure)
+        said = use(folder)
+        assert said, name
+        assert any("link" in sentence for sentence in said), name
+        assert is_whole(treasure), name
+        place.unlink()
+        if there:
+            aside.rename(place)
+    assert verify(folder) == []
+
+
+def test_links_among_the_segments_are_not_followed(folder: Path, treasure: Path) -> None:
+    (folder / "segments" / "cccccccccccc").symlink_to(treasure)
+    (folder / "segments" / "letters").symlink_to(treasure / "letters")
+    (folder / "segments" / "notes.txt").write_text("mine")
+    some = folder / "segments" / next(iter(facts_of(folder)))
+    (some / "sub").mkdir()
+    (some / "notes.txt").write_text("mine")
+    assert sum("does not belong here" in sentence for sentence in verify(folder)) == 5
+    with Index.open(folder) as index:
+        index.add([{"id": "x", "text": "common"}])
+        index.commit()
+        index.compact()
+        assert len(index.search("common", 1000)) == 311
+    assert is_whole(treasure)
+    assert (folder / "segments" / "notes.txt").read_text() == "mine"
+    assert (some / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_an_array_that_is_no_file_is_refused(folder: Path, treasure: Path, kind: str) -> None:
+    some = folder / "segments" / next(iter(facts_of(folder)))
+    file = some / "numbers.npy"
+    file.unlink()
+    if kind == "link":
+        file.symlink_to(treasure / "letters" / "terms.npy")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    said = use(folder)
+    assert len(said) >= len(USES)
+    assert is_whole(treasure)
+
+
+@pytest.mark.parametrize("name", ["../../treasure/letters/terms.npy", "/etc/passwd", "a/../../x", "", "a\\b"])
+def test_a_models_files_are_inside_the_index(folder: Path, name: str) -> None:
+    tamper(folder, ("UPDATE meta SET value = ? WHERE key = 'model_files'", (json.dumps({name: "0" * 64}),)))
+    assert all("model_files in meta is not what a writer puts there" in sentence for sentence in use(folder))
+
+
+def test_a_pipe_among_a_models_files_is_not_waited_for(folder: Path) -> None:
+    (folder / "model").mkdir()
+    os.mkfifo(folder / "model" / "tokenizer.json")
+    assert all("tokenizer.json in model is a link or no file at all" in sentence for sentence in use(folder))
+
+
+def test_random_damage_to_the_database_is_found_or_harmless(folder: Path) -> None:
+    """A flipped byte is found by `verify`, or lies where SQLite keeps nothing, and then nothing is changed by it."""
+    whole = (folder / "index.db").read_bytes()
+
+    def content() -> list[str]:
+        db = sqlite3.connect(f"{(folder / 'index.db').as_uri()}?immutable=1", uri=True)
+        try:
+            return list(db.iterdump())
+        finally:
+            db.close()
+
+    expected, rng, found = content(), random.Random(0), 0
+    for _ in range(80):
+        changed = bytearray(whole)
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        (folder / "index.db").write_bytes(changed)
+        problems = verify(folder)
+        found += bool(problems)
+        if not problems:
+            assert content() == expected
+    assert found > 20
+
+
+# What faiss reads
+
+
+@pytest.fixture
+def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("faiss")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
+    monkeypatch.setattr("vizsla.engine.nearest._FEW", 60)
+    with Index.create(tmp_path / "near", Scattered(), dense="hnsw(least=300)") as index:
+        index.add([{"id": str(i), "text": f"w{i % 97} v{i}"} for i in range(400)])
+        index.commit()
+        assert index.search("w3", 5)
+    return tmp_path / "near"
+
+
+def test_a_structure_from_elsewhere_is_not_opened(
+    approximate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "_here", set())
+    with Index.open(approximate) as index:  # this machine has built it
+        expected = [h.id for h in index.search("w3", 5)]
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    with Index.open(approximate) as index:
+        with pytest.raises(CollectionError, match="was not built on this machine"):
+            index.search("w3", 5)
+        assert len(index.search("w3", 5, dense="exact")) == 5
+        assert index.verify() == []
+        assert index.trust() == 1
+        assert [h.id for h in index.search("w3", 5)] == expected
+    monkeypatch.setattr(trust, "_here", set())
+    with Index.open(approximate) as index:
+        assert [h.id for h in index.search("w3", 5)] == expected
+
+
+def test_a_structure_that_cannot_be_written_is_no_commit(approximate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """faiss does not look whether its last bytes were written; the disk is full when the structure comes."""
+    from vizsla.index import files
+
+    put = files.HashedFile.put
+
+    def full(self: Any, data: bytes) -> None:
+        if self.facts["file"].endswith(".faiss"):
+            raise OSError(28, "No space left on device")
+        put(self, data)
+
+    monkeypatch.setattr(files.HashedFile, "put", full)
+    with Index.open(approximate) as index:
+        index.add([{"id": f"n{i}", "text": f"w{i % 97} n{i}"} for i in range(400)])
+        with pytest.raises(CollectionError, match="No space left on device"):
+            index.commit()
+        assert len(index) == 400
+    monkeypatch.undo()
+    assert verify(approximate) == []
+
+
+def test_nothing_in_an_index_crashes_the_process(folder: Path) -> None:
+    """The attack that once segfaulted, in a process of its own."""
+    set_files(folder, lambda f: f["numbers"].update(type="|O"))
+    ran = subprocess.run([sys.executable, "-m", "vizsla", "info", folder], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "damaged" in ran.stderr
+    assert "Traceback" not in ran.stderr

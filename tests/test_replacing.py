@@ -1,0 +1,250 @@
+"""One index takes the place of another: killed anywhere, watched by readers, beside other builds and writers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import Index, folder, replace_index, verify
+
+
+def records(count: int, word: str = "common") -> list[dict[str, Any]]:
+    return [{"id": str(i), "text": word} for i in range(count)]
+
+
+def build(place: Path, count: int, *, overwrite: bool = False) -> None:
+    with replace_index(place, overwrite=overwrite) as building, Index.create(building) as index:
+        index.add(records(count))
+        index.commit()
+
+
+def size(place: Path) -> int:
+    assert verify(place) == []
+    with Index.open(place) as index:
+        assert len(index.search("common", 100)) == len(index)
+        return len(index)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    build(tmp_path / "i", 5)
+    return tmp_path / "i"
+
+
+def test_nobody_writes_to_what_is_being_replaced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that began during the rebuild once deleted the new index's segments."""
+    from vizsla.index import writer
+
+    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
+    with Index.open(place) as old:
+        with replace_index(place, overwrite=True) as building, Index.create(building) as index:
+            with pytest.raises(CollectionError, match="another process is writing"):
+                old.add(records(9))
+            index.add(records(7))
+            index.commit()
+        assert len(old.search("common", 100)) == 5  # readers keep what they have opened
+        with pytest.raises(CollectionError, match="has been replaced by another"):
+            old.add(records(9))
+    assert size(place) == 7
+    assert [p.name for p in place.parent.iterdir()] == ["i"]
+
+
+def test_a_writer_at_work_is_not_replaced(place: Path) -> None:
+    with Index.open(place) as index:
+        index.add(records(8))
+        for replaced in (lambda: build(place, 3, overwrite=True), lambda: Index.create(place, overwrite=True)):
+            with pytest.raises(CollectionError, match="another process is writing"):
+                replaced()
+        index.commit()
+    assert size(place) == 8
+
+
+def test_two_builds_of_one_place_leave_each_other_alone(tmp_path: Path) -> None:
+    place = tmp_path / "i"
+    with replace_index(place, overwrite=True) as first, replace_index(place, overwrite=True) as second:
+        for n, building in enumerate((first, second), 3):
+            with Index.create(building) as index:
+                index.add(records(n))
+                index.commit()
+    assert size(place) == 3  # the one that was put in place last
+    assert [p.name for p in tmp_path.iterdir()] == ["i"]
+    with pytest.raises(CollectionError, match="there is an index here already; say --overwrite"):
+        build(place, 3)
+
+
+def test_a_build_that_finds_another_done_before_it_is_told(tmp_path: Path) -> None:
+    build_too_late = replace_index(tmp_path / "i", overwrite=False)
+    Index.create(build_too_late.__enter__()).close()
+    build(tmp_path / "i", 4)
+    with pytest.raises(CollectionError, match="there is an index here already"):
+        build_too_late.__exit__(None, None, None)
+    assert size(tmp_path / "i") == 4
+    assert [p.name for p in tmp_path.iterdir()] == ["i"]
+
+
+def test_names_are_not_patterns(tmp_path: Path) -> None:
+    """Building `i[1]` once swept what was `i1`'s."""
+    with replace_index(tmp_path / "i1", overwrite=False) as building:
+        shutil.copytree(building, tmp_path / ".i1.new-0123abcd")  # as a killed build leaves it
+        build(tmp_path / "i[1]", 3)
+        assert building.exists()
+        assert (tmp_path / ".i1.new-0123abcd").exists()
+        build(tmp_path / "i1", 4)
+        assert building.exists()
+        assert not (tmp_path / ".i1.new-0123abcd").exists()
+        shutil.rmtree(tmp_path / "i1")
+        with Index.create(building) as index:
+            index.add(records(2))
+            index.commit()
+    assert (size(tmp_path / "i1"), size(tmp_path / "i[1]")) == (2, 3)
+
+
+def test_readers_between_the_renamings_wait(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader once brought the old index back, and the finished build was deleted."""
+    between = threading.Event()
+    rename = Path.rename
+
+    def slow(self: Path, target: Path) -> Path:
+        renamed = rename(self, target)
+        if ".old-" in Path(target).name:
+            between.set()
+            time.sleep(0.3)
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", slow)
+    seen: list[int] = []
+
+    def read() -> None:
+        assert between.wait(10)
+        seen.append(size(place))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    build(place, 9, overwrite=True)
+    reader.join()
+    assert seen == [9]
+    assert size(place) == 9
+
+
+def test_a_replacement_that_was_killed_between_the_renamings_is_undone(place: Path) -> None:
+    place.rename(place.with_name(".i.old-0123abcd"))
+    assert size(place) == 5
+    shutil.copytree(place, place.with_name(".i.old-0123abcd"))  # killed after the second renaming
+    build(place, 6, overwrite=True)
+    assert size(place) == 6
+    assert [p.name for p in place.parent.iterdir()] == ["i"]
+
+
+def test_a_renaming_that_fails_leaves_the_old_index(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+    works: list[bool] = []
+
+    def failing(self: Path, target: Path) -> Path:
+        if works and not works.pop(0):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    for fails in ([False], [True, False]):
+        works[:] = fails
+        with pytest.raises(CollectionError, match=r"Input/output error.*as it was"):
+            build(place, 7, overwrite=True)
+        assert size(place) == 5
+        assert [p.name for p in place.parent.iterdir()] == ["i"]
+
+
+def test_leftovers_of_a_killed_writer_are_known(place: Path) -> None:
+    for name in ("writer.lock-journal", "index.db-journal", "index.seal", "index.seal.new", "index.db.new"):
+        (place / name).write_text("")
+    build(place, 3, overwrite=True)
+    assert size(place) == 3
+    (place / "thesis.txt").write_text("mine")
+    with pytest.raises(CollectionError, match="holds something that is no index"):
+        build(place, 3, overwrite=True)
+    assert (place / "thesis.txt").read_text() == "mine"
+
+
+def test_an_index_behind_a_link_is_replaced_where_it_lies(place: Path) -> None:
+    link = place.with_name("link")
+    link.symlink_to(place)
+    build(link, 8, overwrite=True)
+    assert link.is_symlink()
+    assert size(place) == size(link) == 8
+    Index.create(link, overwrite=True).close()
+    assert size(place) == 0
+
+
+def test_an_empty_folder_and_a_missing_parent_will_do(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    build(tmp_path / "empty", 2)
+    build(tmp_path / "a" / "b" / "c", 2)
+    assert size(tmp_path / "empty") == size(tmp_path / "a" / "b" / "c") == 2
+
+
+TOUCHES = ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree", "sqlite3.connect")
+
+
+def killed_at(step: int, place: Path, work: Callable[[], object]) -> bool:
+    """Do something in a forked child that dies at a step; gives whether there were so many steps."""
+    pid = os.fork()
+    if pid == 0:
+        steps = 0
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal steps
+            steps += event in TOUCHES or (event == "open" and str(place.parent) in str(arguments[0]))
+            if steps == step:
+                steps += 1  # a kill is watched, too
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["create", "replace"])
+def test_killed_at_any_step_one_of_the_two_is_there(place: Path, tmp_path: Path, kind: str) -> None:
+    """A kill at every file operation; `tests/crash.py` does it at random moments."""
+    new = {"create": 0, "replace": 7}[kind]
+    work: dict[str, Callable[[], object]] = {
+        "create": lambda: Index.create(place, overwrite=True).close(),
+        "replace": lambda: build(place, 7, overwrite=True),
+    }
+    step, seen = 1, set()
+    while killed_at(step, place, work[kind]):
+        seen.add(size(place))
+        build(place, 5, overwrite=True)
+        assert [p.name for p in tmp_path.iterdir()] == ["i"]
+        step += 1
+    assert seen == {5, new}
+    assert step > 10
+    assert size(place) == new
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda p: (p / "thesis.txt").write_text("mine"), lambda p: (p / "index.db").write_text("no database at all")],
+)
+def test_what_is_no_index_is_never_replaced(place: Path, spoil: Callable[[Path], object]) -> None:
+    spoil(place)
+    before = {f: f.read_bytes() for f in place.rglob("*") if f.is_file()}
+    for replaced in (lambda: build(place, 3, overwrite=True), lambda: Index.create(place, overwrite=True)):
+        with pytest.raises(VizslaError, match="holds something that is no index"):
+            replaced()
+    assert {f: f.read_bytes() for f in place.rglob("*") if f.is_file()} == before
+    assert folder.is_index(place) is False
