@@ -1,8 +1,8 @@
 """Kill a writer at random moments and see whether the last commit is still there, whole.
 
-    python tests/crash.py --times 200
+    python tests/crash.py --times 200 --model mixed
 
-A child process adds, replaces, deletes, commits and compacts at random. Before each commit it writes down the state
+A model is sparse, dense with structures of faiss's, or a sum of both. A child process adds, replaces, deletes, commits and compacts at random. Before each commit it writes down the state
 the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens
 the index, and compares: it must show the last commit that was done, or the one that was under way, nothing else;
 `verify` must find nothing wrong; and the next child must be able to go on.
@@ -19,16 +19,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vizsla.index import Index, verify
+from scattered import Scattered
+from vizsla.index import Index, replace_index, verify
+from vizsla.models import parse_model
 
 State = dict[str, int]
+MODELS: dict[str, tuple[Any, str]] = {
+    "sparse": (parse_model("bm25"), "exact"),
+    "dense": (Scattered(), "hnsw(least=50)"),
+    "mixed": (parse_model("bm25") + Scattered(), "sq8"),
+}
 
 
 def work(folder: Path, journal: Path, seed: int) -> None:
-    """The child: random changes for ever, each document's text saying its version."""
+    """The child: random changes until the index is replaced, each document's text saying its version."""
     rng = random.Random(seed)
     with Index.open(folder, memory=rng.choice([1, 1 << 16, 1 << 30])) as index, journal.open("a") as log:
 
@@ -53,6 +61,23 @@ def work(folder: Path, journal: Path, seed: int) -> None:
             note({"intended": state})
             index.compact() if rng.random() < 0.2 else index.commit()
             note({"done": state})
+            if rng.random() < 0.1:
+                replace(folder, index, rng, state, note)
+                return
+
+
+def replace(folder: Path, old: Index, rng: random.Random, state: State, note: Callable[[dict[str, Any]], None]) -> None:
+    """Build an index of some of the documents that takes the place of the old one; killed anywhere, it is one of them."""
+    kept = dict(rng.sample(sorted(state.items()), len(state) // 2))
+    model, dense = old.model, old.info()["dense"]
+    note({"intended": kept})
+    with (
+        replace_index(folder, overwrite=True) as building,
+        Index.create(building, model, dense=dense["kind"] if dense else "exact") as index,
+    ):
+        index.add({"id": i, "text": f"common v{v} {int(i) % 7}", "version": v} for i, v in kept.items())
+        index.commit()
+    note({"done": kept})
 
 
 def check(folder: Path, journal: Path) -> str | None:
@@ -70,7 +95,7 @@ def check(folder: Path, journal: Path) -> str | None:
             done, intended = entry["done"], None
     with Index.open(folder) as index:
         found = {d.id: d["version"] for d in index.documents()}
-        hits = {h.id: h["version"] for h in index.search("common", 1000)}
+        hits = {h.id: h["version"] for h in index.search("common", 1000, dense="exact")}
     if found != hits:
         return f"{len(found)} documents are stored, {len(hits)} can be found"
     if found not in (done, intended):
@@ -80,11 +105,12 @@ def check(folder: Path, journal: Path) -> str | None:
     return None
 
 
-def run(times: int, seed: int, folder: Path) -> list[str]:
+def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
     """Crash so many times; gives what was wrong."""
     rng = random.Random(seed)
     index, journal = folder / "i", folder / "journal"
-    Index.create(index).close()
+    model, dense = MODELS[kind]
+    Index.create(index, model, dense=dense).close()
     journal.touch()
     wrong = []
     for n in range(times):
@@ -94,7 +120,7 @@ def run(times: int, seed: int, folder: Path) -> list[str]:
             time.sleep(0.005)
         time.sleep(rng.expovariate(1 / 0.15))
         child.send_signal(signal.SIGKILL)
-        if child.wait() != -signal.SIGKILL:
+        if child.wait() not in (0, -signal.SIGKILL):  # 0: it had just replaced the index
             wrong.append(f"crash {n + 1}: the writer ended by itself")
         problem = check(index, journal)
         if problem is not None:
@@ -106,12 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", choices=MODELS, default="sparse")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
         work(options.child / "i", options.child / "journal", options.seed)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        wrong = run(options.times, options.seed, Path(folder))
+        wrong = run(options.times, options.seed, Path(folder), options.model)
     print("\n".join(wrong) or f"{options.times} crashes, and each time exactly the last commit was there")
     sys.exit(bool(wrong))
 
