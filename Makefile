@@ -6,7 +6,7 @@ READY := .venv/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test check crash faults endurance bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(READY)
 	@$(BIN)/vizsla demo
@@ -21,9 +21,19 @@ test: $(READY)
 check: $(READY)
 	$(BIN)/vizsla recipes check
 
-# A writer killed at 200 random moments; each time the last commit must be there.
+# Writers killed at 1,000 random moments; each time the last commit must be there.
 crash: $(READY)
-	$(BIN)/python tests/crash.py --times 200
+	$(BIN)/python tests/crash.py --times 400 --model sparse
+	$(BIN)/python tests/crash.py --times 300 --model dense
+	$(BIN)/python tests/crash.py --times 300 --model mixed
+
+# Every file operation of a commit made to fail; what is said of it must be true.
+faults: $(READY)
+	$(BIN)/python tests/faults.py
+
+# 10,000 opens, refreshes and commits with few file handles.
+endurance: $(READY)
+	$(BIN)/python tests/endurance.py
 
 # Search engines side by side, in an hour or two: CORPUS and QUESTIONS are files of JSON lines; data, indexes and
 # results go to FOLDER and are used again. The peers have an environment of their own.

@@ -17,7 +17,7 @@ from conftest import Cli
 from scattered import Scattered
 from vizsla.engine import DenseKind, stored
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index
+from vizsla.index import Index, verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 
@@ -188,7 +188,7 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     ):
         with pytest.raises(VizslaError, match=problem):
             Index.create(tmp_path / "n", model, dense=kind)
-    with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match="numbers that are none"):
+    with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match="scattered makes vectors with numbers that are NaN"):
         index.add([{"id": "1", "text": "nan"}])
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
@@ -232,15 +232,20 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
         index.commit()
         before = pairs_of(index.search("w5"))
     with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("DELETE FROM meta WHERE key = 'dense'")
+        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums')")
     db.close()
-    (tmp_path / "old" / "index.seal").unlink()
+    (tmp_path / "old" / "index.seal").write_text("the hash of index.db, which nobody looks at any more")
     with Index.open(tmp_path / "old") as index:
         assert pairs_of(index.search("w5")) == before
         index.add(documents_of(range(50, 60)))
         index.commit()
         assert index.info()["dense"]["kind"] == "exact"
         assert index.verify() == []
+    assert not (tmp_path / "old" / "index.seal").exists()
+    with sqlite3.connect(tmp_path / "old" / "index.db") as db:
+        db.execute("UPDATE contents SET fields = '{}' WHERE number = 3")
+    db.close()
+    assert any("documents is not what was written" in problem for problem in verify(tmp_path / "old"))
 
 
 def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:

@@ -205,8 +205,8 @@ def test_damage_is_found_and_never_followed(folder: Path, seed: int) -> None:
         victim.unlink()
     else:
         victim.write_bytes(content)
-    if victim.name == "index.seal" and how == "remove":
-        return  # an index without a seal is one whose writer was interrupted
+    if victim.name == "index.db" and how == "flip":
+        return  # it may lie where nothing is kept: see test_hostile
     assert verify(folder) != [], (victim, how)
     for attempt in [
         lambda i: i.search("common word3 new", 50),

@@ -37,15 +37,14 @@ class Buffer:
         """How much memory the rows take."""
         return sum(n.bytes for n in self._namespaces)
 
-    @staticmethod
-    def check(prepared: Prepared) -> None:
+    def check(self, prepared: Prepared) -> None:
         """Refuse a batch that cannot be stored, before anything of it is."""
         postings = sum(len(rows.indices) for rows in prepared.rows)
         if not fits_a_segment(postings, len(prepared.stored)):
             raise VizslaError(f"{len(prepared.stored):,} documents have {postings:,} terms; add fewer at once")
-        for rows in prepared.rows:
+        for namespace, rows in zip(self._namespaces, prepared.rows, strict=True):
             if rows.dense is not None and not np.isfinite(rows.dense).all():
-                raise VizslaError("the model makes vectors with numbers that are NaN or infinite")
+                raise VizslaError(f"{namespace.model_name} makes vectors with numbers that are NaN or infinite")
 
     def has_room_for(self, prepared: Prepared) -> bool:
         """Whether a batch fits into the same segment as what is here."""
@@ -121,6 +120,7 @@ class _Namespace:
     def __init__(self, place: int, component: Component, terms: TermNumbers) -> None:
         self._place = place
         self._component = component
+        self.model_name = component.name
         self._terms = terms
         self._numbers: dict[int, np.ndarray] = {}
         self._empty = not terms.has(place)
