@@ -28,7 +28,7 @@ def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
     """
     total = 0
     for row in rows:
-        text = repr(row).encode("utf-8", "surrogatepass")
+        text = "\0".join(map(str, row)).encode()
         total += int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
     return total % _MODULUS
 
