@@ -26,11 +26,28 @@ class InputError(VizslaError):
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in words, for messages."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    """What a value is, in words, for messages.
+
+    >>> kind_of("seven dogs"), kind_of(""), kind_of([])
+    ("the text 'seven dogs'", 'an empty text', 'a list')
+    """
+    if isinstance(value, str):
+        return f"the text {_shortened(value)!r}" if value else "an empty text"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int) and abs(value) >= _LARGE:
+        return "a number of very many digits"
+    if isinstance(value, int | float):
         return f"the number {value}"
-    kinds = {dict: "an object", list: "a list", str: "an empty text", bool: "true or false", type(None): "null"}
+    kinds = {dict: "an object", list: "a list", type(None): "null"}
     return kinds.get(type(value), type(value).__name__)
+
+
+_LARGE = 10**50
+
+
+def _shortened(text: str, most: int = 40) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class UnknownNameError(VizslaError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vizsla.datasets.beir import BeirDataset, Confusion, read_answers, read_queries
-from vizsla.datasets.document import Document, FieldNames, Origin
+from vizsla.datasets.document import Document, FieldNames, Origin, document_id
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.datasets.questions import Questions, read_questions
 from vizsla.datasets.registry import DATA_VARIABLE, DatasetGroup, Entry, data_folder, find_entry, known, open_datasets
@@ -26,6 +26,7 @@ __all__ = [
     "Splitter",
     "count_dataset",
     "data_folder",
+    "document_id",
     "document_of",
     "documents_from",
     "find_entry",

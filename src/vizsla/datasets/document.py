@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from vizsla.errors import InputError, kind_of
+
+
+_MOST_NUMBER = 10**100  # a number of more digits is no id, and beyond 4,300 Python refuses to write it
 
 
 class Origin(NamedTuple):
@@ -90,7 +94,7 @@ class Document:
             if name is not None and name != standard:
                 content.pop(name, None)
                 content[standard] = record[name]
-        return cls(_checked_id(record[found.id], origin), content, origin)
+        return cls(document_id(record[found.id], origin), content, origin)
 
     def __getitem__(self, key: str) -> Any:
         return self.content[key]
@@ -99,12 +103,22 @@ class Document:
         return self.content.get(key, default)
 
 
-def _checked_id(value: Any, origin: Origin | None) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+def document_id(value: Any, origin: Origin | None = None) -> str:
+    """An id as it is stored: a text as it is, a whole number as its digits; anything else is refused.
+
+    >>> document_id("007"), document_id(7)
+    ('007', '7')
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) < _MOST_NUMBER:
+        return str(int(value))
     if not isinstance(value, str) or not value:
         raise refusal(f"the id must be a text or a whole number, not {kind_of(value)}", origin)
-    return value
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise refusal(f"the id {ascii(value)} has half a surrogate pair, which cannot be stored", origin) from None
+    return str.__str__(value)  # a subclass of str, such as numpy's, becomes a plain one
 
 
 def refusal(message: str, origin: Origin | None) -> InputError:

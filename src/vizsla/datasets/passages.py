@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from vizsla.datasets.document import Document
-from vizsla.errors import VizslaError
+from vizsla.errors import VizslaError, kind_of
 
 _WORD = re.compile(r"\S+")
 MARK = "#"  # between a document's id and the number of its passage
@@ -25,8 +27,23 @@ class Splitter:
     overlap: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.words, int) or not isinstance(self.overlap, int):
+            raise VizslaError("passages are told by whole numbers of words")
         if self.words < 1 or not 0 <= self.overlap < self.words:
             raise VizslaError("a passage needs at least one word, and may overlap the one before by fewer than it has")
+
+    @classmethod
+    def of(cls, value: Any) -> Splitter:
+        """A splitter as it is, or one that cuts into passages of a number of words.
+
+        >>> Splitter.of(100)
+        Splitter(words=100, overlap=0)
+        """
+        if isinstance(value, Splitter):
+            return value
+        if isinstance(value, Integral) and not isinstance(value, bool):
+            return cls(int(value))
+        raise VizslaError(f"passages are a number of words or a Splitter(words, overlap), not {kind_of(value)}")
 
     def passages(self, document: Document) -> Iterator[Document]:
         """The passages of a document, with all else that is known of it; at least one."""
