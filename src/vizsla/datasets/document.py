@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from vizsla.errors import InputError, kind_of
 
-
 _MOST_NUMBER = 10**100  # a number of more digits is no id, and beyond 4,300 Python refuses to write it
 
 
@@ -117,7 +116,7 @@ def document_id(value: Any, origin: Origin | None = None) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise refusal(f"the id {ascii(value)} has half a surrogate pair, which cannot be stored", origin) from None
+            raise refusal(f"the id {value!a} has half a surrogate pair, which cannot be stored", origin) from None
     return str.__str__(value)  # a subclass of str, such as numpy's, becomes a plain one
 
 
