@@ -45,9 +45,9 @@ def test_compressed_or_not(tmp_path: Path, ending: str) -> None:
         (b'{"_id": "1", "text": "x"}\n{"_id": "2", \n', r"corpus\.jsonl:2: this line is not JSON"),
         (b'{"_id": "1", "text": "x"}\n\n{"text": "x"}\n', r"corpus\.jsonl:3: the document has no id"),
         (b'{"_id": "1", "text": "\xff"}\n', r"corpus\.jsonl:1: this is not UTF-8 \(byte 0xff at position 23"),
-        (b'["x"]\n', r"corpus\.jsonl:1: expected a JSON object with an id and a text, not a list"),
+        (b'["x"]\n', r"corpus\.jsonl:1: expected a JSON object with an id and a text, not the text 'x'"),
         (b'{"_id": "1", "text": "\\ud800"}\n', r"corpus\.jsonl:1: this line has half a surrogate pair"),
-        (b"[" * 100_000, r"corpus\.jsonl:1: this line is nested too deeply"),
+        (b"[" * 100_000, r"corpus\.jsonl:1: this is nested too deeply"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -81,7 +81,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("missing.jsonl", "there is no such file or folder"),
-        ("", "this folder holds neither a corpus.jsonl nor text"),
+        ("", "this folder holds no files of .jsonl, "),
         ("x.pdf", "what is this\\? expected a folder or a file of .jsonl, .csv"),
     ],
 )
@@ -140,10 +140,11 @@ def test_comma_separated(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text('docno,body,year\n1,"two\nlines, one ""cell""",1999\n\n2,short,2000\n')
     assert contents(file) == [
-        ("1", {"text": 'two\nlines, one "cell"', "year": "1999"}),
-        ("2", {"text": "short", "year": "2000"}),
+        ("1", {"text": 'two\nlines, one "cell"', "year": 1999}),
+        ("2", {"text": "short", "year": 2000}),
     ]
-    assert Source.find(file).guess() == "the id from 'docno', the text from 'body'"
+    remarks = ["taking the id from 'docno', the text from 'body'", "columns that are no texts: 'year' whole numbers"]
+    assert [r.partition(" (")[0] for r in Source.find(file).remarks()] == remarks
     assert [d.origin.line for d in Source.find(file).documents() if d.origin] == [2, 5]
     assert contents(file, id="year", text="docno")[0] == ("1999", {"text": "1", "body": 'two\nlines, one "cell"'})
 
@@ -211,7 +212,7 @@ def test_trec_sgml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "a,b\n1,2\n", r"x\.csv:1: no column is the id among a, b"),
+        ("x.csv", "a,b\n1,2\n", r"x\.csv:1: no column is the id among 'a', 'b'"),
         ("x.csv", "id,text\n1,two\n3\n", r"x\.csv:3: expected 2 columns as in the header, not 1"),
         ("x.csv", 'id,text\n1,"open\n', r"x\.csv:2: this row cannot be read"),
         ("x.tsv", "1\tone\n2\n", r"x\.tsv:2: expected an id, a tab and a text, not 1 columns"),
