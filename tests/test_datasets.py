@@ -111,6 +111,14 @@ def test_queries_with_tabs(tmp_path: Path) -> None:
     file.write_text("1\tone\n1\ttwo\n")
     with pytest.raises(InputError, match=r"queries\.tsv:2: the query id '1' appears a second time"):
         read_queries(file)
+    file.write_text("qid\tquery\n\n1\tone\n")
+    assert read_queries(file) == {"1": "one"}
+    file.rename(tmp_path / "topics.txt")
+    assert read_queries(tmp_path / "topics.txt") == {"1": "one"}
+    for line in ("q1 0\td1\t1\n", "query-id\tcorpus-id\tscore\nq1\td1\t1\n"):
+        file.write_text(line)
+        with pytest.raises(InputError, match=r"queries\.tsv:1: expected a query id, a tab and a text, not 3 columns"):
+            read_queries(file)
     file.write_text("no tab\n")
     with pytest.raises(InputError, match=r"queries\.tsv:1: expected a query id, a tab and a text"):
         read_queries(file)

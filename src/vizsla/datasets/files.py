@@ -166,14 +166,15 @@ def spool(source: str | Path) -> Path:
     """What comes through a pipe, in a temporary file that can be read twice; the caller removes it."""
     try:
         if str(source) == STDIN:
-            if sys.stdin is None:
+            stream = getattr(sys.stdin, "buffer", None)
+            if stream is None:
                 raise InputError("there is no standard input", file=STDIN)
-            return _copied(sys.stdin.buffer)
-        with Path(source).open("rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not stream.isatty() and Path(source) != Path(os.devnull)):
-                raise InputError("this is a device, not a file of documents", file=str(source))
             return _copied(stream)
+        with Path(source).open("rb") as pipe:
+            mode = os.fstat(pipe.fileno()).st_mode
+            if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not pipe.isatty() and Path(source) != Path(os.devnull)):
+                raise InputError("this is a device, not a file of documents", file=str(source))
+            return _copied(pipe)
     except OSError as e:
         raise InputError(f"the pipe cannot be read into a temporary file ({e.strerror})", file=str(source)) from None
 

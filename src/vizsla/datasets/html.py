@@ -9,7 +9,7 @@ _SKIPPED = {"script", "style", "noscript", "template"}
 _RAW = {"script", "style"}  # what is in them is no markup
 _BLOCKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section", "article", "title"}
 
-_NAME = re.compile(r"</?+([a-zA-Z][^\s/>]*+)")
+_NAME = re.compile(r"</?+([a-zA-Z][^\s/>]{0,50}+)")  # the names that matter are short
 _REST_OF_TAG = re.compile(r"""(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|))*+>""")
 _LEADING_ZEROS = re.compile(r"&#0++(?=[0-9])")
 _LONG_NUMBER = re.compile(r"&#[0-9]{8,}+;?")

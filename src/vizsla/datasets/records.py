@@ -65,7 +65,7 @@ class _Values:
                 self._at += 1
                 if self._next_character() == "]":
                     self._refuse("expected another record after this comma")
-            elif in_array and self._next_character() != "]":
+            elif in_array and self._next_character() not in ("", "]"):
                 self._refuse("expected a comma or the end of the array")
         if in_array != (self._next_character() == "]"):
             self._refuse("the array is never closed" if in_array else "expected a record")
