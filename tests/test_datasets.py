@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from vizsla.datasets import BeirDataset, Document, FieldNames, Source, Splitter, read_documents, read_queries
 from vizsla.datasets.stdlib import library_files, read_docstrings
+from vizsla.datasets.zst import is_whole
 from vizsla.errors import InputError, VizslaError
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]
@@ -64,10 +66,26 @@ def test_a_cut_off_archive_is_named(tmp_path: Path, ending: str) -> None:
     file.write_bytes(b"nonsense, not an archive")
     with pytest.raises(InputError, match="damaged or not what its name says"):
         list(read_documents(file))
-    if ending != ".zst":  # a cut stream simply ends there
-        file.write_bytes(pack(CONTENT)[:-20])
+    for cut in (1, 4, 20, 1000):
+        file.write_bytes(pack(CONTENT)[:-cut])
         with pytest.raises(InputError, match="damaged or not what its name says"):
             list(read_documents(file))
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.sampled_from([b"x" * 300_000, os.urandom(200_000)]), min_size=1, max_size=3),
+    st.booleans(), st.booleans(), st.integers(1, 30),
+)  # fmt: skip
+def test_frames_are_whole_or_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], checksum: bool, sized: bool, cut: int
+) -> None:
+    packer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    whole = b"".join(map(packer.compress, parts)) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    file = tmp_path_factory.mktemp("zst") / "x.zst"
+    for content, expected in ((whole, True), (whole[:-11], True), (whole[: -11 - min(cut, 7)], False)):
+        file.write_bytes(content)
+        with file.open("rb") as opened:
+            assert is_whole(opened.fileno()) == expected
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:

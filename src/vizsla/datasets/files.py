@@ -21,6 +21,7 @@ from typing import IO, Any
 
 import zstandard
 
+from vizsla.datasets import zst
 from vizsla.errors import InputError
 
 Progress = Callable[[int], None] | None
@@ -76,6 +77,8 @@ def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except OSError as e:
         raise file.refusal(f"this file cannot be read ({e.strerror})") from None
     with raw:
+        if file.path.suffix == ".zst" and not zst.is_whole(raw.fileno()):
+            raise file.refusal("the file is damaged or not what its name says (it is cut off)")
         yield _OPENERS.get(file.path.suffix, lambda plain: plain)(raw), raw
 
 
