@@ -30,13 +30,26 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from vizsla import Index
-from vizsla.datasets import Document, FieldNames, Origin, Source, Splitter, document_id, parse_types, read_documents
+from vizsla.datasets import (
+    Document,
+    FieldNames,
+    Origin,
+    Source,
+    Splitter,
+    document_id,
+    parse_types,
+    read_documents,
+    read_queries,
+    read_questions,
+)
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.html import html_text, unescaped
 from vizsla.datasets.matrix import read_matrix
 from vizsla.datasets.texts import _trec_document, front_matter, markdown_text
 from vizsla.datasets.values import plain_content
 from vizsla.errors import InputError, VizslaError, kind_of
+from vizsla.runs import Qrels, Run
+from vizsla.runs.packed import read_packed, write_packed
 
 
 def contents(source: Path, **options: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -738,3 +751,27 @@ def test_damaged_files_are_read_or_refused_in_a_sentence(tmp_path: Path) -> None
         sample.write_bytes(whole)
         assert list(Source.find(sample).documents())
     assert not [sentence for sentence in sentences if "\n" in sentence]
+
+
+def test_damaged_queries_judgements_and_runs_are_read_or_refused(tmp_path: Path) -> None:
+    rng = random.Random(21)
+    write_packed(Run({"q": [("d", 2.0), ("e", 1.0)]}), tmp_path / "run.npz")
+    samples: list[tuple[Path, Callable[[Path], object]]] = [
+        (write(tmp_path / "q.tsv", "1\ta dog\n2\ta cat\n"), read_queries),
+        (write(tmp_path / "q.jsonl", LINES), read_queries),
+        (write(tmp_path / "q.txt", LINES), read_queries),
+        (write(tmp_path / "a.jsonl", '{"id": 1, "text": "x", "answers": ["y"]}\n'), read_questions),
+        (write(tmp_path / "a.csv", 'who?\t[\'a\', "b"]\nwhat?\t["c"]\n'), read_questions),
+        (write(tmp_path / "a.json", '[{"question": "who?", "answers": ["a"]}]'), read_questions),
+        (write(tmp_path / "qrels.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\n"), Qrels.read),
+        (write(tmp_path / "qrels.trec", "q1 0 d1 1\nq1 0 d2 0\n"), Qrels.read),
+        (write(tmp_path / "run.trec", "q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1.5 t\n"), Run.read),
+        (tmp_path / "run.npz", read_packed),
+    ]
+    for sample, read in samples:
+        whole = sample.read_bytes()
+        assert read(sample)
+        for _ in range(150):
+            sample.write_bytes(damaged(whole, rng))
+            with suppress(VizslaError):
+                read(sample)

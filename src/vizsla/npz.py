@@ -17,28 +17,32 @@ _MOST_RATIO = 100  # arrays of numbers are rarely packed to a tenth; zeros witho
 
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, TypeError,
-    RuntimeError, NotImplementedError, OverflowError, SyntaxError, MemoryError,
+    RuntimeError, NotImplementedError, OverflowError, OSError, SyntaxError, MemoryError,
 )  # fmt: skip
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a .npz file; a ValueError where it is none, or would unpack to far more than it is."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            most = max(_LEAST_BOUND, _MOST_RATIO * path.stat().st_size)
-            if sum(member.file_size for member in members) > most:
-                raise ValueError("it would unpack to far more than it is")
-            arrays = {}
-            for member in members:
-                with archive.open(member) as file:
-                    _check_header(file, member.file_size)
-                with archive.open(member) as file:
-                    name = member.filename.removesuffix(".npy")
-                    arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
-            return arrays
-    except _DAMAGE as e:
-        raise ValueError(str(e) or type(e).__name__) from None
+    with path.open("rb") as file:
+        try:
+            return _arrays(file, max(_LEAST_BOUND, _MOST_RATIO * path.stat().st_size))
+        except _DAMAGE as e:
+            raise ValueError(str(e) or type(e).__name__) from None
+
+
+def _arrays(source: IO[bytes], most: int) -> dict[str, np.ndarray]:
+    arrays = {}
+    with zipfile.ZipFile(source) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > most:
+            raise ValueError("it would unpack to far more than it is")
+        for member in members:
+            with archive.open(member) as file:
+                _check_header(file, member.file_size)
+            with archive.open(member) as file:
+                name = member.filename.removesuffix(".npy")
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+    return arrays
 
 
 def _check_header(file: IO[bytes], size: int) -> None:
