@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from vizsla.datasets import BeirDataset, Document, FieldNames, Source, Splitter, read_documents, read_queries
 from vizsla.datasets.stdlib import library_files, read_docstrings
+from vizsla.datasets.zst import is_whole
 from vizsla.errors import InputError, VizslaError
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]
@@ -45,9 +47,9 @@ def test_compressed_or_not(tmp_path: Path, ending: str) -> None:
         (b'{"_id": "1", "text": "x"}\n{"_id": "2", \n', r"corpus\.jsonl:2: this line is not JSON"),
         (b'{"_id": "1", "text": "x"}\n\n{"text": "x"}\n', r"corpus\.jsonl:3: the document has no id"),
         (b'{"_id": "1", "text": "\xff"}\n', r"corpus\.jsonl:1: this is not UTF-8 \(byte 0xff at position 23"),
-        (b'["x"]\n', r"corpus\.jsonl:1: expected a JSON object with an id and a text, not a list"),
+        (b'["x"]\n', r"corpus\.jsonl:1: expected a JSON object with an id and a text, not the text 'x'"),
         (b'{"_id": "1", "text": "\\ud800"}\n', r"corpus\.jsonl:1: this line has half a surrogate pair"),
-        (b"[" * 100_000, r"corpus\.jsonl:1: this line is nested too deeply"),
+        (b"[" * 100_000, r"corpus\.jsonl:1: this is nested too deeply"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -64,10 +66,26 @@ def test_a_cut_off_archive_is_named(tmp_path: Path, ending: str) -> None:
     file.write_bytes(b"nonsense, not an archive")
     with pytest.raises(InputError, match="damaged or not what its name says"):
         list(read_documents(file))
-    if ending != ".zst":  # a cut stream simply ends there
-        file.write_bytes(pack(CONTENT)[:-20])
+    for cut in (1, 4, 20, 1000):
+        file.write_bytes(pack(CONTENT)[:-cut])
         with pytest.raises(InputError, match="damaged or not what its name says"):
             list(read_documents(file))
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.sampled_from([b"x" * 300_000, os.urandom(200_000)]), min_size=1, max_size=3),
+    st.booleans(), st.booleans(), st.integers(1, 30),
+)  # fmt: skip
+def test_frames_are_whole_or_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], checksum: bool, sized: bool, cut: int
+) -> None:
+    packer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    whole = b"".join(map(packer.compress, parts)) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    file = tmp_path_factory.mktemp("zst") / "x.zst"
+    for content, expected in ((whole, True), (whole[:-11], True), (whole[: -11 - min(cut, 7)], False)):
+        file.write_bytes(content)
+        with file.open("rb") as opened:
+            assert is_whole(opened.fileno()) == expected
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
@@ -81,7 +99,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("missing.jsonl", "there is no such file or folder"),
-        ("", "this folder holds neither a corpus.jsonl nor text"),
+        ("", "this folder holds no files of .jsonl, "),
         ("x.pdf", "what is this\\? expected a folder or a file of .jsonl, .csv"),
     ],
 )
@@ -111,6 +129,14 @@ def test_queries_with_tabs(tmp_path: Path) -> None:
     file.write_text("1\tone\n1\ttwo\n")
     with pytest.raises(InputError, match=r"queries\.tsv:2: the query id '1' appears a second time"):
         read_queries(file)
+    file.write_text("qid\tquery\n\n1\tone\n")
+    assert read_queries(file) == {"1": "one"}
+    file.rename(tmp_path / "topics.txt")
+    assert read_queries(tmp_path / "topics.txt") == {"1": "one"}
+    for line in ("q1 0\td1\t1\n", "query-id\tcorpus-id\tscore\nq1\td1\t1\n"):
+        file.write_text(line)
+        with pytest.raises(InputError, match=r"queries\.tsv:1: expected a query id, a tab and a text, not 3 columns"):
+            read_queries(file)
     file.write_text("no tab\n")
     with pytest.raises(InputError, match=r"queries\.tsv:1: expected a query id, a tab and a text"):
         read_queries(file)
@@ -140,10 +166,11 @@ def test_comma_separated(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text('docno,body,year\n1,"two\nlines, one ""cell""",1999\n\n2,short,2000\n')
     assert contents(file) == [
-        ("1", {"text": 'two\nlines, one "cell"', "year": "1999"}),
-        ("2", {"text": "short", "year": "2000"}),
+        ("1", {"text": 'two\nlines, one "cell"', "year": 1999}),
+        ("2", {"text": "short", "year": 2000}),
     ]
-    assert Source.find(file).guess() == "the id from 'docno', the text from 'body'"
+    remarks = ["taking the id from 'docno', the text from 'body'", "columns that are no texts: 'year' whole numbers"]
+    assert [r.partition(" (")[0] for r in Source.find(file).remarks()] == remarks
     assert [d.origin.line for d in Source.find(file).documents() if d.origin] == [2, 5]
     assert contents(file, id="year", text="docno")[0] == ("1999", {"text": "1", "body": 'two\nlines, one "cell"'})
 
@@ -211,7 +238,7 @@ def test_trec_sgml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "a,b\n1,2\n", r"x\.csv:1: no column is the id among a, b"),
+        ("x.csv", "a,b\n1,2\n", r"x\.csv:1: no column is the id among 'a', 'b'"),
         ("x.csv", "id,text\n1,two\n3\n", r"x\.csv:3: expected 2 columns as in the header, not 1"),
         ("x.csv", 'id,text\n1,"open\n', r"x\.csv:2: this row cannot be read"),
         ("x.tsv", "1\tone\n2\n", r"x\.tsv:2: expected an id, a tab and a text, not 1 columns"),

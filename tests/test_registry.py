@@ -145,6 +145,22 @@ def test_archives_that_reach_outside_are_refused(server: Server, tmp_path: Path)
     assert not (tmp_path.parent / "evil").exists()
 
 
+def test_archives_that_do_not_unpack_are_not_kept(server: Server, tmp_path: Path) -> None:
+    whole = server.content
+    flipped = bytearray(whole)
+    flipped[45] ^= 255  # in the first file's bytes
+    encrypted = bytearray(whole)
+    for place in (whole.index(b"PK\x03\x04") + 6, whole.index(b"PK\x01\x02") + 8):
+        encrypted[place] |= 1
+    for content in (bytes(flipped), bytes(encrypted)):
+        server.content = content
+        with pytest.raises(InputError, match=r"pets\.zip: the archive is damaged, encrypted or not what it should be"):
+            fetch(entry_at(server), tmp_path)
+        assert list((tmp_path / ".downloads" / "pets").iterdir()) == []
+    server.content = whole
+    assert BeirDataset.open(fetch(entry_at(server), tmp_path)).queries() == {"q": "dog"}
+
+
 def test_data_sets_by_name_or_folder(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIZSLA_DATA", str(dataset.parent))
     assert open_datasets("pets").members[0].folder == dataset

@@ -87,6 +87,9 @@ def test_runs_of_other_tools_are_read() -> None:
         ("q Q0 d 1 inf t\n", r":1: 'inf' is no score"),
         ("q Q0 d 1\n", r":1: expected six columns"),
         ("q Q0 d 1 1_0 t\n", r":1: '1_0' is no score"),
+        ("q Q0 d 1 １ t\n", r":1: '１' is no score"),
+        ("my query Q0 d 1 2.5\n", r":1: 'd' is no rank; expected six columns"),
+        ("q Q0 d 1 1 t\n" + "x" * (1 << 21), r":2: this line has more than 1,048,576 characters"),
         ("", r"the run is empty"),
     ],
 )
@@ -205,3 +208,33 @@ def test_fusing_needs_runs_and_as_many_weights() -> None:
         fuse([A, B], "interleave", [1.0, 0.5])
     with pytest.raises(VizslaError, match="1 deep or more"):
         fuse([A, B], depth=0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("q1 0\td1\t1\n", r":1: the query id 'q1 0' is empty or has a blank in it; are columns separated by both"),
+        ("\td1\t1\n", r":1: the query id '' is empty"),
+        ("q1\t\t1\n", r":1: the document id '' is empty"),
+        ("q1\td1\t1\t2020\n", r":1: expected TREC's four columns .* not 'd1' as the second"),
+        ("q1 0 123\n", r":1: expected TREC's four columns .* there is no score"),
+        ("q1\td1\t1\nq1\t0\td2\t1\n", r":2: expected 3 columns as in the lines before, not 4"),
+        ("q1 0 d1 1_0\n", r":1: '1_0' is no judgement"),
+        ("q1 0 d1 １\n", r":1: '１' is no judgement"),
+        ("q1 0 d1 12345678901\n", r":1: '12345678901' is no judgement"),
+        ("q1 Q0 d1 1 2.5 tag\n", r":1: expected three columns .* or TREC's four, not 6"),
+    ],
+)
+def test_bad_lines_of_judgements(tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "qrels").write_text(lines)
+    with pytest.raises(InputError, match=message):
+        Qrels.read(tmp_path / "qrels")
+
+
+def test_judgements_that_could_not_be_read_back_are_not_written(tmp_path: Path) -> None:
+    for name, judged in (("q.tsv", {"q 1": {"d": 1}}), ("q.tsv", {"q": {"a\tb": 1}}), ("q.trec", {"q": {"a b": 1}})):
+        with pytest.raises(InputError, match="no room for an id"):
+            Qrels(judged).write(tmp_path / name)
+        assert not (tmp_path / name).exists()
+    Qrels({"q": {"a b": 1}}).write(tmp_path / "q.tsv")
+    assert Qrels.read(tmp_path / "q.tsv").judgements == {"q": {"a b": 1}}

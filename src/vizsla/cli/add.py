@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
-from vizsla.cli.index import Format, IdField, Memory, TextField, TitleField, Workers, find_sources, report, watched
+from vizsla.cli.index import (
+    AllowEmpty,
+    ColumnTypes,
+    Delimiter,
+    Format,
+    IdField,
+    MaxDocument,
+    Memory,
+    TextField,
+    TitleField,
+    Workers,
+    find_sources,
+    report,
+    source_options,
+    watched,
+)
 
 
 def add(
@@ -21,13 +36,18 @@ def add(
     id_field: IdField = None,
     text_field: TextField = None,
     title_field: TitleField = None,
+    delimiter: Delimiter = None,
+    types: ColumnTypes = None,
+    max_document: MaxDocument = "16MB",
+    allow_empty: AllowEmpty = False,
 ) -> None:
     """Add documents to an index; one whose id is there already replaces it. All of them come in, or none."""
     from vizsla.index import Index
 
-    found = find_sources(sources, format, id_field, text_field, title_field)
-    started = time.perf_counter()
+    options = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     with Index.open(folder, memory=console.parse_size(memory)) as index:
+        found = find_sources(sources, format, fields=index.model.fields, **options)
+        started = time.perf_counter()
         added = index.add(watched(found, "Adding", workers), workers=workers)
         index.commit()
         report(index, added, time.perf_counter() - started)

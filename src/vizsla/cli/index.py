@@ -22,6 +22,17 @@ Format = Annotated[str | None, typer.Option("--format", help="jsonl, csv, tsv, p
 IdField = Annotated[str | None, typer.Option("--id-field", help="What the id is called there.")]
 TextField = Annotated[str | None, typer.Option("--text-field", help="What the text is called there.")]
 TitleField = Annotated[str | None, typer.Option("--title-field", help="What the title is called there.")]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", help="What separates columns of csv or tsv; else guessed.")
+]
+ColumnTypes = Annotated[
+    str | None,
+    typer.Option("--types", metavar="NAME=TYPE,...", help="Columns of csv or tsv: text, int, float, bool or date."),
+]
+MaxDocument = Annotated[
+    str, typer.Option("--max-document", metavar="SIZE", help="The most text of one line or document, as in 64MB.")
+]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="A source without documents is no error.")]
 Dense = Annotated[
     str | None,
     typer.Option("--dense", metavar="KIND", help="Dense vectors: exact, float16, sq8, hnsw, ivf(lists=1024), pq."),
@@ -29,7 +40,9 @@ Dense = Annotated[
 
 
 def index(
-    sources: Annotated[list[str], typer.Argument(help="Files (also .gz, .xz, .zst) or folders of documents.")],
+    sources: Annotated[
+        list[str], typer.Argument(help="Files (also .gz, .xz, .zst) or folders of documents; - is standard input.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder of the new index.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help='A name, a saved model, or a sum: "bm25 + 0.5 * bm25-wp".')
@@ -41,6 +54,10 @@ def index(
     id_field: IdField = None,
     text_field: TextField = None,
     title_field: TitleField = None,
+    delimiter: Delimiter = None,
+    types: ColumnTypes = None,
+    max_document: MaxDocument = "16MB",
+    allow_empty: AllowEmpty = False,
     passages: Annotated[
         int | None, typer.Option("--passages", help="Cut texts into passages of so many words.")
     ] = None,
@@ -53,11 +70,12 @@ def index(
     from vizsla.index import Index, replace_index
     from vizsla.models import parse_model
 
-    found = find_sources(sources, format, id_field, text_field, title_field)
+    chosen = parse_model(model)
+    options = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
+    found = find_sources(sources, format, fields=chosen.fields, **options)
     size = console.parse_size(memory)
     splitter = Splitter(passages, overlap) if passages is not None else None
     started = time.perf_counter()
-    chosen = parse_model(model)
     if chosen.freezes:
         console.remark(
             f"{chosen.name} freezes the statistics of all documents: they are read twice, and held in memory"
@@ -75,23 +93,36 @@ def index(
 
 def _readable(sources: list[Source], model: Model, splitter: Splitter | None) -> list[Mapping[str, Any]]:
     """What an index of the sources will hold; what cannot be read is told when it is added."""
-    documents = (d for source in sources for d in source.documents() if model.problem(d.content) is None)
-    parts = documents if splitter is None else (p for d in documents for p in splitter.passages(d))
-    return [part.content for part in parts]
+    documents = (d for source in sources for d in source.documents())
+    readable = (d for d in documents if model.problem(d.with_fields(model.fields).content) is None)
+    parts = readable if splitter is None else (p for d in readable for p in splitter.passages(d))
+    return [part.with_fields(model.fields).content for part in parts]
 
 
-def find_sources(
-    sources: list[str], format: str | None, id_field: str | None, text_field: str | None, title_field: str | None
-) -> list[Source]:
-    """The sources at these paths; which fields were guessed is told."""
-    from vizsla.datasets import FieldNames, Source
+def source_options(
+    id_field: str | None, text_field: str | None, title_field: str | None,
+    delimiter: str | None, types: str | None, max_document: str, allow_empty: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """What was said of how sources are to be read, as `Source.find` takes it."""
+    from vizsla.datasets import FieldNames, parse_types
 
-    names = FieldNames(id_field, text_field, title_field)
-    found = [Source.find(source, format, names) for source in sources]
+    return {
+        "names": FieldNames(id_field, text_field, title_field),
+        "delimiter": "\t" if delimiter == "\\t" else delimiter,
+        "types": parse_types(types) if types is not None else {},
+        "max_document": console.parse_size(max_document),
+        "allow_empty": allow_empty,
+    }
+
+
+def find_sources(sources: list[str], format: str | None, **options: Any) -> list[Source]:
+    """The sources at these paths; what was guessed, inferred or passed over is told."""
+    from vizsla.datasets import Source
+
+    found = [Source.find(source, format, **options) for source in sources]
     for source in found:
-        guess = source.guess()
-        if guess is not None:
-            console.remark(f"{source.path}: taking {guess}")
+        for remark in source.remarks():
+            console.remark(f"{console.safe(source.name)}: {console.safe(remark, most=2000)}")
     return found
 
 

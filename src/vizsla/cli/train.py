@@ -46,7 +46,7 @@ def train(
     title_field: TitleField = None,
 ) -> None:
     """Train a model on documents or on judged queries: adapt BM26, make one anew, or a reranker."""
-    from vizsla.datasets import BeirDataset
+    from vizsla.datasets import BeirDataset, FieldNames
 
     try:
         from vizsla.networks.inference import transformers
@@ -74,7 +74,7 @@ def train(
         plan = plan.changed(asked)
     if corpus and plan.pairs == "judged" and not plan.reads_corpus:
         console.remark(f"{plan.name} learns from the documents of its data sets; --corpus is not read")
-    sources = [] if resume else find_sources(corpus or [], format, id_field, text_field, title_field)
+    sources = [] if resume else find_sources(corpus or [], format, names=FieldNames(id_field, text_field, title_field))
     team = Team.assembled()
     if team.leads and team.device.type == "cpu" and plan.network != "augmenter":
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")

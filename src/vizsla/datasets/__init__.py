@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vizsla.datasets.beir import BeirDataset, Confusion, read_answers, read_queries
+from vizsla.datasets.columns import parse_types
 from vizsla.datasets.document import Document, FieldNames, Origin, document_id
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.datasets.questions import Questions, read_questions
@@ -32,6 +33,7 @@ __all__ = [
     "find_entry",
     "known",
     "open_datasets",
+    "parse_types",
     "read_answers",
     "read_documents",
     "read_queries",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.datasets.document import Document, Origin
-from vizsla.datasets.files import COMPRESSIONS, read_json_lines
+from vizsla.datasets.document import Document, Origin, document_id
+from vizsla.datasets.files import COMPRESSIONS, read_json_lines, read_lines
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
 
@@ -118,16 +118,19 @@ def _read_confusions(path: Path) -> dict[str, Confusion]:
         query, right, wrong = (told.get(name) for name in ("query-id", "pos", "neg"))
         if query is None or not isinstance(right, list) or not isinstance(wrong, list | None):
             raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
-        if str(query) in found:
-            raise InputError(f"the query id {query!r} appears a second time", file=str(path), line=line)
-        found[str(query)] = Confusion(tuple(map(str, right)), None if wrong is None else tuple(map(str, wrong)))
+        origin = Origin(str(path), line)
+        query_id = document_id(query, origin)
+        if query_id in found:
+            raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
+        others = None if wrong is None else tuple(document_id(d, origin) for d in wrong)
+        found[query_id] = Confusion(tuple(document_id(d, origin) for d in right), others)
     return found
 
 
 def read_queries(path: Path) -> dict[str, str]:
     """Queries by id from JSON lines ({_id, text}) or tab-separated lines (id, text)."""
     queries: dict[str, str] = {}
-    for line, query_id, text in _tab_queries(path) if ".tsv" in path.name else _json_queries(path):
+    for line, query_id, text in _json_queries(path) if _is_json(path) else _tab_queries(path):
         if query_id in queries:
             raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
         queries[query_id] = text
@@ -169,6 +172,13 @@ def listed_answers(text: str) -> list[Any]:
     return [part.strip().strip("'\"") for part in parts if part.strip()]
 
 
+def _is_json(path: Path) -> bool:
+    """By the name of a file, else by how it starts."""
+    if ".tsv" in path.name or ".json" in path.name:
+        return ".tsv" not in path.name
+    return next((text.lstrip()[:1] for _, text in read_lines(path) if text.strip()), "{") in ("{", "[")
+
+
 def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:
     for line, record in read_json_lines(path):
         query = Document.from_record(record, Origin(str(path), line))
@@ -178,11 +188,15 @@ def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:
         yield line, query.id, text
 
 
-def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:
-    from vizsla.datasets.files import read_lines
+_QUERY_HEADERS = {("id", "text"), ("_id", "text"), ("qid", "query"), ("query-id", "text"), ("query_id", "query")}
 
+
+def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:
     for line, row in read_lines(path):
-        query_id, tab, text = row.rstrip("\r\n").partition("\t")
-        if not tab or not query_id:
-            raise InputError("expected a query id, a tab and a text", file=str(path), line=line)
-        yield line, query_id, text
+        columns = row.rstrip("\r\n").split("\t")
+        if not row.strip() or (line == 1 and tuple(c.strip().lower() for c in columns) in _QUERY_HEADERS):
+            continue
+        if len(columns) != 2 or not columns[0].strip():
+            found = f", not {len(columns)} columns" if len(columns) != 2 else ""
+            raise InputError(f"expected a query id, a tab and a text{found}", file=str(path), line=line)
+        yield line, columns[0], columns[1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from vizsla.errors import InputError, kind_of
-
 
 _MOST_NUMBER = 10**100  # a number of more digits is no id, and beyond 4,300 Python refuses to write it
 
@@ -77,6 +77,8 @@ class Document:
     id: str
     content: Mapping[str, Any]
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    found: FieldNames | None = field(default=None, compare=False, repr=False)
+    """What its source calls the id, the text and the title."""
 
     @classmethod
     def from_record(cls, record: Any, origin: Origin | None = None, names: FieldNames = USUAL) -> Document:
@@ -87,14 +89,32 @@ class Document:
             raise refusal(f"expected a JSON object with an id and a text, not {kind_of(record)}", origin)
         found = _found(names, tuple(record))
         if found.id is None:
-            expected = f"{names.id!r}" if names.id else "'_id' or 'id'"
-            raise refusal(f"the document has no id; expected a field {expected}", origin)
-        content = {key: value for key, value in record.items() if key != found.id}
-        for name, standard in ((found.text, "text"), (found.title, "title")):
-            if name is not None and name != standard:
-                content.pop(name, None)
-                content[standard] = record[name]
-        return cls(document_id(record[found.id], origin), content, origin)
+            raise refusal(f"the document has no id; {_id_wanted(names, record)}", origin)
+        if found.text in (None, "text") and found.title in (None, "title"):
+            content = {key: value for key, value in record.items() if key != found.id}
+        else:
+            content = _renamed(record, found)
+        return cls(document_id(record[found.id], origin), content, origin, found)
+
+    def with_fields(self, fields: Collection[str]) -> Document:
+        """The document for a model that reads these fields: what was taken for the id, the text or the title has its
+        own name back where that is the one the model reads.
+
+        >>> document = Document.from_record({"id": "1", "body": "Dogs bark."})
+        >>> dict(document.content), dict(document.with_fields(["body"]).content)
+        ({'text': 'Dogs bark.'}, {'body': 'Dogs bark.'})
+        """
+        own = self.found
+        if own is None:
+            return self
+        taken = ((own.text, "text"), (own.title, "title"))
+        back = {standard: name for name, standard in taken if name and name in fields and standard not in fields}
+        if not back and own.id not in fields:
+            return self
+        content = {back.get(key, key): value for key, value in self.content.items()}
+        if own.id is not None and own.id in fields:
+            content[own.id] = self.id
+        return replace(self, content=content)
 
     def __getitem__(self, key: str) -> Any:
         return self.content[key]
@@ -103,13 +123,20 @@ class Document:
         return self.content.get(key, default)
 
 
+def _renamed(record: Mapping[str, Any], found: FieldNames) -> dict[str, Any]:
+    """A record without its id, the text and the title under their own names; whatever had these names gives way."""
+    names = {name: standard for name, standard in ((found.text, "text"), (found.title, "title")) if name is not None}
+    others = {key for key in names.values() if key not in names}
+    return {names.get(k, k): value for k, value in record.items() if k != found.id and k not in others}
+
+
 def document_id(value: Any, origin: Origin | None = None) -> str:
     """An id as it is stored: a text as it is, a whole number as its digits; anything else is refused.
 
     >>> document_id("007"), document_id(7)
     ('007', '7')
     """
-    if isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) < _MOST_NUMBER:
+    if not isinstance(value, bool) and isinstance(value, Integral) and abs(int(value)) < _MOST_NUMBER:
         return str(int(value))
     if not isinstance(value, str) or not value:
         raise refusal(f"the id must be a text or a whole number, not {kind_of(value)}", origin)
@@ -117,8 +144,23 @@ def document_id(value: Any, origin: Origin | None = None) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise refusal(f"the id {ascii(value)} has half a surrogate pair, which cannot be stored", origin) from None
+            raise refusal(f"the id {value!a} has half a surrogate pair, which cannot be stored", origin) from None
     return str.__str__(value)  # a subclass of str, such as numpy's, becomes a plain one
+
+
+_MOST_NAMED = 12
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names for a message, the first dozen of them."""
+    shown = [repr(str(name)) for name in islice(names, _MOST_NAMED + 1)]
+    return ", ".join([*shown[:_MOST_NAMED], "..."] if len(shown) > _MOST_NAMED else shown)
+
+
+def _id_wanted(names: FieldNames, record: Mapping[str, Any]) -> str:
+    wanted = f"{names.id!r}" if names.id else "'_id' or 'id'"
+    among = f" among its fields {listed(record)}; name it with --id-field" if record else ""
+    return f"expected a field {wanted}{among}"
 
 
 def refusal(message: str, origin: Origin | None) -> InputError:

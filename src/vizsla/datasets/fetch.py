@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import shutil
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
@@ -22,6 +25,10 @@ Progress = Callable[[int, int], None]
 CHUNK = 1 << 20
 TIMEOUT = 60.0
 _NOT_SATISFIABLE = 416
+_BAD_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, NotImplementedError,
+    ValueError, OverflowError, IsADirectoryError, NotADirectoryError, FileExistsError,
+)  # fmt: skip
 
 
 def _silent(done: int, total: int) -> None:
@@ -115,12 +122,20 @@ def _md5(file: Path) -> str:
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    """Unpack an archive; one that would write outside the folder is refused."""
-    with zipfile.ZipFile(file) as archive:
-        for name in archive.namelist():
-            if not (folder / name).resolve().is_relative_to(folder.resolve()):
-                raise InputError(f"the archive would write outside its folder ({name!r})", file=str(file))
-        archive.extractall(folder)
+    """Unpack an archive; one that is damaged or would write outside the folder is removed, so that it comes anew."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if not (folder / name).resolve().is_relative_to(folder.resolve()):
+                    raise ValueError(f"it would write outside its folder ({name!r})")
+            size, room = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
+            if size > room:
+                raise InputError(f"the archive unpacks to {size:,} bytes, and {room:,} are free", file=str(file))
+            archive.extractall(folder)
+    except _BAD_ARCHIVE as e:
+        file.unlink()
+        message = f"the archive is damaged, encrypted or not what it should be ({e}); it is removed, fetch it again"
+        raise InputError(message, file=str(file)) from None
 
 
 def _innermost(folder: Path) -> Path:

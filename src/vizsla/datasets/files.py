@@ -1,22 +1,37 @@
-"""Text files line by line, plain or compressed, with errors that name file and line."""
+"""Text files line by line, plain or compressed, with errors that name file and line; pipes, kept so they read twice."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import lzma
+import os
+import shutil
+import stat
+import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
 import zstandard
 
+from vizsla.datasets import zst
 from vizsla.errors import InputError
 
-_CHUNK = 1 << 20
+Progress = Callable[[int], None] | None
+"""Told how many bytes have been read from disk."""
 
+MAX_DOCUMENT = 16_000_000
+"""The most bytes a line or a document may have where nobody says otherwise: five times War and Peace."""
+
+STDIN = "-"
+_CHUNK = 1 << 20
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": lambda raw: BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK),
@@ -26,64 +41,156 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
     ),
 }
 COMPRESSIONS = tuple(_OPENERS)
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 
-def _open(path: Path) -> IO[bytes]:
+@dataclass(frozen=True)
+class InputFile:
+    """A file to be read: where it lies, what messages call it, and the most bytes a document of it may have."""
+
+    path: Path
+    name: str
+    max_document: int = MAX_DOCUMENT
+
+    @classmethod
+    def of(cls, source: Path | InputFile) -> InputFile:
+        return source if isinstance(source, InputFile) else cls(source, str(source))
+
+    def refusal(self, message: str, line: int | None = None) -> InputError:
+        return InputError(message, file=self.name, line=line)
+
+    def too_large(self, line: int) -> InputError:
+        message = f"this document has more than {self.max_document:,} bytes; --max-document allows larger ones"
+        return self.refusal(message, line)
+
+
+@contextmanager
+def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """A file as bytes, decompressed, and as it lies on disk; what goes wrong while it is read names the file."""
+    file = InputFile.of(source)
     try:
-        return path.open("rb", buffering=_CHUNK)
+        raw = file.path.open("rb", buffering=_CHUNK)
     except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path)) from None
+        raise file.refusal("there is no such file") from None
     except IsADirectoryError:
-        raise InputError("this is a folder, not a file", file=str(path)) from None
-    except PermissionError:
-        raise InputError("this file may not be read", file=str(path)) from None
+        raise file.refusal("this is a folder, not a file") from None
+    except OSError as e:
+        raise file.refusal(f"this file cannot be read ({e.strerror})") from None
+    with raw:
+        if file.path.suffix == ".zst" and not zst.is_whole(raw.fileno()):
+            raise file.refusal("the file is damaged or not what its name says (it is cut off)")
+        yield _OPENERS.get(file.path.suffix, lambda plain: plain)(raw), raw
 
 
-def read_lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1; `progress` is told the bytes read from disk so far."""
-    number = 0
-    with _open(path) as raw:
-        file = _OPENERS.get(path.suffix, lambda plain: plain)(raw)
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+"""What readers of compressed files raise over damaged ones."""
+
+
+def read_lines(
+    source: Path | InputFile, progress: Progress = None, *, universal: bool = False
+) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, numbered from 1; with `universal`, a carriage return alone ends a line, too.
+
+    A line of more bytes than a document may have is refused before it is read to its end.
+    """
+    file = InputFile.of(source)
+    number, most = 0, file.max_document
+    with opened(file) as (stream, raw):
+        lines = _universal_lines(stream, most) if universal else iter(partial(stream.readline, most + 1), b"")
         try:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(lines, 1):
+                if len(line) > most:
+                    raise file.too_large(number)
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if progress is not None and number % 256 == 0:
                     progress(raw.tell())
         except UnicodeDecodeError as e:
-            bad = e.object[e.start]
-            message = f"this is not UTF-8 (byte 0x{bad:02x} at position {e.start + 1} of the line)"
-            raise InputError(message, file=str(path), line=number) from None
-        except (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as e:
-            message = f"the file is damaged or not what its name says ({e})"
-            raise InputError(message, file=str(path), line=number + 1) from None
+            raise not_utf8(file, e, number) from None
+        except DAMAGE as e:
+            raise file.refusal(f"the file is damaged or not what its name says ({e})", number + 1) from None
 
 
-def read_json_lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, Any]]:
+def _universal_lines(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    rest = b""
+    while len(rest) <= most and (chunk := stream.read(_CHUNK)):
+        *lines, rest = (rest + chunk).splitlines(keepends=True)  # the last may go on, or its \r be half of \r\n
+        yield from lines
+    if rest:
+        yield rest
+
+
+def not_utf8(file: InputFile, e: UnicodeDecodeError, line: int) -> InputError:
+    bad = e.object[e.start]
+    return file.refusal(f"this is not UTF-8 (byte 0x{bad:02x} at position {e.start + 1} of the line)", line)
+
+
+def read_json_lines(source: Path | InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
     """The JSON values of a file with one a line; empty lines are passed over."""
-    for number, line in read_lines(path, progress):
+    file = InputFile.of(source)
+    for number, line in read_lines(file, progress):
         if line.strip():
-            yield number, parse_json(line, path, number)
+            yield number, parse_json(line, file, number)
 
 
-def parse_json(line: str, path: Path, number: int) -> Any:
+def parse_json(line: str, source: Path | InputFile, number: int) -> Any:
     """The JSON value of a line."""
+    file = InputFile.of(source)
     try:
         value = json.loads(line)
     except ValueError as e:
         detail = getattr(e, "msg", str(e)).removesuffix(" at")
         column = getattr(e, "colno", None)
         place = f" at column {column}" if column else ""
-        raise InputError(f"this line is not JSON ({detail}{place})", file=str(path), line=number) from None
+        raise file.refusal(f"this line is not JSON ({detail}{place})", number) from None
     except RecursionError:
-        raise InputError("this line is nested too deeply", file=str(path), line=number) from None
+        raise file.refusal("this line is nested too deeply", number) from None
     if "\\ud" in line or "\\uD" in line:
-        _check_surrogates(value, path, number)
+        check_surrogates(value, file, number)
     return value
 
 
-def _check_surrogates(value: Any, path: Path, number: int) -> None:
+def check_surrogates(value: Any, file: InputFile, number: int) -> None:
     """Half of a surrogate pair is no character and cannot be stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError("this line has half a surrogate pair (\\ud8xx)", file=str(path), line=number) from None
+        raise file.refusal("this line has half a surrogate pair (\\ud8xx)", number) from None
+
+
+def is_pipe(source: str | Path) -> bool:
+    """Whether a source can be read only once: `-`, a pipe, a process substitution, a terminal."""
+    if str(source) == STDIN:
+        return True
+    path = Path(source)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def spool(source: str | Path) -> Path:
+    """What comes through a pipe, in a temporary file that can be read twice; the caller removes it."""
+    try:
+        if str(source) == STDIN:
+            stream = getattr(sys.stdin, "buffer", None)
+            if stream is None:
+                raise InputError("there is no standard input", file=STDIN)
+            return _copied(stream)
+        with Path(source).open("rb") as pipe:
+            mode = os.fstat(pipe.fileno()).st_mode
+            if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not pipe.isatty() and Path(source) != Path(os.devnull)):
+                raise InputError("this is a device, not a file of documents", file=str(source))
+            return _copied(pipe)
+    except OSError as e:
+        raise InputError(f"the pipe cannot be read into a temporary file ({e.strerror})", file=str(source)) from None
+
+
+def _copied(stream: IO[bytes]) -> Path:
+    start = stream.read(max(map(len, _MAGIC)))
+    ending = next((ending for magic, ending in _MAGIC.items() if start.startswith(magic)), "")
+    number, name = tempfile.mkstemp(ending, "vizsla-")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(start)
+            shutil.copyfileobj(stream, file, _CHUNK)
+    except BaseException:
+        Path(name).unlink()
+        raise
+    return Path(name)

@@ -41,7 +41,7 @@ class Splitter:
         """
         if isinstance(value, Splitter):
             return value
-        if isinstance(value, Integral) and not isinstance(value, bool):
+        if not isinstance(value, bool) and isinstance(value, Integral):
             return cls(int(value))
         raise VizslaError(f"passages are a number of words or a Splitter(words, overlap), not {kind_of(value)}")
 
@@ -55,7 +55,7 @@ class Splitter:
             inside = places[start : start + self.words]
             part = text[inside[0][0] : inside[-1][1]] if inside and isinstance(text, str) else text
             content = {**document.content, "text": part} if text is not None else document.content
-            yield Document(f"{document.id}{MARK}{n}", {**content, "passage": n}, document.origin)
+            yield Document(f"{document.id}{MARK}{n}", {**content, "passage": n}, document.origin, document.found)
 
 
 def document_of(passage_id: str) -> str:

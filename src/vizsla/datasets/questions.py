@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vizsla.datasets.beir import listed_answers, read_answers, read_queries
-from vizsla.datasets.files import read_lines
+from vizsla.datasets.files import InputFile
+from vizsla.datasets.records import read_json_records
+from vizsla.datasets.tables import csv_rows
 from vizsla.errors import InputError
 
 
@@ -37,27 +37,21 @@ def read_questions(path: str | Path) -> Questions:
 
 def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
     """DPR's own way: tab-separated values with csv's quotes."""
-    rows = csv.reader((line for _, line in read_lines(file)), delimiter="\t")
-    for row in rows:
+    for line, row in csv_rows(InputFile.of(file), "\t"):
         if not any(row):
             continue
-        if len(row) < 2 or not row[1].strip().startswith("["):
-            message = "expected a question, a tab and a list of answers"
-            raise InputError(message, file=str(file), line=rows.line_num)
-        yield row[0], _checked(listed_answers(row[1]), file, rows.line_num)
+        if len(row) != 2 or not row[1].strip().startswith("["):
+            raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
+        yield row[0], _checked(listed_answers(row[1]), file, line)
 
 
 def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:
-    try:
-        rows = json.loads(file.read_text("utf-8"))
-        pairs = [(str(row["question"]), row["answers"]) for row in rows]
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=str(file)) from None
-    except (ValueError, KeyError, TypeError):
-        message = 'expected a list of {"question": ..., "answers": [...]}'
-        raise InputError(message, file=str(file)) from None
-    for question, answers in pairs:
-        yield question, _checked(answers, file, None)
+    for line, row in read_json_records(InputFile.of(file)):
+        question = row.get("question") if isinstance(row, dict) else None
+        if not isinstance(question, str) or not isinstance(row.get("answers"), list):
+            message = 'expected a list of {"question": ..., "answers": [...]}'
+            raise InputError(message, file=str(file), line=line)
+        yield question, _checked(row["answers"], file, line)
 
 
 def _checked(answers: Any, file: Path, line: int | None) -> list[str]:

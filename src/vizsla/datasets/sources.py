@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import weakref
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.beir import find_file, is_beir
-from vizsla.datasets.document import USUAL, Document, FieldNames, Origin
-from vizsla.datasets.files import parse_json, read_json_lines, read_lines
+from vizsla.datasets.columns import TYPES, Types, checked_types, joined_type, public_type
+from vizsla.datasets.document import USUAL, Document, FieldNames, Origin, listed
+from vizsla.datasets.files import (
+    MAX_DOCUMENT,
+    InputFile,
+    Progress,
+    is_pipe,
+    parse_json,
+    read_lines,
+    spool,
+)
 from vizsla.datasets.matrix import read_matrix
-from vizsla.datasets.tables import read_parquet, read_separated
-from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec, text_files
-from vizsla.errors import InputError, UnknownNameError
-
-Progress = Callable[[int], None] | None
+from vizsla.datasets.records import is_json_lines, read_json_records
+from vizsla.datasets.tables import Table, parquet_columns, read_parquet
+from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
+from vizsla.datasets.values import plain_content
+from vizsla.errors import InputError, UnknownNameError, VizslaError
 
 ENDINGS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
@@ -26,7 +38,7 @@ ENDINGS = {
     "npz": (".npz",),
     "text": TEXT_ENDINGS,
 }
-
+_TABLES = ("csv", "tsv")
 
 RAW_LINES = 2000
 RAW_CHARACTERS = 4_000_000
@@ -36,133 +48,279 @@ RAW_CHARACTERS = 4_000_000
 class RawLines:
     """Some lines of a file of JSON lines, still to be read: what other processes are given to do."""
 
-    path: Path
+    file: InputFile
     names: FieldNames
     lines: list[tuple[int, str]]
 
     def documents(self) -> list[Document]:
-        rows = ((number, parse_json(line, self.path, number)) for number, line in self.lines if line.strip())
-        return [Document.from_record(record, Origin(str(self.path), n), self.names) for n, record in rows]
+        rows = ((number, parse_json(line, self.file, number)) for number, line in self.lines if line.strip())
+        return [Document.from_record(record, Origin(self.file.name, n), self.names) for n, record in rows]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a source, and its format."""
+
+    file: InputFile
+    format: str
+    id: str
+    """The id of its document where the whole file is one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or a folder of documents, and how to read it."""
+    """A file, a folder or a pipe of documents, and how to read it."""
 
-    path: Path
-    format: str
+    name: str
+    parts: tuple[Part, ...]
     names: FieldNames = USUAL
+    delimiter: str | None = None
+    """What separates the columns of csv and tsv files, where nobody is to guess."""
+    types: Types = field(default_factory=dict)
+    """Types of columns of csv and tsv files that are not to be inferred."""
+    fields: tuple[str, ...] = ()
+    """The fields a model reads: as columns they stay texts."""
+    allow_empty: bool = False
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """How many files of a folder were passed over, by their ending."""
 
     @classmethod
-    def find(cls, source: str | Path, format: str | None = None, names: FieldNames = USUAL) -> Source:
-        """The source at a path: a file by its ending, a folder by what is in it, unless the format is named."""
-        path = Path(source)
+    def find(
+        cls,
+        source: str | Path,
+        format: str | None = None,
+        names: FieldNames = USUAL,
+        *,
+        delimiter: str | None = None,
+        types: Types | None = None,
+        fields: Collection[str] = (),
+        max_document: int = MAX_DOCUMENT,
+        allow_empty: bool = False,
+    ) -> Source:
+        """The source at a path: a file by its ending, a folder by what is in it, unless the format is named.
+
+        `-`, pipes and process substitutions need a format; they are kept in a temporary file while they are used.
+        """
         if format is not None and format not in ENDINGS:
             raise UnknownNameError("format", format, tuple(ENDINGS))
-        if not path.exists():
-            raise InputError("there is no such file or folder", file=str(path))
-        if path.is_dir():
-            return cls._in_folder(path, format, names)
-        if format is None:
-            format = next((f for f, endings in ENDINGS.items() if bare_name(path).endswith(endings)), None)
-        if format is None:
-            known = ", ".join(endings[0] for endings in ENDINGS.values())
-            message = f"what is this? expected a folder or a file of {known} (with .gz, .xz or .zst), or --format"
-            raise InputError(message, file=str(path))
-        return cls(path, format, names)
-
-    @classmethod
-    def _in_folder(cls, path: Path, format: str | None, names: FieldNames) -> Source:
-        if format is None and is_beir(path):
-            return cls(find_file(path, "corpus.jsonl"), "jsonl", names)
-        if format in (None, "text") and text_files(path):
-            return cls(path, "text", names)
-        raise InputError("this folder holds neither a corpus.jsonl nor text, Markdown or HTML files", file=str(path))
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise VizslaError(f"a delimiter is one character, and no quote or line end, not {delimiter!r}")
+        if max_document < 1:
+            raise VizslaError(f"the most bytes of a document must be 1 or more, not {max_document}")
+        path, piped, skipped = Path(source), is_pipe(source), dict[str, int]()
+        parts: tuple[Part, ...]
+        if piped:
+            parts = (_piped(source, format, max_document),)
+        elif not path.exists():
+            raise InputError("there is no such file or folder", file=str(source))
+        elif path.is_dir():
+            parts, skipped = _in_folder(path, format, max_document)
+        else:
+            parts = (Part(InputFile(path, str(path), max_document), format or _format_of(path), path.name),)
+        given = checked_types(types or {})
+        found = cls(str(source), parts, names, delimiter, given, tuple(fields), allow_empty, skipped)
+        if piped:
+            weakref.finalize(found, parts[0].file.path.unlink, missing_ok=True)
+        return found
 
     @property
     def bytes(self) -> int:
         """How much there is to read."""
-        files = text_files(self.path) if self.path.is_dir() else [self.path]
-        return sum(f.stat().st_size for f in files)
+        return sum(part.file.path.stat().st_size for part in self.parts)
 
     def documents(self, progress: Progress = None) -> Iterator[Document]:
-        """The documents, one by one; `progress` is told the bytes read so far."""
-        if self.format == "jsonl":
-            file = str(self.path)
-            for line, record in read_json_lines(self.path, progress):
-                yield Document.from_record(record, Origin(file, line), self.names)
-        elif self.format in ("csv", "tsv"):
-            yield from read_separated(self.path, self.names, "," if self.format == "csv" else "\t", progress)
-        elif self.format == "parquet":
-            yield from read_parquet(self.path, self.names, progress)
-        elif self.format == "trec":
-            yield from read_trec(self.path, progress)
-        elif self.format == "npz":
-            yield from read_matrix(self.path)
+        """The documents, one by one; `progress` is told the bytes read so far. That there are none is an error."""
+        before = count = 0
+        for part in self.parts:
+            for document in self._documents(part, _moved(progress, before)):
+                count += 1
+                yield document
+            before += part.file.path.stat().st_size
+            if progress is not None:
+                progress(before)
+        self._check_empty(count)
+
+    def _check_empty(self, count: int) -> None:
+        if not count and not self.allow_empty:
+            raise InputError("there are no documents here; --allow-empty takes that, too", file=self.name)
+
+    def _documents(self, part: Part, progress: Progress) -> Iterator[Document]:
+        file = part.file
+        if part.format == "jsonl":
+            for line, record in read_json_records(file, progress):
+                yield Document.from_record(record, Origin(file.name, line), self.names)
+        elif part.format in _TABLES:
+            table = self._table(part)
+            if table is not None:
+                yield from table.documents(self.column_types, self.fields, progress)
+        elif part.format == "parquet":
+            yield from read_parquet(file, self.names, progress)
+        elif part.format == "trec":
+            yield from read_trec(file, progress)
+        elif part.format == "npz":
+            yield from read_matrix(file)
         else:
-            yield from self._texts(progress)
+            yield read_text_file(file, part.id)
+
+    def _table(self, part: Part) -> Table | None:
+        return Table.open(part.file, self.names, part.format, self.delimiter)
+
+    @cached_property
+    def column_types(self) -> dict[str, str]:
+        """The types of the columns of all its tables: those given, and those that hold for all rows."""
+        inferred: dict[str, str] = {}
+        known: set[str] = set()
+        for part in self.parts:
+            table = self._table(part) if part.format in _TABLES else None
+            if table is None or table.header is None:
+                continue
+            known.update(table.header)
+            for name, kind in table.infer(self.types, self.fields).items():
+                inferred[name] = joined_type(inferred.get(name), kind)
+        unknown = next((name for name in self.types if name not in known), None)
+        if unknown is not None:
+            among = f" among {listed(sorted(known))}" if known else "; types are for csv and tsv files with a header"
+            raise InputError(f"there is no column {unknown!r}{among}", file=self.name)
+        return {**inferred, **self.types}
 
     def raw_lines(self, progress: Progress = None) -> Iterator[RawLines] | None:
         """The lines in batches, not yet read; None where documents are not lines."""
-        return self._raw_lines(progress) if self.format == "jsonl" else None
+        lines = all(part.format == "jsonl" and is_json_lines(part.file) for part in self.parts)
+        return self._raw_lines(progress) if lines else None
 
     def _raw_lines(self, progress: Progress) -> Iterator[RawLines]:
-        lines: list[tuple[int, str]] = []
-        size = 0
-        for number, line in read_lines(self.path, progress):
-            lines.append((number, line))
-            size += len(line)
-            if len(lines) == RAW_LINES or size > RAW_CHARACTERS:
-                yield RawLines(self.path, self.names, lines)
-                lines, size = [], 0
-        if lines:
-            yield RawLines(self.path, self.names, lines)
+        before = count = 0
+        for part in self.parts:
+            lines: list[tuple[int, str]] = []
+            size = 0
+            for number, line in read_lines(part.file, _moved(progress, before)):
+                lines.append((number, line))
+                size += len(line)
+                count += not line.isspace()
+                if len(lines) == RAW_LINES or size > RAW_CHARACTERS:
+                    yield RawLines(part.file, self.names, lines)
+                    lines, size = [], 0
+            if lines:
+                yield RawLines(part.file, self.names, lines)
+            before += part.file.path.stat().st_size
+        self._check_empty(count)
 
-    def _texts(self, progress: Progress) -> Iterator[Document]:
-        if self.path.is_file():
-            yield read_text_file(self.path, self.path.name)
-            return
-        done = 0
-        for file in text_files(self.path):
-            yield read_text_file(file, file.relative_to(self.path).as_posix())
-            done += file.stat().st_size
-            if progress is not None:
-                progress(done)
+    def remarks(self) -> Iterator[str]:
+        """What a user should know of how the source is read: what was guessed, inferred or passed over."""
+        if self.skipped:
+            files = ", ".join(f"{ending or 'no ending'} ({count:,})" for ending, count in self.skipped.items())
+            yield f"passing over files that are no documents: {files}"
+        said = set[str]()
+        for part in self.parts:
+            table = self._table(part) if part.format in _TABLES else None
+            for remark in (table.remark if table else None, self._guess(part)):
+                if remark is not None and remark not in said:
+                    said.add(remark)
+                    yield remark
+        if types := self._inferred():
+            yield f"columns that are no texts: {types} (--types says otherwise)"
 
-    def guess(self) -> str | None:
+    def _inferred(self) -> str:
+        """The columns whose types were inferred, other than texts, by type."""
+        by_type: dict[str, list[str]] = {}
+        for name, kind in self.column_types.items():
+            if name not in self.types and kind != "text":
+                by_type.setdefault(TYPES[public_type(kind)], []).append(name)
+        return "; ".join(f"{', '.join(map(repr, columns))} {kind}" for kind, columns in by_type.items())
+
+    def _guess(self, part: Part) -> str | None:
         """Which fields were taken for what, where that was not said and is not the usual; None otherwise."""
-        if self.format not in ("jsonl", "csv", "tsv", "parquet"):
+        keys = self._first_keys(part)
+        if keys is None:
             return None
-        first = next(self._first_keys(), None)
-        if first is None:
-            return None
-        found = self.names.found(first)
+        found = self.names.found(keys)
         taken = {"id": found.id, "text": found.text, "title": found.title}
         odd = {k: v for k, v in taken.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
-        return ", ".join(f"the {key} from {name!r}" for key, name in odd.items()) or None
+        as_named = {k for k, v in odd.items() if v in self.fields and k not in self.fields and k != "id"}
+        told = [f"the {key} from {name!r}" for key, name in odd.items() if key not in as_named]
+        return f"taking {', '.join(told)}" if told else None
 
-    def _first_keys(self) -> Iterator[list[str]]:
-        if self.format == "jsonl":
-            for _, record in read_json_lines(self.path):
-                yield list(record) if isinstance(record, dict) else []
-        elif self.format == "parquet":
-            import pyarrow.parquet as parquet
+    def _first_keys(self, part: Part) -> Collection[str] | None:
+        if part.format == "jsonl":
+            _, record = next(read_json_records(part.file), (0, None))
+            return record if isinstance(record, dict) else None
+        if part.format == "parquet":
+            return parquet_columns(part.file)
+        table = self._table(part) if part.format in _TABLES else None
+        return None if table is None else table.header
 
-            yield list(parquet.read_schema(self.path).names)
+
+def _moved(progress: Progress, by: int) -> Progress:
+    return None if progress is None else lambda done: progress(by + done)
+
+
+def _format_of(path: Path) -> str:
+    found = _ending_format(path)
+    if found is None:
+        known = ", ".join(endings[0] for endings in ENDINGS.values())
+        message = f"what is this? expected a folder or a file of {known} (with .gz, .xz or .zst), or --format"
+        raise InputError(message, file=str(path))
+    return found
+
+
+def _ending_format(path: Path) -> str | None:
+    return next((f for f, endings in ENDINGS.items() if bare_name(path).endswith(endings)), None)
+
+
+def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
+    if format is None:
+        message = "a pipe has no ending that says what it holds; name its format, as in --format jsonl"
+        raise InputError(message, file=str(source))
+    return Part(InputFile(spool(source), str(source), max_document), format, str(source))
+
+
+def _in_folder(path: Path, format: str | None, max_document: int) -> tuple[tuple[Part, ...], dict[str, int]]:
+    """BEIR's corpus, or all files of known formats, or of the one named; and how many others by ending."""
+    if format is None and is_beir(path):
+        corpus = find_file(path, "corpus.jsonl")
+        return (Part(InputFile(corpus, str(corpus), max_document), "jsonl", corpus.name),), {}
+    parts, skipped = [], Counter[str]()
+    for file in sorted(path.rglob("*")):
+        inside = file.relative_to(path)
+        if any(part.startswith(".") for part in inside.parts) or not file.is_file():
+            continue
+        found = _ending_format(file)
+        if found in (None, "npz") or (format is not None and found != format):
+            skipped[file.suffix.lower()] += 1
         else:
-            import csv
+            parts.append(Part(InputFile(file, str(file), max_document), str(found), inside.as_posix()))
+    if not parts:
+        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending != ".npz")
+        what = f"this folder holds no files of {', '.join(ENDINGS[format]) if format else known}"
+        raise InputError(what, file=str(path))
+    return tuple(parts), dict(skipped.most_common())
 
-            lines = (text for _, text in read_lines(self.path))
-            yield from csv.reader(lines, delimiter="," if self.format == "csv" else "\t")
 
-
-def read_documents(source: str | Path, progress: Progress = None) -> Iterator[Document]:
-    """The documents of a file or a folder, one by one."""
-    return Source.find(source).documents(progress)
+def read_documents(
+    source: str | Path, progress: Progress = None, format: str | None = None, names: FieldNames = USUAL, **options: Any
+) -> Iterator[Document]:
+    """The documents of a file or a folder, one by one; options as for `Source.find`."""
+    return Source.find(source, format, names, **options).documents(progress)
 
 
 def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
     """Documents from mappings or documents, as a program has them; raw lines stay what they are."""
-    if isinstance(items, str | Mapping):
+    if isinstance(items, str | Path):
+        message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
+        raise InputError(message)
+    if isinstance(items, Mapping | Document) or not isinstance(items, Iterable):
         raise InputError("documents come as a list or another iterable, not as a single one")
-    return (item if isinstance(item, RawLines) else Document.from_record(item) for item in items)
+    if hasattr(items, "to_dict"):
+        raise InputError("documents come as a list of records; of a table of pandas', as table.to_dict('records')")
+    return map(_document_from, items)
+
+
+def _document_from(item: Any) -> Document | RawLines:
+    if isinstance(item, RawLines):
+        return item
+    try:
+        if isinstance(item, Document):
+            return item if item.origin is not None else replace(item, content=plain_content(item.content))
+        return Document.from_record(plain_content(item) if isinstance(item, Mapping) else item)
+    except RecursionError:
+        raise InputError("a document is nested too deeply") from None

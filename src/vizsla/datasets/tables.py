@@ -3,94 +3,224 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import threading
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from vizsla.datasets.document import Document, FieldNames, Origin
-from vizsla.datasets.files import read_lines
-from vizsla.errors import InputError, VizslaError
+from vizsla.datasets.columns import Types, cell_reader, infer_types, public_type
+from vizsla.datasets.document import Document, FieldNames, Origin, listed
+from vizsla.datasets.files import InputFile, Progress, read_lines
+from vizsla.datasets.values import plain_content
+from vizsla.errors import VizslaError
 
-csv.field_size_limit(1 << 30)
-Progress = Callable[[int], None] | None
-
-
-def read_separated(path: Path, names: FieldNames, separator: str, progress: Progress) -> Iterator[Document]:
-    """A table with a header; without one, MS MARCO's two columns, id and text."""
-    rows = _rows(path, separator, progress)
-    first = next(rows, None)
-    if first is None:
-        return
-    line, header = first
-    if separator == "\t" and len(header) == 2 and names.found(header).text is None:
-        yield Document(header[0], {"text": header[1]}, Origin(str(path), line))
-        yield from _two_columns(path, rows)
-        return
-    found = names.found(header)
-    if found.id is None:
-        have = ", ".join(header)
-        raise InputError(f"no column is the id among {have}; name it with --id-field", file=str(path), line=line)
-    for line, row in rows:
-        if len(row) != len(header):
-            message = f"expected {len(header)} columns as in the header, not {len(row)}"
-            raise InputError(message, file=str(path), line=line)
-        yield Document.from_record(dict(zip(header, row, strict=True)), Origin(str(path), line), names)
+_SEPARATORS = (",", ";", "\t", "|")
+_DEFAULTS = {"csv": ",", "tsv": "\t"}
+_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_field_limit = threading.Lock()  # csv has one limit for the whole process
 
 
-def _two_columns(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Document]:
-    for line, row in rows:
-        if len(row) != 2 or not row[0]:
-            raise InputError(f"expected an id, a tab and a text, not {len(row)} columns", file=str(path), line=line)
-        yield Document(row[0], {"text": row[1]}, Origin(str(path), line))
+def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file with csv's quotes, with the numbers of their first lines; empty ones are passed over."""
+    line, fed = 1, 0
+
+    def lines() -> Iterator[str]:
+        nonlocal fed
+        for _, text in read_lines(file, progress, universal=True):
+            fed += len(text)
+            if fed > file.max_document:  # a quote that is never closed takes all that follows
+                raise file.too_large(line)
+            yield text
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    while True:
+        with _field_limit:
+            before = csv.field_size_limit(file.max_document)
+            try:
+                row = next(reader, None)
+            except csv.Error as e:
+                raise file.refusal(f"this row cannot be read ({e})", line) from None
+            finally:
+                csv.field_size_limit(before)
+        if row is None:
+            return
+        if row:
+            yield line, row
+        line, fed = reader.line_num + 1, 0
 
 
-def _rows(path: Path, separator: str, progress: Progress) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the numbers of their first lines. MS MARCO's quotes are plain characters, others' are not."""
-    line = 1
-    lines = read_lines(path, progress)
-    if separator == "\t" and _is_unquoted(path):
-        for number, text in lines:
-            yield number, text.rstrip("\r\n").split("\t")
-        return
-    reader = csv.reader((text for _, text in lines), delimiter=separator, strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
-    except csv.Error as e:
-        raise InputError(f"this row cannot be read ({e})", file=str(path), line=line) from None
+@dataclass(frozen=True)
+class Table:
+    """A separated file: how its cells are told apart, and what its columns are called."""
+
+    file: InputFile
+    names: FieldNames
+    delimiter: str
+    header: tuple[str, ...] | None
+    """None where there is none, as with MS MARCO's two columns, id and text, whose quotes are plain characters."""
+    found: FieldNames = field(default_factory=FieldNames)
+    remark: str | None = None
+    """What was guessed of its form."""
+
+    @classmethod
+    def open(cls, file: InputFile, names: FieldNames, format: str, delimiter: str | None = None) -> Table | None:
+        """The table in a file; None where the file is empty."""
+        first = next((text for _, text in read_lines(file, universal=True) if text.strip()), None)
+        if first is None:
+            return None
+        chosen = delimiter or (_delimiter(first, names) if format == "csv" else _DEFAULTS[format])
+        if chosen == "\t" and _has_no_header(first.rstrip("\r\n").split("\t"), names):
+            return cls(file, names, chosen, None)
+        line, row = next(csv_rows(file, chosen))
+        header = tuple(name.strip() for name in row)
+        _check_header(file, line, header, names)
+        unusual = delimiter is None and chosen != _DEFAULTS[format]
+        remark = f"taking {_NAMES[chosen]} as separators" if unusual else None
+        return cls(file, names, chosen, header, names.found(header), remark)
+
+    def texts(self, fields: Collection[str]) -> set[str]:
+        """The columns that stay texts: the id, the text, the title, and what a model reads."""
+        return {n for n in self.header or () if n in (self.found.id, self.found.text, self.found.title) or n in fields}
+
+    def infer(self, given: Types, fields: Collection[str]) -> dict[str, str]:
+        """The types of the columns that are no texts for sure and have none given, over all rows."""
+        header = self.header or ()
+        self._check_types(given, fields)
+        columns = [name for name in header if name not in given and name not in self.texts(fields)]
+        if not columns:
+            return {}
+        return infer_types((row for _, row in self._rows(None)), header, columns)
+
+    def _check_types(self, given: Types, fields: Collection[str]) -> None:
+        for name, kind in given.items():
+            if self.header is not None and name in self.texts(fields) and kind != "text":
+                raise self.file.refusal(f"the column {name!r} is an id or read as a text; it cannot be of type {kind}")
+
+    def documents(self, types: Types, fields: Collection[str], progress: Progress) -> Iterator[Document]:
+        """The rows as documents, cells of these types; an empty cell is a missing value, except of texts."""
+        if self.header is None:
+            yield from self._two_columns(progress)
+            return
+        texts = self.texts(fields)
+        readers = [None if name in texts else cell_reader(types.get(name, "text")) or str for name in self.header]
+        columns = list(zip(self.header, readers, strict=True))
+        for line, row in self._rows(progress):
+            record: dict[str, Any] = {}
+            for (name, read), cell in zip(columns, row, strict=True):
+                if read is None or read is str:
+                    if cell or read is None:
+                        record[name] = cell
+                elif stripped := cell.strip():
+                    record[name] = self._value(read, stripped, name, types[name], line)
+            yield Document.from_record(record, Origin(self.file.name, line), self.names)
+
+    def _value(self, read: Callable[[str], Any], cell: str, name: str, kind: str, line: int) -> Any:
+        try:
+            return read(cell)
+        except ValueError:
+            message = f"{cell[:40]!r} in the column {name!r} is not of type {public_type(kind)}; --types names another"
+            raise self.file.refusal(message, line) from None
+
+    def _rows(self, progress: Progress) -> Iterator[tuple[int, list[str]]]:
+        header = self.header or ()
+        rows = csv_rows(self.file, self.delimiter, progress)
+        next(rows)
+        for line, row in rows:
+            if len(row) != len(header):
+                raise self.file.refusal(f"expected {len(header)} columns as in the header, not {len(row)}", line)
+            yield line, row
+
+    def _two_columns(self, progress: Progress) -> Iterator[Document]:
+        for line, text in read_lines(self.file, progress):
+            if not text.strip():
+                continue
+            row = text.rstrip("\r\n").split("\t")
+            if len(row) != 2 or not row[0]:
+                raise self.file.refusal(f"expected an id, a tab and a text, not {len(row)} columns", line)
+            yield Document(row[0], {"text": row[1]}, Origin(self.file.name, line))
 
 
-def _is_unquoted(path: Path) -> bool:
-    """Whether a tab-separated file starts with two columns and no header, as MS MARCO's collection does."""
-    first = next((text for _, text in read_lines(path)), "")
-    columns = first.rstrip("\r\n").split("\t")
-    return len(columns) == 2 and FieldNames().found(columns).text is None
+def _delimiter(line: str, names: FieldNames) -> str:
+    """What separates the names of a header: the first of the usual ones with which there is an id and more."""
+    for delimiter in _SEPARATORS:
+        header = line.rstrip("\r\n").replace('"', "").split(delimiter)
+        if len(header) > 1 and names.found([name.strip() for name in header]).id is not None:
+            return delimiter
+    return ","
 
 
-def read_parquet(path: Path, names: FieldNames, progress: Progress) -> Iterator[Document]:
+def _has_no_header(columns: list[str], names: FieldNames) -> bool:
+    found = names.found(columns)
+    return len(columns) == 2 and found.id is None and found.text is None and names == FieldNames()
+
+
+def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: FieldNames) -> None:
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise file.refusal(f"the column {twice!r} appears a second time; every column needs a name of its own", line)
+    wanted = {"id": names.id, "text": names.text, "title": names.title}
+    for option, name in wanted.items():
+        if name is not None and name not in header:
+            raise file.refusal(f"there is no column {name!r} (--{option}-field) among {listed(header)}", line)
+    if names.found(header).id is None:
+        message = f"no column is the id among {listed(header)}; name it with --id-field, or what separates columns with"
+        raise file.refusal(f"{message} --delimiter", line)
+
+
+def parquet_columns(file: InputFile) -> list[str]:
+    """The names of the columns of a Parquet file."""
+    with _Parquet(file) as parquet:
+        return [str(name) for name in parquet.read_schema(file.path).names]
+
+
+def read_parquet(file: InputFile, names: FieldNames, progress: Progress) -> Iterator[Document]:
     """The rows of a Parquet file."""
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise VizslaError(f"{path}: Parquet files need pyarrow; run 'pip install vizsla[parquet]'") from None
-    try:
-        file = parquet.ParquetFile(path)
-        row, size = 0, path.stat().st_size
-        for batch in file.iter_batches(batch_size=1000):
-            for record in batch.to_pylist():
-                row += 1
-                yield Document.from_record(_plain(record), Origin(str(path), row), names)
-            if progress is not None:
-                progress(size * row // max(file.metadata.num_rows, 1))
-    except (OSError, ValueError) as e:
-        if isinstance(e, InputError):
-            raise
-        raise InputError(f"the file is damaged or not what its name says ({e})", file=str(path)) from None
+    row, size = 0, file.path.stat().st_size
+    for batch, rows in _parquet_batches(file):
+        for record in batch:
+            row += 1
+            content = {key: _json_value(value) for key, value in plain_content(record).items() if value is not None}
+            if sum(len(value) for value in content.values() if isinstance(value, str)) > file.max_document:
+                raise file.too_large(row)
+            yield Document.from_record(content, Origin(file.name, row), names)
+        if progress is not None:
+            progress(size * row // max(rows, 1))
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Dates, decimals and the like as text; nothing where there is nothing."""
-    kept = {key: value for key, value in record.items() if value is not None}
-    return {k: v if isinstance(v, str | int | float | bool | list | dict) else str(v) for k, v in kept.items()}
+def _parquet_batches(file: InputFile) -> Iterator[tuple[list[dict[str, Any]], int]]:
+    with _Parquet(file) as parquet:
+        whole = parquet.ParquetFile(file.path)
+        batches = whole.iter_batches(batch_size=1000)
+    while True:
+        with _Parquet(file):
+            batch = next(batches, None)
+            records = None if batch is None else batch.to_pylist()
+        if records is None:
+            return
+        yield records, whole.metadata.num_rows
+
+
+class _Parquet:
+    """pyarrow's reader of Parquet; what it raises over a damaged file becomes one sentence."""
+
+    def __init__(self, file: InputFile) -> None:
+        self._file = file
+
+    def __enter__(self) -> Any:
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise VizslaError(f"{self._file.name}: Parquet files need pyarrow; run 'pip install pyarrow'") from None
+        return parquet
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: object) -> None:
+        if isinstance(e, Exception) and not isinstance(e, VizslaError):
+            detail = " ".join(str(e).split())[:200]
+            raise self._file.refusal(f"the file is damaged or not what its name says ({detail})") from None
+
+
+def _json_value(value: Any) -> Any:
+    """Bytes as the text they are, durations and the like as text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, str | int | float | bool | list | dict) else str(value)

@@ -1,20 +1,19 @@
-"""Texts: folders of text, Markdown and HTML files, and TREC's SGML."""
+"""Texts: text, Markdown and HTML files, and TREC's SGML."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from html import unescape
-from html.parser import HTMLParser
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from vizsla.datasets.columns import cell_reader, infer_types
 from vizsla.datasets.document import Document, Origin
-from vizsla.datasets.files import COMPRESSIONS, read_lines
+from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, read_lines
+from vizsla.datasets.html import html_text, tidied, unescaped
 from vizsla.errors import InputError
 
 TEXT_ENDINGS = (".txt", ".text", ".md", ".markdown", ".rst", ".html", ".htm")
-_SKIPPED = {"script", "style", "noscript", "template"}
-_BLOCKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section", "article", "title"}
 
 
 def bare_name(path: Path) -> str:
@@ -25,71 +24,30 @@ def bare_name(path: Path) -> str:
     return name.lower()
 
 
-def text_files(folder: Path) -> list[Path]:
-    """The text files of a folder and those below it, hidden ones left out."""
-    return [
-        p
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-        and bare_name(p).endswith(TEXT_ENDINGS)
-        and not any(part.startswith(".") for part in p.relative_to(folder).parts)
-    ]
-
-
-def read_text_file(path: Path, doc_id: str) -> Document:
+def read_text_file(file: InputFile, doc_id: str) -> Document:
     """One file as one document: its title from a heading, else its name."""
-    text = "".join(line for _, line in read_lines(path))
-    name = bare_name(path)
+    size, lines = 0, []
+    for _, line in read_lines(file):
+        size += len(line)
+        if size > file.max_document:
+            raise file.too_large(1)
+        lines.append(line)
+    text, name = "".join(lines), bare_name(file.path)
     title = ""
+    fields: dict[str, Any] = {}
     if name.endswith((".html", ".htm")):
         title, text = html_text(text)
     elif name.endswith((".md", ".markdown")):
+        fields, text = front_matter(text)
         title, text = markdown_text(text)
-    return Document(doc_id, {"title": title or path.name, "text": text}, Origin(str(path), 1))
-
-
-class _Html(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.title: list[str] = []
-        self.text: list[str] = []
-        self._skipping = 0
-        self._in_title = False
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
-        self._skipping += tag in _SKIPPED
-        self._in_title |= tag == "title"
-        if tag in _BLOCKS:
-            self.text.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._skipping = max(self._skipping - (tag in _SKIPPED), 0)
-        self._in_title &= tag != "title"
-        if tag in _BLOCKS:
-            self.text.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title.append(data)
-        elif not self._skipping:
-            self.text.append(data)
-
-
-def html_text(source: str) -> tuple[str, str]:
-    """Title and text of an HTML page.
-
-    >>> html_text("<title>Dogs</title><p>Dogs <b>bark</b>.<script>x()</script><p>Cats &amp; fish")
-    ('Dogs', 'Dogs bark.\\nCats & fish')
-    """
-    parser = _Html()
-    parser.feed(source)
-    parser.close()
-    return " ".join("".join(parser.title).split()), _tidied("".join(parser.text))
+    content = {**fields, "title": str(fields.get("title") or title or Path(file.name).name), "text": text}
+    return Document(doc_id, content, Origin(file.name, 1))
 
 
 _FENCE = re.compile(r"^(```|~~~).*$", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_LINK = re.compile(r"!?\[([^\[\]]*+)\]\((?:[^()\n]|\([^()\n]*+\))*+\)")
 _MARKS = re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+\.\s+)|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s++(?=\S)")
 
 
 def markdown_text(source: str) -> tuple[str, str]:
@@ -98,44 +56,133 @@ def markdown_text(source: str) -> tuple[str, str]:
     >>> markdown_text("# Dogs\\n\\nDogs **bark** at [cats](cats.md).")
     ('Dogs', 'Dogs\\nDogs bark at cats.')
     """
-    heading = re.search(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$", source, re.MULTILINE)
-    text = _MARKS.sub("", _LINK.sub(r"\1", _FENCE.sub("", source)))
-    return _MARKS.sub("", heading[1]) if heading else "", _tidied(text)
+    text = source
+    for _ in range(2):  # a picture may be the text of a link
+        text = _LINK.sub(r"\1", text)
+    return _first_heading(source), tidied(_MARKS.sub("", _FENCE.sub("", text)))
 
 
-def _tidied(text: str) -> str:
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+def _first_heading(source: str) -> str:
+    for line in source.splitlines():
+        found = _HEADING.match(line)
+        if found is not None:
+            heading = line[found.end() :].rstrip().rstrip("#").rstrip()
+            return _MARKS.sub("", heading)
+    return ""
 
 
-_TAG = re.compile(r"<[^<>]+>")
+_KEY = re.compile(r"([A-Za-z_][\w.-]{0,100}):(?:[ \t]+(\S.*))?")
+_ITEM = re.compile(r"[ \t]*+-[ \t]+(\S.*)")
 
 
-def read_trec(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[Document]:
+def front_matter(source: str) -> tuple[dict[str, Any], str]:
+    """The fields of a Markdown file's front matter (simple keys, and lists of texts), and what follows it.
+
+    >>> front_matter("---\\ntitle: Dogs\\nyear: 1999\\ntags: [pets, 'big dogs']\\n---\\nDogs bark.")
+    ({'title': 'Dogs', 'year': 1999, 'tags': ['pets', 'big dogs']}, 'Dogs bark.')
+    """
+    if not source.startswith(("---\n", "---\r\n")):
+        return {}, source
+    lines = source.splitlines(keepends=True)
+    last = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), None)
+    matter = [line.rstrip() for line in lines[1:last] if line.strip() and not line.startswith("#")]
+    if last is None or not all(_KEY.fullmatch(line) for line in matter if line[0] not in " \t-"):
+        return {}, source
+    fields: dict[str, Any] = {}
+    key = ""
+    for line in matter:
+        if named := _KEY.fullmatch(line):
+            key = named[1]
+            if named[2] is not None:
+                fields[key] = _matter_value(named[2])
+        elif (item := _ITEM.fullmatch(line)) and isinstance(fields.setdefault(key, []), list):
+            fields[key].append(_unquoted(item[1]))
+    fields.pop("text", None)  # the text is what follows
+    return fields, "".join(lines[last + 1 :])
+
+
+def _matter_value(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        return [_unquoted(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    bare = _unquoted(text)
+    if bare != text:
+        return bare
+    (kind,) = infer_types([[text]], ["value"], ["value"]).values()
+    read = cell_reader(kind)
+    return text if read is None else read(text)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+_TAG = re.compile(r"<[^<>]++>")
+_DOC = re.compile(r"</?DOC>", re.IGNORECASE)
+_DOCNO = re.compile(r"<DOCNO>", re.IGNORECASE)
+_DOCNO_END = re.compile(r"</DOCNO>", re.IGNORECASE)
+_TITLE = re.compile(r"<(/?)(TITLE|HEADLINE|HL|TI)>", re.IGNORECASE)
+
+
+def read_trec(file: InputFile, progress: Progress = None) -> Iterator[Document]:
     """TREC's SGML: <DOC> with a <DOCNO>; title and headline are the title, everything else the text."""
     block: list[str] = []
-    start = 0
-    for number, line in read_lines(path, progress):
-        if "<DOC>" in line.upper():
-            if block:
-                raise InputError(f"a <DOC> starts inside the one of line {start}", file=str(path), line=number)
-            start, block = number, [line]
-        elif block:
-            block.append(line)
-        if block and "</DOC>" in line.upper():
-            yield _trec_document("".join(block), Origin(str(path), start))
-            block = []
-    if block:
-        raise InputError("this <DOC> is never closed", file=str(path), line=start)
+    start, size = 0, 0
+    for number, line in read_lines(file, progress):
+        at = 0
+        for mark in _DOC.finditer(line):
+            opens = not mark[0].startswith("</")
+            if opens and start:
+                raise file.refusal(f"a <DOC> starts inside the one of line {start}", number)
+            if not opens and not start:
+                raise file.refusal("this </DOC> closes nothing; expected a <DOC> before it", number)
+            if opens:
+                start, size = number, 0
+            else:
+                block.append(line[at : mark.start()])
+                yield _trec_document("".join(block), Origin(file.name, start))
+                start, block = 0, []
+            at = mark.end()
+        if start:
+            block.append(line[at:])
+            size += len(block[-1])
+            if size > file.max_document:
+                raise file.too_large(start)
+    if start:
+        raise file.refusal("this <DOC> is never closed", start)
 
 
 def _trec_document(block: str, origin: Origin) -> Document:
-    docno = re.search(r"<DOCNO>\s*(.*?)\s*</DOCNO>", block, re.IGNORECASE | re.DOTALL)
-    if docno is None or not docno[1]:
+    docno, rest = _cut_docno(block)
+    if not docno:
         raise InputError("this <DOC> has no <DOCNO>", file=origin.file, line=origin.line)
-    rest = block.replace(docno[0], "")
-    titles = re.findall(r"<(TITLE|HEADLINE|HL|TI)>(.*?)</\1>", rest, re.IGNORECASE | re.DOTALL)
-    for tag in {tag for tag, _ in titles}:
-        rest = re.sub(rf"<{tag}>.*?</{tag}>", " ", rest, flags=re.IGNORECASE | re.DOTALL)
-    title = " ".join(unescape(_TAG.sub(" ", " ".join(text for _, text in titles))).split())
-    return Document(docno[1], {"title": title, "text": _tidied(unescape(_TAG.sub(" ", rest)))}, origin)
+    titles, rest = _cut_titles(rest)
+    title = " ".join(unescaped(_TAG.sub(" ", " ".join(titles))).split())
+    return Document(docno, {"title": title, "text": tidied(unescaped(_TAG.sub(" ", rest)))}, origin)
+
+
+def _cut_docno(block: str) -> tuple[str, str]:
+    start = _DOCNO.search(block)
+    end = _DOCNO_END.search(block, start.end()) if start else None
+    if start is None or end is None:
+        return "", block
+    return block[start.end() : end.start()].strip(), block[: start.start()] + block[end.end() :]
+
+
+def _cut_titles(block: str) -> tuple[list[str], str]:
+    """The titles of a document and what is left of it; a title goes to the first closing tag of its name."""
+    marks = list(_TITLE.finditer(block))
+    closing: dict[str, re.Match[str]] = {}
+    ends: dict[int, re.Match[str]] = {}
+    for mark in reversed(marks):
+        if mark[1]:
+            closing[mark[2].upper()] = mark
+        elif mark[2].upper() in closing:
+            ends[mark.start()] = closing[mark[2].upper()]
+    titles, rest, at = [], [], 0
+    for mark in marks:
+        end = ends.get(mark.start())
+        if end is not None and mark.start() >= at:
+            titles.append(block[mark.end() : end.start()])
+            rest.append(block[at : mark.start()])
+            at = end.end()
+    return titles, " ".join([*rest, block[at:]])

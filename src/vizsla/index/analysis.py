@@ -81,13 +81,15 @@ class Analyst:
 
     def prepare(self, batch: list[Document] | RawLines) -> Prepared:
         documents = batch.documents() if isinstance(batch, RawLines) else batch
+        fields = self._model.fields
         for document in documents:
-            problem = self._model.problem(document.content)
+            problem = self._model.problem(document.with_fields(fields).content)
             if problem is not None:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
         stored = documents
         if self._splitter is not None:
             stored = [p for d in documents for p in self._splitter.passages(d)]
+        stored = [d.with_fields(fields) for d in stored]
         if sum(self._said) > self._most_terms:
             self._begin()
         fresh, self._fresh = self._fresh, False

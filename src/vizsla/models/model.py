@@ -129,7 +129,9 @@ class Model(ABC):
             return None
         names = ("text", "contents") if needed == ["text"] else needed
         what = "text" if "text" in needed else needed[0]
-        return f"has no {what}; expected a field {' or '.join(map(repr, names))}"
+        named = "; name another with --text-field" if what == "text" else ""
+        there = f" among its fields {', '.join(map(repr, [*content][:12]))}{named}" if content else ""
+        return f"has no {what}; expected a field {' or '.join(map(repr, names))}{there}"
 
     def fit(self, documents: Sequence[Fields]) -> CollectionStatistics:
         """The statistics of a collection given in memory, to encode with."""

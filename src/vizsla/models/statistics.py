@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vizsla.errors import InputError
+from vizsla.npz import load_npz
 
 
 class Statistics(Protocol):
@@ -73,9 +74,9 @@ def load_statistics(name: str, documents: int, total: int, longest: int, *, fold
     """The counts that `save_statistics` wrote to a folder."""
     file = folder / f"{name}.npz"
     try:
-        with np.load(file, allow_pickle=False) as kept:
-            terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
-            frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
+        kept = load_npz(file)
+        terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
+        frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
     except (OSError, ValueError, KeyError) as e:
         raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
     return CountedStatistics(documents, total, longest, frequencies)

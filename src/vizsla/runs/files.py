@@ -6,19 +6,26 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vizsla.errors import InputError
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_MOST_CHARACTERS = 1 << 20  # of a line, which has a few ids and numbers
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that hold anything, with their numbers from 1."""
     try:
         with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
-            yield from ((n, line) for n, line in enumerate(file, 1) if not line.isspace())
+            for number, line in enumerate(iter(partial(file.readline, _MOST_CHARACTERS), ""), 1):
+                if len(line) >= _MOST_CHARACTERS:
+                    message = f"this line has more than {_MOST_CHARACTERS:,} characters; expected a few ids and numbers"
+                    raise InputError(message, file=str(path), line=number)
+                if not line.isspace():
+                    yield number, line
     except FileNotFoundError:
         raise InputError("there is no such file", file=str(path)) from None
     except IsADirectoryError:
@@ -32,5 +39,12 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def no_blanks(*ids: str) -> None:
     """TREC's formats separate columns by blanks, so ids must have none."""
     for one in ids:
-        if len(one.split()) != 1:
+        if one.split() != [one]:
             raise InputError(f"TREC's format has no room for an id that is empty or has blanks in it ({one!r})")
+
+
+def no_tabs(*ids: str) -> None:
+    """Tab-separated columns have room for blanks, but not for tabs and line ends."""
+    for one in ids:
+        if not one.strip() or any(c in one for c in "\t\r\n"):
+            raise InputError(f"tab-separated columns have no room for an id that is empty or has tabs in it ({one!r})")

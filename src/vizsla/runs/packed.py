@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
+from vizsla.npz import load_npz
 from vizsla.runs.run import Ranking, Run
 
 
@@ -38,15 +38,15 @@ def write_packed(run: Run, path: Path) -> None:
 def read_packed(path: Path) -> Run:
     """Read what `write_packed` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            queries, documents, (name,) = (_lines(arrays[key]) for key in ("queries", "documents", "name"))
-            ends = np.cumsum(arrays["sizes"], dtype=np.int64)
-            codes, scores = arrays["codes"].tolist(), arrays["scores"]
+        arrays = load_npz(path)
+        queries, documents, (name,) = (_lines(arrays[key]) for key in ("queries", "documents", "name"))
+        ends = np.cumsum(arrays["sizes"], dtype=np.int64)
+        codes, scores = arrays["codes"].tolist(), arrays["scores"]
         found = [documents[code] for code in codes]
         starts = [0, *ends.tolist()]
         rows = zip(queries, starts[:-1], starts[1:], strict=True)
         return Run({q: Ranking(found[a:z], scores[a:z]) for q, a, z in rows}, name)
-    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as e:
+    except (ValueError, KeyError, IndexError, TypeError, VizslaError) as e:
         raise InputError(f"this is no packed run ({e})", file=str(path)) from None
 
 

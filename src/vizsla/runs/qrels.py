@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.errors import InputError
-from vizsla.runs.files import no_blanks, numbered_lines
+from vizsla.runs.files import no_blanks, no_tabs, numbered_lines
 
 MOST_GRADE = 1_000_000
 _HEADERS = ("query-id", "query_id", "qid")
@@ -40,14 +41,15 @@ class Qrels:
     def write(self, path: str | Path) -> None:
         """Write BEIR's three tab-separated columns under a header for a .tsv file, else TREC's four."""
         rows = [(q, d, grade) for q, judged in self.judgements.items() for d, grade in judged.items()]
+        tabs = Path(path).suffix == ".tsv"
+        no_blanks(*self.judgements)  # before anything is written
+        (no_tabs if tabs else no_blanks)(*(d for _, d, _ in rows))
         with Path(path).open("w", encoding="utf-8") as file:
-            if Path(path).suffix == ".tsv":
+            if tabs:
                 file.write("query-id\tcorpus-id\tscore\n")
                 file.writelines(f"{q}\t{d}\t{grade}\n" for q, d, grade in rows)
             else:
-                for q, d, grade in rows:
-                    no_blanks(q, d)
-                    file.write(f"{q} 0 {d} {grade}\n")
+                file.writelines(f"{q} 0 {d} {grade}\n" for q, d, grade in rows)
 
     @classmethod
     def read(cls, path: str | Path) -> Qrels:
@@ -61,19 +63,39 @@ class Qrels:
         return cls(judgements)
 
 
+_GRADE = re.compile(r"[+-]?[0-9]{1,7}")
+_ITERATION = re.compile(r"[0-9]+|Q0", re.IGNORECASE)
+
+
 def _rows(path: Path) -> Iterator[tuple[int, str, str, int]]:
+    """Line, query, document and grade. A tab separates columns where there is one; all rows have as many."""
+    width = 0
     for number, line in numbered_lines(path):
-        columns = line.split("\t") if "\t" in line else line.split()
-        if number == 1 and columns[0].strip().lower() in _HEADERS:
+        tabs = "\t" in line
+        columns = line.rstrip("\r\n").split("\t") if tabs else line.split()
+        if not width and columns[0].strip().lower() in _HEADERS:
             continue
-        if len(columns) not in (3, 4):
-            message = f"expected three columns (query document score) or TREC's four, not {len(columns)}"
-            raise InputError(message, file=str(path), line=number)
-        try:
-            grade = int(columns[-1])
-            if abs(grade) > MOST_GRADE:
-                raise ValueError
-        except ValueError:
-            message = f"{columns[-1].strip()!r} is no judgement; expected a whole number"
-            raise InputError(message, file=str(path), line=number) from None
-        yield number, columns[0], columns[-2], grade
+        problem = _problem(columns, tabs, width)
+        if problem is not None:
+            raise InputError(problem, file=str(path), line=number)
+        width = len(columns)
+        yield number, columns[0], columns[-2], int(columns[-1])
+
+
+def _problem(columns: list[str], tabs: bool, width: int) -> str | None:
+    """Why these columns are no judgement."""
+    if len(columns) not in (3, 4):
+        return f"expected three columns (query document score) or TREC's four, not {len(columns)}"
+    if width and len(columns) != width:
+        return f"expected {width} columns as in the lines before, not {len(columns)}"
+    query, second, document, grade = columns[0], columns[1], columns[-2], columns[-1].strip()
+    if query.split() != [query] or not document.strip():
+        what = f"the query id {query!r}" if query.split() != [query] else f"the document id {document!r}"
+        return f"{what} is empty or has a blank in it; are columns separated by both blanks and tabs?"
+    if len(columns) == 4 and not _ITERATION.fullmatch(second.strip()):
+        return f"expected TREC's four columns (query 0 document score), not {second!r} as the second"
+    if len(columns) == 3 and not tabs and second.lower() in ("0", "q0"):
+        return "expected TREC's four columns (query 0 document score), not three; there is no score"
+    if not _GRADE.fullmatch(grade) or abs(int(grade)) > MOST_GRADE:
+        return f"{grade!r} is no judgement; expected a whole number"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -171,7 +172,10 @@ class Run(Mapping[str, Ranking]):
             if len(columns) != 6:
                 message = f"expected six columns (query Q0 document rank score tag), not {len(columns)}"
                 raise InputError(message, file=str(path), line=number)
-            query, _, document, _, value, tag = columns
+            query, _, document, rank, value, tag = columns
+            if not _RANK.fullmatch(rank):
+                message = f"{rank!r} is no rank; expected six columns (query Q0 document rank score tag)"
+                raise InputError(message, file=str(path), line=number)
             score = _score(value)
             if score is None:
                 raise InputError(f"{value!r} is no score", file=str(path), line=number)
@@ -188,12 +192,15 @@ class Run(Mapping[str, Ranking]):
         return cls({q: Ranking(documents[q], scores[q]) for q in documents}, tag)
 
 
+_RANK = re.compile(r"-?[0-9]{1,18}")
+
+
 def _score(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and "_" not in text else None
+    return value if math.isfinite(value) and "_" not in text and text.isascii() else None
 
 
 def read_run(source: str | Path | Mapping[str, Any]) -> Run:

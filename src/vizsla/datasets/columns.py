@@ -1,0 +1,131 @@
+"""What the cells of a table are: whole numbers, numbers, true or false, dates, or texts, looked at over all rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from vizsla.datasets.values import iso_text
+from vizsla.errors import UnknownNameError, VizslaError
+
+Types = Mapping[str, str]
+"""The types of columns by their names."""
+
+TYPES = {"text": "texts", "int": "whole numbers", "float": "numbers", "bool": "true or false", "date": "dates"}
+"""The types a column can have, in words."""
+
+# A number of more digits than these is a number nobody calculates with: as a text it stays whole. So does 007.
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(_DAY.pattern + r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_TRUTHS = {"true": True, "false": False}
+
+# Times with and without a zone cannot be compared, so the two are told apart; days go with either.
+_WIDER = {("int", "float"): "float", ("day", "naive"): "naive", ("day", "aware"): "aware"}
+_DATES = ("day", "naive", "aware")
+
+
+def infer_types(rows: Iterable[Sequence[str]], header: Sequence[str], columns: Iterable[str]) -> dict[str, str]:
+    """The narrowest types of some columns that hold for all rows; a column of empty cells has none.
+
+    >>> infer_types([["1", "007", "2.5"], ["", "8", "3"]], ["year", "code", "price"], ["year", "code", "price"])
+    {'year': 'int', 'code': 'text', 'price': 'float'}
+    """
+    open_columns = {name: header.index(name) for name in columns}
+    found: dict[str, str] = {}
+    for row in rows:
+        if not open_columns:
+            break
+        for name, place in list(open_columns.items()):
+            cell = row[place].strip()
+            if cell:
+                found[name] = joined_type(found.get(name), _cell_type(cell))
+                if found[name] == "text":
+                    del open_columns[name]
+    return {name: found[name] for name in header if name in found}
+
+
+def joined_type(one: str | None, other: str) -> str:
+    """The narrowest type that holds what is of either."""
+    if one is None or one == other:
+        return other
+    return _WIDER.get((one, other)) or _WIDER.get((other, one)) or "text"
+
+
+def public_type(found: str) -> str:
+    """A type by the name users give it."""
+    return "date" if found in _DATES else found
+
+
+def _cell_type(cell: str) -> str:
+    if _WHOLE.fullmatch(cell):
+        return "int"
+    if _NUMBER.fullmatch(cell):
+        return "float"
+    if cell.lower() in _TRUTHS:
+        return "bool"
+    time = _TIME.fullmatch(cell)
+    if time is None and not _DAY.fullmatch(cell):
+        return "text"
+    try:
+        datetime.fromisoformat(cell)
+    except ValueError:  # a thirteenth month
+        return "text"
+    return "day" if time is None else "aware" if time[1] else "naive"
+
+
+def _date(cell: str) -> str:
+    return cell if _DAY.fullmatch(cell) and datetime.fromisoformat(cell) else iso_text(datetime.fromisoformat(cell))
+
+
+def _number(cell: str) -> float:
+    if not _NUMBER.fullmatch(cell):
+        raise ValueError
+    return float(cell)
+
+
+def _whole(cell: str) -> int:
+    if not _WHOLE.fullmatch(cell):
+        raise ValueError
+    return int(cell)
+
+
+def _truth(cell: str) -> bool:
+    try:
+        return _TRUTHS[cell.lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"int": _whole, "float": _number, "bool": _truth, "date": _date}
+
+
+def cell_reader(kind: str) -> Callable[[str], Any] | None:
+    """What makes a value of a cell of this type, or raises a ValueError; None for texts."""
+    return _READERS.get(public_type(kind))
+
+
+def parse_types(text: str) -> dict[str, str]:
+    """Types of columns from a text.
+
+    >>> parse_types("year=text, price=float")
+    {'year': 'text', 'price': 'float'}
+    """
+    types: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, kind = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not name:
+            raise VizslaError(f"{part.strip()!r} names no type of a column; expected something like year=int,code=text")
+        types[name] = kind
+    return checked_types(types)
+
+
+def checked_types(types: Types) -> dict[str, str]:
+    """Types as they were given, if all of them are known."""
+    for kind in types.values():
+        if kind not in TYPES:
+            raise UnknownNameError("type of a column", str(kind), tuple(TYPES))
+    return dict(types)

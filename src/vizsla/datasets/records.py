@@ -1,0 +1,134 @@
+"""JSON records, however they are laid out: one a line, in one array, or each over several lines."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn
+
+from vizsla.datasets.files import (
+    DAMAGE,
+    InputFile,
+    Progress,
+    check_surrogates,
+    not_utf8,
+    opened,
+    read_json_lines,
+)
+
+_HEAD = 1 << 16
+_CHUNK = 1 << 20
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_SPREAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:\[|\{[ \t]*+\r?\n)")
+
+
+def is_json_lines(file: InputFile) -> bool:
+    """Whether a file has a record a line, rather than one array or records over several lines."""
+    with opened(file) as (stream, _):
+        try:
+            return _SPREAD.match(stream.read(_HEAD)) is None
+        except DAMAGE:
+            return True  # told when it is read
+
+
+def read_json_records(file: InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
+    """The records of a file of JSON with the lines they start at."""
+    if is_json_lines(file):
+        yield from read_json_lines(file, progress)
+        return
+    with opened(file) as (stream, raw):
+        values = _Values(file, stream)
+        for line, value in values:
+            yield line, value
+            if progress is not None:
+                progress(raw.tell())
+
+
+class _Values:
+    """JSON values one after another, or the elements of an array, from a stream; holds about one at a time."""
+
+    def __init__(self, file: InputFile, stream: IO[bytes]) -> None:
+        self._file, self._stream = file, stream
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._parse = json.JSONDecoder().raw_decode
+        self._text, self._at, self._line, self._ended = "", 0, 1, False
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        in_array = self._next_character() == "["
+        if in_array:
+            self._at += 1
+        while self._next_character() not in ("", "]"):
+            yield self._line, self._value()
+            if in_array and self._next_character() == ",":
+                self._at += 1
+                if self._next_character() == "]":
+                    self._refuse("expected another record after this comma")
+            elif in_array and self._next_character() not in ("", "]"):
+                self._refuse("expected a comma or the end of the array")
+        if in_array != (self._next_character() == "]"):
+            self._refuse("the array is never closed" if in_array else "expected a record")
+        if in_array:
+            self._at += 1
+            if self._next_character():
+                self._refuse("expected nothing after the array")
+
+    def _next_character(self) -> str:
+        """The next character that is no blank, not yet taken; nothing at the end."""
+        while True:
+            end = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
+            self._line += self._text.count("\n", self._at, end)
+            self._at = end
+            if end < len(self._text):
+                return self._text[end]
+            if not self._more():
+                return ""
+
+    def _value(self) -> Any:
+        """The value that starts here. What does not parse may go on: then as much again is read, and it is retried."""
+        while True:
+            try:
+                value, end = self._parse(self._text, self._at)
+            except json.JSONDecodeError as e:
+                if len(self._text) - self._at > self._file.max_document:
+                    if e.pos < len(self._text) - 100 and not e.msg.startswith("Unterminated"):
+                        self._refuse(f"this is not JSON ({e.msg})", e.pos)
+                    raise self._file.too_large(self._line) from None
+                if not self._more():
+                    self._refuse(f"this is not JSON ({e.msg})", e.pos)
+            except ValueError as e:  # a number of too many digits
+                self._refuse(f"this is not JSON ({e})")
+            except RecursionError:
+                self._refuse("this is nested too deeply")
+            else:
+                self._take(value, end)
+                return value
+
+    def _take(self, value: Any, end: int) -> None:
+        source = self._text[self._at : end]
+        if len(source) > self._file.max_document:
+            raise self._file.too_large(self._line)
+        if "\\ud" in source or "\\uD" in source:
+            check_surrogates(value, self._file, self._line)
+        self._line += source.count("\n")
+        self._at = end
+
+    def _more(self) -> bool:
+        """Read on, at least as much as is held; False at the end."""
+        if self._ended:
+            return False
+        try:
+            data = self._stream.read(max(_CHUNK, len(self._text) - self._at))
+            self._ended = not data
+            self._text = self._text[self._at :] + self._decode(data, self._ended)
+        except UnicodeDecodeError as e:
+            raise not_utf8(self._file, e, self._line) from None
+        except DAMAGE as e:
+            self._refuse(f"the file is damaged or not what its name says ({e})")
+        self._at = 0
+        return not self._ended
+
+    def _refuse(self, message: str, at: int | None = None) -> NoReturn:
+        line = self._line + self._text.count("\n", self._at, at or self._at)
+        raise self._file.refusal(message, line) from None
