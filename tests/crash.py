@@ -2,8 +2,8 @@
 
     python tests/crash.py --times 200 --model mixed
 
-A model is sparse, dense with structures of faiss's, or a sum of both. A child process adds, replaces, deletes, commits and compacts at random. Before each commit it writes down the state
-the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens
+A model is sparse, dense with structures of faiss's, or a sum of both. A child process adds, replaces, deletes,
+commits, compacts and replaces the whole index at random. Before each commit it writes down the state the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens
 the index, and compares: it must show the last commit that was done, or the one that was under way, nothing else;
 `verify` must find nothing wrong; and the next child must be able to go on.
 """
@@ -67,7 +67,7 @@ def work(folder: Path, journal: Path, seed: int) -> None:
 
 
 def replace(folder: Path, old: Index, rng: random.Random, state: State, note: Callable[[dict[str, Any]], None]) -> None:
-    """Build an index of some of the documents that takes the place of the old one; killed anywhere, it is one of them."""
+    """Build an index of some of the documents that takes the place of the old one."""
     kept = dict(rng.sample(sorted(state.items()), len(state) // 2))
     model, dense = old.model, old.info()["dense"]
     note({"intended": kept})

@@ -188,7 +188,8 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     ):
         with pytest.raises(VizslaError, match=problem):
             Index.create(tmp_path / "n", model, dense=kind)
-    with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match="scattered makes vectors with numbers that are NaN"):
+    not_numbers = "scattered makes vectors with numbers that are NaN"
+    with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match=not_numbers):
         index.add([{"id": "1", "text": "nan"}])
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
