@@ -3,9 +3,10 @@
     python tests/crash.py --times 200 --model mixed
 
 A model is sparse, dense with structures of faiss's, or a sum of both. A child process adds, replaces, deletes,
-commits, compacts and replaces the whole index at random. Before each commit it writes down the state the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens
-the index, and compares: it must show the last commit that was done, or the one that was under way, nothing else;
-`verify` must find nothing wrong; and the next child must be able to go on.
+commits, compacts and replaces the whole index at random. Before each commit it writes down the state the commit will
+make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the index, and
+compares: it must show the last commit that was done, or the one that was under way, nothing else; `verify` must find
+nothing wrong; and the next child must be able to go on.
 """
 
 from __future__ import annotations
