@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vizsla.datasets import Document
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
 from vizsla.index import Index, buffer, verify
@@ -228,6 +229,7 @@ def test_a_number_is_the_id_of_its_digits(folder: Path) -> None:
         assert got is not None
         assert got.id == "12"
         assert index.explain("dog", 12) == index.explain("dog", "12")
+        assert index.add([Document(np.int64(12), {"text": "common dog"})]).replaced == 1
         assert index.texts([12, "13"]).keys() == index.contents(["12", 13]).keys() == {"12", "13"}
         assert index.delete(12) == 1
         assert index.delete([np.int64(13), 2]) == 2

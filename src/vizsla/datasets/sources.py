@@ -12,7 +12,7 @@ from typing import Any
 
 from vizsla.datasets.beir import find_file, is_beir
 from vizsla.datasets.columns import TYPES, Types, checked_types, joined_type, public_type
-from vizsla.datasets.document import USUAL, Document, FieldNames, Origin, listed
+from vizsla.datasets.document import USUAL, Document, FieldNames, Origin, document_id, listed
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
@@ -315,12 +315,17 @@ def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
     return map(_document_from, items)
 
 
+def _checked(document: Document) -> Document:
+    """A document that a program has made, under the rules for those that are read."""
+    return replace(document, id=document_id(document.id), content=plain_content(document.content))
+
+
 def _document_from(item: Any) -> Document | RawLines:
     if isinstance(item, RawLines):
         return item
     try:
         if isinstance(item, Document):
-            return item if item.origin is not None else replace(item, content=plain_content(item.content))
+            return item if item.origin is not None else _checked(item)
         return Document.from_record(plain_content(item) if isinstance(item, Mapping) else item)
     except RecursionError:
         raise InputError("a document is nested too deeply") from None
