@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vizsla.datasets.beir import BeirDataset, Confusion, read_answers, read_queries
 from vizsla.datasets.document import Document, FieldNames, Origin
-from vizsla.datasets.passages import Splitter, document_of
+from vizsla.datasets.passages import Splitter, document_of, passage_of
 from vizsla.datasets.questions import Questions, read_questions
 from vizsla.datasets.registry import DATA_VARIABLE, DatasetGroup, Entry, data_folder, find_entry, known, open_datasets
 from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
@@ -31,6 +31,7 @@ __all__ = [
     "find_entry",
     "known",
     "open_datasets",
+    "passage_of",
     "read_answers",
     "read_documents",
     "read_queries",
