@@ -52,7 +52,7 @@ def test_many_queries_in_threads(folder: Path) -> None:
         assert index.search_many(queries, 5, approximate=1.0) == one
         with pytest.raises(VizslaError, match="list of texts"):
             index.search_many("common", 5)
-        with pytest.raises(VizslaError, match="at least one thread"):
+        with pytest.raises(VizslaError, match="threads must be 1 or more, not 0"):
             index.search_many(queries, threads=0)
         with pytest.raises(VizslaError, match="from 0 to 1"):
             index.search("common", approximate=2.0)
