@@ -182,7 +182,9 @@ def found(index: Index, filter: Any) -> list[str]:
 
 
 def test_a_text_with_a_nul_is_found_by_all_of_it(tmp_path: Path) -> None:
-    with index_of(tmp_path, [{"id": "1", "x": "a"}, {"id": "2", "x": "a\0b"}, {"id": "3", "x": ["c", "a\0c"]}]) as index:
+    with index_of(
+        tmp_path, [{"id": "1", "x": "a"}, {"id": "2", "x": "a\0b"}, {"id": "3", "x": ["c", "a\0c"]}]
+    ) as index:
         assert found(index, 'x = "a\0b"') == ["2"]
         assert found(index, 'x = "a"') == ["1"]
         assert found(index, 'x > "a\0b"') == ["3"]

@@ -199,6 +199,8 @@ def test_what_is_no_query_no_number_and_no_filter_is_told(folder: Path) -> None:
             if wrong is not None:
                 with pytest.raises(VizslaError, match=message):
                     index.search_many(["dogs"], threads=wrong)
+        with pytest.raises(VizslaError, match="a model is a Model or its name"):
+            index.search("dogs", model=3)  # type: ignore[arg-type]
         for wrong in ("much", 2, float("nan")):
             with pytest.raises(VizslaError, match="from 0 to 1"):
                 index.search("dogs", approximate=wrong)
@@ -223,12 +225,12 @@ def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
             with pytest.raises(VizslaError, match=message):
                 index.ask_with(None, **wrong)
         assert [hit.id for hit in index.search("dogs")] == ["1"]
-        with pytest.raises(VizslaError, match="the model reads no dense vectors, so .* 'ef=200'"):
+        with pytest.raises(VizslaError, match="the model reads no dense vectors"):
             index.search("dogs", model="bm25", dense="ef=200")
     with Index.create(folder, overwrite=True) as index:
         index.add([{"id": "1", "text": "dogs bark"}])
         index.commit()
-        with pytest.raises(VizslaError, match="the index has no dense vectors, so .* 'ef=200'"):
+        with pytest.raises(VizslaError, match="the index has no dense vectors"):
             index.search("dogs", dense="ef=200")
         with pytest.raises(VizslaError, match="combines the parts of a sum"):
             index.ask_with(None, combine="rrf")

@@ -232,7 +232,7 @@ class Index:
 
     def ask_with(self, model: str | Model | None, *, combine: str | None = None, dense: str | None = None) -> None:
         """Ask in this way from now on wherever nothing else is said; None is the index's own. See `search_many`."""
-        chosen = self._parsed(model) if isinstance(model, str) else model
+        chosen = self._model_of(model)
         with self._reading() as snapshot:
             Search.prepare(snapshot, 1, Choices(model=chosen, combine=combine, dense=dense))  # refuses what cannot be
         self._asked = chosen
@@ -243,8 +243,13 @@ class Index:
         """The model that is asked with where none is named."""
         return self._asked or self.model
 
+    def _model_of(self, told: str | Model | None) -> Model | None:
+        if told is not None and not isinstance(told, str | Model):
+            raise VizslaError(f"a model is a Model or its name, as in 'bm25(k1=1.2)', not {kind_of(told)}")
+        return self._parsed(told) if isinstance(told, str) else told
+
     def _chosen(self, model: str | Model | None) -> Model | None:
-        return self._parsed(model) if isinstance(model, str) else model or self._asked
+        return self._model_of(model) or self._asked
 
     def _prepared(self, snapshot: Snapshot, k: int, model: str | Model | None, **told: Any) -> Search:
         ways = {name: self._ways[name] if told[name] is None else told[name] for name in self._ways}
