@@ -95,6 +95,8 @@ class Search:
         """A search whose options have been checked."""
         k = at_least_one(k, "k, the number of results,")
         condition = Filter.of(choices.filter)
+        if condition is not None:
+            snapshot.allowed(condition)  # refuses what no document can meet, whatever is asked
         count = _processors() if choices.threads is None else at_least_one(choices.threads, "the number of threads")
         expected = _share(1.0 if choices.approximate is None else choices.approximate)
         asking = snapshot.asking if choices.model is None else snapshot.asked_with(choices.model)

@@ -340,7 +340,7 @@ class Snapshot:
 
         `expected` below 1, or an `effort`: approximately, see `search_many`.
         """
-        allowed = self.alive if condition is None else self._allowed(condition)
+        allowed = self.alive if condition is None else self.allowed(condition)
         k = min(k, max(self.stored_count, 1))
         with self.damage_told():
             return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected, effort=effort)
@@ -357,9 +357,9 @@ class Snapshot:
     def meets(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number meets a condition."""
         place = self.place(number)
-        return place is not None and bool(self._allowed(condition)[place[0]][place[1]])
+        return place is not None and bool(self.allowed(condition)[place[0]][place[1]])
 
-    def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
+    def allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
         key = str(condition)
         with self._lock, database.told_plainly(self.path):
