@@ -298,6 +298,39 @@ def test_a_model_that_looks_twice_is_saved(tmp_path: Path) -> None:
     assert Model.load(tmp_path / "m") == model
 
 
+def test_rm3_sees_nothing_the_filter_excludes(tmp_path: Path, cli: Cli) -> None:
+    """No word of another tenant's documents comes into a query, whichever way it is asked."""
+    mine = [{"id": f"m{i}", "text": f"zebra stripes {'savanna' * (i % 2)}", "tenant": "mine"} for i in range(4)]
+    secret = [{"id": f"s{i}", "text": "zebra zebra merger merger", "tenant": "other"} for i in range(4)]
+    stray = {"id": "m9", "text": "a merger of rivers", "tenant": "mine"}  # found by the other tenant's word alone
+    filler = [{"id": str(i), "text": "nothing of that", "tenant": "mine"} for i in range(100)]
+    model = BM25().with_queries(RM3(documents=3, terms=4))
+    with Index.create(tmp_path / "f") as index:
+        index.add([*mine, *secret, stray, *filler])
+        index.commit()
+        assert "m9" in [hit.id for hit in index.search("zebra", 20, model=model)]
+        allowed = 'tenant = "mine"'
+        expected = {"m0", "m1", "m2", "m3"}
+        for condition in (allowed, {"tenant": "mine"}):
+            assert {hit.id for hit in index.search("zebra", 20, condition, model=model)} == expected
+            assert {hit.id for hit in index.search_many(["zebra"] * 2, 20, condition, model=model)[1]} == expected
+            assert set(index.run({"q": "zebra"}, 20, condition, model=model)["q"].documents) == expected
+            explained = index.explain("zebra", "m1", condition, model=model)
+            assert "merger" not in {part.name for part in explained.parts}
+            (hit,) = [hit for hit in index.search("zebra", 20, condition, model=model) if hit.id == "m1"]
+            assert explained.score == pytest.approx(hit.score)
+        assert "merger" in {part.name for part in index.explain("zebra", "m1", model=model).parts}
+        with pytest.raises(VizslaError, match="'s1' does not meet the filter"):
+            index.explain("zebra", "s1", allowed, model=model)
+        index.ask_with(model)
+        document = index.get("m9")
+        assert document is not None
+        assert index.highlighter("zebra", allowed).snippet(document).matches == ()
+        assert index.highlighter("zebra").snippet(document).matches != ()
+    told = cli("explain", tmp_path / "f", "zebra", "m1", "--filter", allowed, "--augment", "rm3(documents=3, terms=4)")
+    assert (told[0], "merger" in told[1]) == (0, False)
+
+
 def test_rm3_mixes_documents_by_their_scores(tmp_path: Path) -> None:
     """By hand: two documents, their words by count, each document's share in proportion to its score."""
     filler = [{"id": f"f{i}", "text": f"nothing here but filler{i}"} for i in range(100)]

@@ -225,7 +225,7 @@ def test_an_empty_query_is_told(folder: Path, documents: Records, query: str) ->
 
 @pytest.mark.parametrize("k", [0, -1, True, 2.0])
 def test_k_must_be_a_number_of_results(folder: Path, documents: Records, k: Any) -> None:
-    with build(folder, documents) as index, pytest.raises(VizslaError, match="must be 1 or more"):
+    with build(folder, documents) as index, pytest.raises(VizslaError, match="k, the number of results, must be "):
         index.search("dog", k=k)
 
 

@@ -65,7 +65,19 @@ def elements(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-Meaning = tuple[str, Any, set[str]]  # the text of a filter, a function from content to bool, the fields it names
+# The text of a filter, a function from content to bool, the fields it names with the kinds of values it asks for.
+Meaning = tuple[str, Any, set[tuple[str, frozenset[str]]]]
+
+
+def named(path: str, *values: Any) -> set[tuple[str, frozenset[str]]]:
+    return {(path, frozenset(map(kind, values)) - {"NoneType"})}
+
+
+def refused(documents: list[dict[str, Any]], path: str, kinds: frozenset[str]) -> bool:
+    """Whether no document has the field, or none a value of such a kind where there are others."""
+    found = [value for value in (look_up(content, path) for content in documents) if value is not MISSING]
+    there = {kind(v) for value in found for v in (value if isinstance(value, list) else [value])} - {"NoneType"}
+    return not found or bool(kinds and there and not kinds & there)
 
 
 def leaf() -> st.SearchStrategy[Meaning]:
@@ -77,13 +89,13 @@ def leaf() -> st.SearchStrategy[Meaning]:
         st.one_of(ranges, equal).map(lambda t: comparison(*t)),
         st.tuples(path, VALUES).map(lambda t: different(*t)),
         st.tuples(path, st.lists(VALUES, max_size=3)).map(lambda t: one_of(*t)),
-        path.map(lambda p: (f"exists({p})", lambda c: look_up(c, p) is not MISSING, {p})),
+        path.map(lambda p: (f"exists({p})", lambda c: look_up(c, p) is not MISSING, named(p))),
     )
 
 
 def comparison(path: str, operator: str, value: Any) -> Meaning:
     text = f"{path} {operator} {json.dumps(value)}"
-    return text, lambda c: any(holds(operator, v, value) for v in elements(look_up(c, path))), {path}
+    return text, lambda c: any(holds(operator, v, value) for v in elements(look_up(c, path))), named(path, value)
 
 
 def different(path: str, value: Any) -> Meaning:
@@ -91,12 +103,13 @@ def different(path: str, value: Any) -> Meaning:
         found = look_up(content, path)
         return found is not MISSING and not any(holds("=", v, value) for v in elements(found))
 
-    return f"{path} != {json.dumps(value)}", meets, {path}
+    return f"{path} != {json.dumps(value)}", meets, named(path, value)
 
 
 def one_of(path: str, values: list[Any]) -> Meaning:
     text = f"{path} in [{', '.join(map(json.dumps, values))}]"
-    return text, lambda c: any(holds("=", v, a) for v in elements(look_up(c, path)) for a in values), {path}
+    fields = named(path, *values)
+    return text, lambda c: any(holds("=", v, a) for v in elements(look_up(c, path)) for a in values), fields
 
 
 def combined(inner: st.SearchStrategy[Meaning]) -> st.SearchStrategy[Meaning]:
@@ -187,11 +200,9 @@ class Life(RuleBasedStateMachine):
             for place, ((doc_id, content), score) in enumerate(zip(contents, scores, strict=True))
             if score > 0 and (condition is None or condition[1](content))
         )[:k]
-        if condition is not None and any(
-            all(look_up(content, path) is MISSING for content in documents) for path in condition[2]
-        ):
+        if condition is not None and any(refused(documents, *field) for field in condition[2]):
             if documents:
-                with pytest.raises(VizslaError, match="no document has a field"):
+                with pytest.raises(VizslaError, match="no document has"):
                     self.index.run({"q": query}, k, condition[0])
             return
         found = self.index.run({"q": query}, k, condition[0] if condition else None)["q"]

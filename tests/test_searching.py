@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vizsla.datasets import Splitter
+from conftest import Cli
+from scattered import Scattered
+from vizsla.backends import export_vectors
+from vizsla.datasets import Document, Splitter
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
+from vizsla.models import BM25
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def test_many_queries_in_threads(folder: Path) -> None:
         assert index.search_many(queries, 5, approximate=1.0) == one
         with pytest.raises(VizslaError, match="list of texts"):
             index.search_many("common", 5)
-        with pytest.raises(VizslaError, match="at least one thread"):
+        with pytest.raises(VizslaError, match="threads must be 1 or more, not 0"):
             index.search_many(queries, threads=0)
         with pytest.raises(VizslaError, match="from 0 to 1"):
             index.search("common", approximate=2.0)
@@ -76,11 +85,12 @@ def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
         )
         index.commit()
         assert added.documents == 3
-        assert len(index) == 10
+        assert (len(index), index.info()["passages"]) == (3, 10)
         hits = index.search("vizsla dog", k=5)
         assert [h.id for h in hits] == ["a", "a#b"]
         assert "vizsla dog" in hits[0]["text"]
         assert hits[0]["year"] == 1
+        assert (hits[0].passage, hits[1].passage) == (3, 0)
         assert index.explain("vizsla dog", "a").score == pytest.approx(hits[0].score)
         assert [h.id for h in index.search("filler", k=2)] == ["a", "c"]  # "a" has passages enough for both places
         assert index.add([{"id": "a", "text": "short"}]).replaced == 1
@@ -90,3 +100,167 @@ def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
         index.commit()
         assert len(index) == 2
     assert verify(folder) == []
+
+
+LONG = " ".join(["filler"] * 30 + ["vizsla", "dog"] + ["filler"] * 30)
+
+
+def test_passages_do_not_show_in_documents(folder: Path, tmp_path: Path, cli: Cli) -> None:
+    documents = [
+        {"id": "a", "text": LONG, "passage": "mine", "year": 1},
+        {"id": "a#0", "text": "vizsla vizsla\nof  its own"},
+        {"id": "a\0#1", "text": "the"},
+        {"id": "b", "text": "the " * 10 + "end"},
+    ]
+    with Index.create(folder, passages=Splitter(10, 2)) as index:
+        added = index.add(documents)
+        assert [d.id for d in added.empty] == ["a\0#1"]  # "b" has one passage of stop words, and one more
+        index.commit()
+        whole = {d["id"]: d["text"].split() for d in documents}
+        assert {d.id: d["text"].split() for d in index.documents()} == whole
+        assert {d: text.split() for d, text in index.texts(whole).items()} == whole
+        assert [d.id for d in index.documents()] == list(whole)
+        first = index.get("a")
+        assert first is not None
+        assert {key: value for key, value in first.content.items() if key != "text"} == {"passage": "mine", "year": 1}
+        assert index.contents(["a#0"]) == {"a#0": {"text": "vizsla vizsla\nof  its own"}}
+        hits = index.search("vizsla dog")
+        assert [(hit.id, hit.passage, hit.get("passage")) for hit in hits] == [("a", 3, "mine"), ("a#0", 0, None)]
+        assert set(index.run({"q": "vizsla filler"})["q"].documents) == {"a", "a#0"}
+        assert {doc_id for doc_id, _ in index.vectors()} == set(whole)
+        assert [hit.id for hit in index.search("vizsla", filter='passage = "mine"')] == ["a"]
+        index.delete(["a#0"])
+        index.commit()
+        assert (len(index), index.info()["documents"], index.info()["passages"]) == (3, 3, 11)
+        assert "in 1 passage)" in str(index.explain("vizsla", "a"))
+        export_vectors(index, "jsonl", tmp_path / "v.jsonl")
+    assert {json.loads(line)["id"] for line in (tmp_path / "v.jsonl").read_text().splitlines()} == {"a", "a\0#1", "b"}
+    assert "3 documents in 11 passages" in cli("verify", folder)[2]
+    assert "3 in 11 passages (1 passage deleted or replaced" in cli("info", folder)[1]
+    (hit,) = json.loads(cli("search", folder, "vizsla", "--json")[1])["results"]
+    assert (hit["id"], hit["passage"], hit["document"]["passage"]) == ("a", 3, "mine")
+
+
+@given(st.lists(st.text("ab \n\u3000", max_size=4), max_size=12).map(" ".join), st.integers(1, 4), st.data())
+def test_passages_make_the_document_they_were_cut_from(text: str, words: int, data: st.DataObject) -> None:
+    splitter = Splitter(words, data.draw(st.integers(0, words - 1)))
+    document = Document("a#1", {"text": text, "passage": 7})
+    whole = splitter.whole(list(splitter.passages(document)))
+    assert (whole.id, whole["text"].split(), whole["passage"]) == (document.id, text.split(), 7)
+
+
+def test_a_passage_that_cannot_be_stored_is_told_by_its_document(folder: Path) -> None:
+    with Index.create(folder, passages=Splitter(5)) as index, pytest.raises(VizslaError, match="document 'a' cannot"):
+        index.add([{"id": "a", "text": "dog", "odd": "\ud800"}])
+
+
+def test_an_empty_query_finds_nothing_among_others(folder: Path) -> None:
+    for model in (BM25(), Scattered()):
+        with Index.create(folder, model, overwrite=True) as index:
+            index.add([{"id": "1", "text": "dogs bark"}])
+            index.commit()
+            queries = ["dogs", "", " \n", "dogs"]
+            assert [[hit.id for hit in hits] for hits in index.search_many(queries)] == [["1"], [], [], ["1"]]
+            run = index.run(dict(enumerate(queries)))  # type: ignore[arg-type]
+            assert [list(ranking.documents) for ranking in run.values()] == [["1"], [], [], ["1"]]
+            with pytest.raises(VizslaError, match="the query is empty"):
+                index.search(" ")
+
+
+def test_what_is_no_query_no_number_and_no_filter_is_told(folder: Path) -> None:
+    wrong: Any
+    with Index.create(folder) as index:
+        index.add([{"id": "1", "text": "dogs bark", "year": 1999}])
+        index.commit()
+        for wrong in (None, b"dogs", 3, ["dogs"], {"q": "dogs"}):
+            with pytest.raises(VizslaError, match="a query is a text, not "):
+                index.search(wrong)
+            with pytest.raises(VizslaError, match="a query is a text, not "):
+                index.search_many(["dogs", wrong])
+            with pytest.raises(VizslaError, match="a query is a text, not "):
+                index.explain(wrong, "1")
+            with pytest.raises(VizslaError, match="a query is a text, not "):
+                index.highlighter(wrong)
+            with pytest.raises(VizslaError, match="of a text"):
+                index.term_statistics(wrong)
+        for wrong in (None, b"dogs", 3, "dogs", {"q": "dogs"}):
+            with pytest.raises(VizslaError, match="queries are a list of texts"):
+                index.search_many(wrong)
+            with pytest.raises(VizslaError, match="queries are a list of texts"):
+                index.pools(wrong)
+        with pytest.raises(VizslaError, match="takes a mapping of query ids"):
+            index.run(["dogs"])  # type: ignore[arg-type]
+        for wrong, message in {
+            0: "must be 1 or more, not 0", -1: "must be 1 or more, not -1", 2.5: "a whole number, not 2.5",
+            "3": "a whole number, not '3'", True: "a whole number, not true or false", None: "not null",
+        }.items():  # fmt: skip
+            with pytest.raises(VizslaError, match=message):
+                index.search("dogs", wrong)
+            if wrong is not None:
+                with pytest.raises(VizslaError, match=message):
+                    index.search_many(["dogs"], threads=wrong)
+        with pytest.raises(VizslaError, match="a model is a Model or its name"):
+            index.search("dogs", model=3)  # type: ignore[arg-type]
+        for wrong in ("much", 2, float("nan")):
+            with pytest.raises(VizslaError, match="from 0 to 1"):
+                index.search("dogs", approximate=wrong)
+        for k in (np.int64(3), np.uint8(1), 10**30):
+            assert [hit.id for hit in index.search("dogs", k)] == ["1"]
+        assert [hit.id for hit in next(iter(index.search_many(iter(["dogs"]))))] == ["1"]  # type: ignore[arg-type]
+        with pytest.raises(VizslaError, match="the field 'year' of the document '1' is no text but the number 1999"):
+            index.texts(["1"], "year")
+
+
+def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
+    wrong: Any
+    with Index.create(folder, BM25() + 2 * Scattered()) as index:
+        index.add([{"id": "1", "text": "dogs bark"}])
+        index.commit()
+        for wrong, message in [
+            ({"combine": "rff"}, "no way to combine called 'rff'"),
+            ({"combine": 3}, "combine is a text, as in 'rrf', not the number 3"),
+            ({"dense": "hsnw"}, "no kind of dense search"),
+            ({"dense": 3}, "dense is a text, as in 'ef=200', not the number 3"),
+        ]:
+            with pytest.raises(VizslaError, match=message):
+                index.ask_with(None, **wrong)
+        assert [hit.id for hit in index.search("dogs")] == ["1"]
+        with pytest.raises(VizslaError, match="the model reads no dense vectors"):
+            index.search("dogs", model="bm25", dense="ef=200")
+    with Index.create(folder, overwrite=True) as index:
+        index.add([{"id": "1", "text": "dogs bark"}])
+        index.commit()
+        with pytest.raises(VizslaError, match="the index has no dense vectors"):
+            index.search("dogs", dense="ef=200")
+        with pytest.raises(VizslaError, match="combines the parts of a sum"):
+            index.ask_with(None, combine="rrf")
+        assert [hit.id for hit in index.search("dogs", dense="exact")] == ["1"]
+
+
+def test_a_hit_is_read_like_its_document(folder: Path) -> None:
+    with Index.create(folder) as index:
+        index.add([{"_id": "1", "text": "dogs bark", "id": "own"}, {"_id": "2", "text": "dogs bark"}])
+        index.commit()
+        own, other = index.search("dogs")
+        assert (own["id"], other["id"], other.get("id"), other.get("nope"), other.get("nope", 3)) == (
+            "own", "2", "2", None, 3,
+        )  # fmt: skip
+        assert ("id" in other, "text" in other, "nope" in other) == (True, True, False)
+        with pytest.raises(KeyError):
+            other["nope"]
+
+
+def test_an_explanation_is_printed_as_a_tree(folder: Path) -> None:
+    with Index.create(folder, "bm25 + 2 * vectors") as index:
+        index.add([{"id": str(i), "text": "dogs bark", "vector": {"dogs": 0.25, "bark": 3}} for i in range(2)])
+        index.commit()
+        explained = index.explain("dogs zebra", "1")
+    words, vectors = explained.parts
+    (weight,) = [part.facts["in_document"] for part in vectors.parts if part.name == "dogs"]
+    assert weight == 0.25
+    assert str(explained).splitlines()[0] == f"{explained.score:.4f}  {explained.name}"
+    assert "\n    0.5000  vectors (weight 2)\n" in str(explained)
+    assert "\n        0.5000  dogs  = 2.0000 (in 2 documents) x 0.2500\n" in str(explained)
+    assert "2 documents" in words.note
+    assert f"\n    {words.score:.4f}  bm25\n        length norm " in str(explained)
+    assert "        0.0000  zebra  in no document" in str(explained)

@@ -15,6 +15,9 @@ def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
     query: Annotated[str, typer.Argument(help="The query.")],
     doc_id: Annotated[str, typer.Argument(metavar="ID", help="The document's id.")],
+    filter: Annotated[
+        str | None, typer.Option("--filter", help="That of the search; a query is expanded from what meets it.")
+    ] = None,
     augment: Augment = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a tree.")] = False,
 ) -> None:
@@ -24,7 +27,7 @@ def explain(
 
     with Index.open(folder) as index:
         ask_in_other_words(index, augment)
-        explanation = index.explain(query, doc_id)
+        explanation = index.explain(query, doc_id, filter)
     if as_json:
         console.print_json({"query": query, "id": doc_id, **explanation.as_dict()})
     else:

@@ -30,12 +30,15 @@ def info(
 
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("model", escape(facts["model"]))
-    deleted = f" ({facts['deleted']:,} deleted or replaced, not yet compacted away)" if facts["deleted"] else ""
-    table.add_row("documents", f"{facts['documents']:,}{deleted}")
+    unit = "document" if facts["passages"] is None else "passage"
+    passages = "" if facts["passages"] is None else f" in {console.count(facts['passages'], 'passage')}"
+    gone = f"{facts['deleted']:,} deleted" if unit == "document" else f"{console.count(facts['deleted'], unit)} deleted"
+    deleted = f" ({gone} or replaced, not yet compacted away)" if facts["deleted"] else ""
+    table.add_row("documents", f"{facts['documents']:,}{passages}{deleted}")
     for name, namespace in facts["namespaces"].items():
         terms, average = namespace["terms"], namespace["average_length"]
         numbers = f", {namespace['dimensions']} numbers each" if namespace["dimensions"] else ""
-        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a document on average{numbers}")
+        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a {unit} on average{numbers}")
     table.add_row("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}")
     if facts["dense"] is not None:
         table.add_row("dense vectors", escape(_dense(facts["dense"])))
@@ -43,7 +46,7 @@ def info(
     table.add_row("stored documents", console.size(facts["document_bytes"]))
     table.add_row("created", f"{facts['created']} by vizsla {facts['vizsla']}")
     for t in facts.get("terms", []):
-        there = f"in {console.count(t['documents'], 'document')}, {t['occurrences']:,g} times in all"
+        there = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
         table.add_row(escape(f"{t['namespace']}: {console.safe(t['term'])}"), there)
     console.out.print(table)
 

@@ -22,10 +22,12 @@ HELP = """Type a query, or
 
 def prompt(index: Index, k: int, filter: str | None = None) -> None:
     """Answer queries from the terminal, or from standard input line by line, until they end."""
+    from vizsla.cli.show import count_documents
+
     interactive = sys.stdin.isatty()
     history = _load_history() if interactive else None
     if interactive:
-        console.remark(f"{console.count(len(index), 'document')}, {index.model.name}. A query, or :help")
+        console.remark(f"{count_documents(index)}, {index.model.name}. A query, or :help")
     session = _Session(index, k, filter)
     try:
         while True:
@@ -78,7 +80,7 @@ class _Session:
                 raise VizslaError(f"there is no result {number}; the last query has {len(self._ids)}")
             doc_id = self._ids[number - 1]
             if verb == "explain":
-                show_explanation(self._index.explain(self._query, doc_id), doc_id)
+                show_explanation(self._index.explain(self._query, doc_id, self._filter), doc_id)
             else:
                 document = self._index.get(doc_id)
                 assert document is not None

@@ -94,7 +94,7 @@ def search(
         elif as_json:
             console.print_json(found_as_data(index, query, 10 if k is None else k, filter, second, depth))
         elif second is not None and (hits := _hits(index, query, 10 if k is None else k, filter, second, depth)):
-            show_hits(index, query, hits)
+            show_hits(index, query, hits, filter)
         else:
             show_results(index, query, 10 if k is None else k, filter)
 
@@ -124,10 +124,13 @@ def found_as_data(
     started = time.perf_counter()
     hits = _hits(index, query, k, filter, second, depth)
     milliseconds = (time.perf_counter() - started) * 1000
-    results = [
-        {"rank": hit.rank, "id": hit.id, "score": hit.score, "document": dict(hit.document.content)} for hit in hits
-    ]
+    results = [_as_data(hit) for hit in hits]
     return {"query": query, "model": index.asked.name, "milliseconds": round(milliseconds, 3), "results": results}
+
+
+def _as_data(hit: Hit) -> dict[str, Any]:
+    passage = {} if hit.passage is None else {"passage": hit.passage}
+    return {"rank": hit.rank, "id": hit.id, "score": hit.score, **passage, "document": dict(hit.document.content)}
 
 
 def _write_run(

@@ -15,21 +15,28 @@ MATCH = "bold yellow"
 _WIDE = 1000  # columns where nobody has told how many there are
 
 
+def count_documents(index: Index) -> str:
+    """How many documents an index has, and in how many passages where it has those."""
+    passages = index.info()["passages"]
+    within = "" if passages is None else f" in {console.count(passages, 'passage')}"
+    return console.count(len(index), "document") + within
+
+
 def show_results(index: Index, query: str, k: int, filter: str | None = None) -> list[str]:
     """Print the results of a query; gives their ids."""
     hits = index.search(query, k, filter)
     if hits:
-        show_hits(index, query, hits)
+        show_hits(index, query, hits, filter)
     else:
         console.remark(nothing_found(index, query, filter))
     return [hit.id for hit in hits]
 
 
-def show_hits(index: Index, query: str, hits: list[Hit]) -> None:
+def show_hits(index: Index, query: str, hits: list[Hit], filter: str | None = None) -> None:
     """Each hit with title, score, id and the passage that answers best, matches marked."""
     from rich.text import Text
 
-    highlighter = index.highlighter(query)
+    highlighter = index.highlighter(query, filter)
     for hit in hits:
         head = Text().append(f"{hit.rank:>3}. ", style="dim")
         title = hit.document.get("title")
@@ -108,44 +115,11 @@ def _grow(tree: object, explanation: Explanation) -> None:
     from rich.tree import Tree
 
     assert isinstance(tree, Tree)
-    if "length_norm" in explanation.facts:
-        f = explanation.facts
-        norm = f"length norm {f['length_norm']:.3f}, average length {f['average_length']:.1f}"
-        tree.add(Text(f"{norm}, {f['documents']:,} documents", style="dim"))
-    if "cosine" in explanation.facts:
-        f = explanation.facts
-        tree.add(Text(f"cosine {f['cosine']:.4f} of two vectors of {f['dimensions']} numbers", style="dim"))
+    if explanation.note:
+        tree.add(Text(explanation.note, style="dim"))
     for part in sorted(explanation.parts, key=lambda p: -p.score):
-        if "term" not in part.facts:  # a model of a sum
-            weight = part.facts.get("weight", 1)
-            times = f" (weight {weight:g})" if weight != 1 else ""
-            branch = tree.add(
-                Text().append(f"{part.score:.4f}", style="bold").append(f"  {console.safe(part.name)}{times}")
-            )
-            _grow(branch, part)
-        else:
-            tree.add(_leaf(part))
-
-
-def _leaf(part: Explanation) -> Text:
-    from rich.text import Text
-
-    f = part.facts
-    line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
-    line.append(f"  {console.safe(part.name)}", style=MATCH)
-    if f.get("added"):
-        line.append("  added", style="dim")
-    if not f["in_query"]:
-        return line.append("  dropped from the query", style="dim")
-    if not f["documents_with_term"]:
-        return line.append("  in no document", style="dim")
-    if not f["in_document"]:
-        return line.append("  not in this document", style="dim")
-    rarity = f"in {console.count(f['documents_with_term'], 'document')}"
-    if not f["counted"]:
-        return line.append(f"  = {f['query_weight']:.4f} ({rarity}) x {f['document_weight']:.4f}", style="dim")
-    asked = f["in_query"]
-    repeats = "" if asked == 1 else f", weighs {asked:.2f}" if "added" in f else f", {asked:g} times in the query"
-    here = "once" if f["in_document"] == 1 else f"{f['in_document']} times"
-    worth = f"  = {f['query_weight']:.4f} ({rarity}{repeats}) x {f['document_weight']:.4f} ({here} here)"
-    return line.append(worth, style="dim")
+        line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
+        if "term" in part.facts:
+            tree.add(line.append(f"  {console.safe(part.name)}", style=MATCH).append(f"  {part.note}", style="dim"))
+        else:  # a model of a sum
+            _grow(tree.add(line.append(f"  {console.safe(part.name)}{part.weight_note}")), part)

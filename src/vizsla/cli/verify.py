@@ -17,6 +17,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Check every file of an index by its hash, and how they fit together; exit with 1 if something is wrong."""
+    from vizsla.cli.show import count_documents
     from vizsla.index import Index
     from vizsla.index import verify as verify_index
 
@@ -28,6 +29,6 @@ def verify(
             console.out.print(console.safe(problem, most=2000), markup=False)
     else:
         with Index.open(folder) as index:
-            console.remark(f"all is well: {console.count(len(index), 'document')}, every file as it was written")
+            console.remark(f"all is well: {count_documents(index)}, every file as it was written")
     if problems:
         raise typer.Exit(FINDING)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -46,7 +47,7 @@ class Splitter:
         raise VizslaError(f"passages are a number of words or a Splitter(words, overlap), not {kind_of(value)}")
 
     def passages(self, document: Document) -> Iterator[Document]:
-        """The passages of a document, with all else that is known of it; at least one."""
+        """The passages of a document, with all else that is known of it; at least one. Their ids say their numbers."""
         text = document.get("text")
         places = [m.span() for m in _WORD.finditer(text)] if isinstance(text, str) else []
         step = self.words - self.overlap
@@ -55,9 +56,34 @@ class Splitter:
             inside = places[start : start + self.words]
             part = text[inside[0][0] : inside[-1][1]] if inside and isinstance(text, str) else text
             content = {**document.content, "text": part} if text is not None else document.content
-            yield Document(f"{document.id}{MARK}{n}", {**content, "passage": n}, document.origin, document.found)
+            yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.found)
+
+    def whole(self, passages: Sequence[Document]) -> Document:
+        """The document that passages, all of them and in their order, were cut from.
+
+        Of its text only white space where it was cut may be different.
+
+        >>> splitter = Splitter(3, 1)
+        >>> splitter.whole(list(splitter.passages(Document("d", {"text": "a b  c d e f"}))))
+        Document(id='d', content={'text': 'a b  c d e f'})
+        """
+        first = passages[0]
+        text = first.get("text")
+        content = first.content
+        if isinstance(text, str) and len(passages) > 1:
+            content = {**content, "text": " ".join([text, *(self._new(p["text"]) for p in passages[1:])])}
+        return Document(document_of(first.id), content, first.origin)
+
+    def _new(self, text: str) -> str:
+        """What a passage has beyond the words it shares with the one before."""
+        return text[next(islice(_WORD.finditer(text), self.overlap, None)).start() :]
 
 
 def document_of(passage_id: str) -> str:
     """The id of the document a passage is of."""
     return passage_id.rpartition(MARK)[0]
+
+
+def passage_of(passage_id: str) -> int:
+    """The number of a passage in its document, from 0."""
+    return int(passage_id.rpartition(MARK)[2])

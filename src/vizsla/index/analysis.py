@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.datasets import Document, Origin, RawLines, Splitter
+from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
 from vizsla.datasets.document import refusal
 from vizsla.errors import VizslaError
 from vizsla.models import Model
@@ -60,7 +60,6 @@ class Prepared:
     origins: list[Origin | None]
     stored: list[tuple[str, str | None, str | None]]
     """Id, metadata, None where there are none, and fields, None where they are not stored."""
-    stored_origins: list[Origin | None]
     rows: list[Rows]
 
 
@@ -99,7 +98,6 @@ class Analyst:
             [d.id for d in documents],
             [d.origin for d in documents],
             [self._row(d) for d in stored],
-            [d.origin for d in stored],
             self._rows(stored),
         )
 
@@ -133,7 +131,8 @@ class Analyst:
             for text in row:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
-            name = document.id.encode("utf-8", "replace").decode()
+            own = document.id if self._splitter is None else document_of(document.id)
+            name = own.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
         return row
 

@@ -14,10 +14,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import vizsla
-from vizsla.datasets import Document, RawLines, Splitter, documents_from
-from vizsla.datasets.document import document_id
+from vizsla.datasets import Document, RawLines, Splitter, document_id, document_of, documents_from
 from vizsla.engine import DenseKind
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index import database, files, forking, trust
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
@@ -26,7 +25,7 @@ from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.kinds import check_change, check_kind, dense_facts
 from vizsla.index.pooling import Pool, pools_of
 from vizsla.index.recall import Recall, measure_recall
-from vizsla.index.searching import Choices, Hit, Search, check_query
+from vizsla.index.searching import Choices, Hit, Search, checked_query, query_with_words
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
@@ -34,7 +33,6 @@ from vizsla.models import Model, parse_model
 from vizsla.runs import Run
 
 T = TypeVar("T")
-_BATCH = 1000
 
 
 class TermStatistics(NamedTuple):
@@ -290,14 +288,14 @@ class Index:
         return self._snapshot.model
 
     def __len__(self) -> int:
+        """How many documents there are; one in passages counts once."""
         return self._snapshot.document_count
 
     def ask_with(self, model: str | Model | None, *, combine: str | None = None, dense: str | None = None) -> None:
         """Ask in this way from now on wherever nothing else is said; None is the index's own. See `search_many`."""
-        chosen = self._parsed(model) if isinstance(model, str) else model
-        if chosen is not None:
-            with self._reading() as snapshot:
-                snapshot.asked_with(chosen)  # refuses what cannot be asked here
+        chosen = self._model_of(model)
+        with self._reading() as snapshot:
+            Search.prepare(snapshot, 1, Choices(model=chosen, combine=combine, dense=dense))  # refuses what cannot be
         self._asked = chosen
         self._ways = {"combine": combine, "dense": dense}
 
@@ -306,8 +304,13 @@ class Index:
         """The model that is asked with where none is named."""
         return self._asked or self.model
 
+    def _model_of(self, told: str | Model | None) -> Model | None:
+        if told is not None and not isinstance(told, str | Model):
+            raise VizslaError(f"a model is a Model or its name, as in 'bm25(k1=1.2)', not {kind_of(told)}")
+        return self._parsed(told) if isinstance(told, str) else told
+
     def _chosen(self, model: str | Model | None) -> Model | None:
-        return self._parsed(model) if isinstance(model, str) else model or self._asked
+        return self._model_of(model) or self._asked
 
     def _prepared(self, snapshot: Snapshot, k: int, model: str | Model | None, **told: Any) -> Search:
         ways = {name: self._ways[name] if told[name] is None else told[name] for name in self._ways}
@@ -317,26 +320,27 @@ class Index:
         self,
         query: str,
         k: int = 10,
-        filter: str | Filter | None = None,
+        filter: str | Mapping[str, Any] | Filter | None = None,
         *,
         model: str | Model | None = None,
         approximate: float | None = None,
         combine: str | None = None,
         dense: str | None = None,
     ) -> list[Hit]:
-        """The k best documents, best first; equal scores in order of insertion.
+        """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`, applied before the best are
-        taken, so k come back whenever there are k. For the others see `search_many`.
+        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
+        fields and the value of each, or several of which one will do. For the others see `search_many`.
         """
         ways: dict[str, Any] = {"model": model, "approximate": approximate, "combine": combine, "dense": dense}
-        return self.search_many([query], k, filter, threads=1, **ways)[0]
+        return self.search_many([query_with_words(query)], k, filter, threads=1, **ways)[0]
 
     def search_many(
         self,
         queries: Sequence[str],
         k: int = 10,
-        filter: str | Filter | None = None,
+        filter: str | Mapping[str, Any] | Filter | None = None,
         *,
         model: str | Model | None = None,
         threads: int | None = None,
@@ -347,7 +351,7 @@ class Index:
     ) -> list[list[Hit]]:
         """The hits of many queries, in `threads` threads, as many as there are processors if not told.
 
-        Without `documents` a hit's document has an id and nothing else, which is faster.
+        An empty query finds nothing. Without `documents` a hit's document has an id and nothing else, which is faster.
 
         `model`: ask with another model than the index's own, one that reads the same postings: other k1, b, variant
         or weights, or only some parts of a sum. Nothing is indexed anew.
@@ -369,7 +373,7 @@ class Index:
         self,
         queries: Mapping[str, str],
         k: int = 1000,
-        filter: str | Filter | None = None,
+        filter: str | Mapping[str, Any] | Filter | None = None,
         *,
         model: str | Model | None = None,
         threads: int | None = None,
@@ -378,9 +382,11 @@ class Index:
         dense: str | None = None,
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
+        if not isinstance(queries, Mapping):
+            raise VizslaError("run() takes a mapping of query ids to texts; for a list of texts there is search_many()")
         told = {"filter": filter, "threads": threads, "approximate": approximate, "combine": combine, "dense": dense}
         with self._reading() as snapshot:
-            rankings = self._prepared(snapshot, k, model, **told).rankings(list(queries.values()))
+            rankings = self._prepared(snapshot, k, model, **told).rankings(queries.values())
         return Run(dict(zip(queries, rankings, strict=True)))
 
     def pools(self, queries: Sequence[str], depth: int = 100, *, model: str | Model | None = None) -> list[Pool]:
@@ -402,61 +408,72 @@ class Index:
             return measure_recall(snapshot, self._chosen(model), queries, k, settings, together)
 
     def get(self, doc_id: str | int) -> Document | None:
-        """The document with an id, or None; of a document in passages, the first."""
-        doc_id = document_id(doc_id)
+        """The document with an id, or None; one in passages is put together again."""
+        return self._stored([doc_id]).get(document_id(doc_id))
+
+    def _stored(self, ids: str | int | Iterable[str | int]) -> dict[str, Document]:
+        given = [ids] if isinstance(ids, str | int) else ids
         with self._reading() as snapshot:
-            numbers = snapshot.numbers_of(doc_id)[:1]
-            return Document(doc_id, snapshot.documents(numbers)[numbers[0]].content) if numbers else None
+            return snapshot.whole_documents(map(document_id, given))
 
     def texts(self, ids: Iterable[str | int], field: str = "text") -> dict[str, str]:
-        """A field of the documents with these ids; of a document in passages all of them, joined."""
-        with self._reading() as snapshot:
-            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in map(document_id, ids)}
-            stored = snapshot.documents(n for found in numbers.values() for n in found)
-            return {d: "\n".join(stored[n].get(field) or "" for n in found) for d, found in numbers.items() if found}
+        """A field of the documents with these ids, which must be a text; empty where a document has no such field."""
+        found = {doc_id: document.get(field) or "" for doc_id, document in self._stored(ids).items()}
+        for doc_id, text in found.items():
+            if not isinstance(text, str):
+                raise VizslaError(f"the field {field!r} of the document {doc_id!r} is no text but {kind_of(text)}")
+        return found
 
     def contents(self, ids: Iterable[str | int]) -> dict[str, dict[str, Any]]:
-        """The fields of the documents with these ids; of one in passages those of the first, its text that of all."""
-        with self._reading() as snapshot:
-            numbers = {doc_id: snapshot.numbers_of(doc_id) for doc_id in map(document_id, ids)}
-            stored = snapshot.documents(n for found in numbers.values() for n in found)
-        made = {d: dict(stored[found[0]].content) for d, found in numbers.items() if found}
-        for doc_id, content in made.items():
-            if len(numbers[doc_id]) > 1:
-                content["text"] = "\n".join(stored[n].get("text") or "" for n in numbers[doc_id])
-        return made
+        """The fields of the documents with these ids."""
+        return {doc_id: dict(document.content) for doc_id, document in self._stored(ids).items()}
 
     def documents(self) -> Iterator[Document]:
-        """All documents, in order of insertion."""
+        """All documents, in order of insertion; those in passages are put together again."""
         with self._reading() as snapshot:
-            numbers = snapshot.numbers().tolist()
-            for a in range(0, len(numbers), _BATCH):
-                stored = snapshot.documents(numbers[a : a + _BATCH])
-                yield from (stored[n] for n in numbers[a : a + _BATCH])
+            yield from snapshot.all_documents()
 
     def vectors(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Each document's id and the full weights of its terms, rarity included: BM25 as data."""
+        """Each document's id and the full weights of its terms, rarity included: BM25 as data.
+
+        A document in passages has a vector for each of them, one after the other, all with its id.
+        """
         with self._reading() as snapshot:
             for number, vector in snapshot.vectors():
-                yield snapshot.ids([number])[number], vector
+                stored = snapshot.ids([number])[number]
+                yield stored if snapshot.splitter is None else document_of(stored), vector
 
-    def explain(self, query: str, doc_id: str | int, *, model: str | Model | None = None) -> Explanation:
-        """Why a document has its score for a query: each term's part, adding up to the score."""
-        check_query(query)
+    def explain(
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: str | Mapping[str, Any] | Filter | None = None,
+        *,
+        model: str | Model | None = None,
+    ) -> Explanation:
+        """Why a document has its score for a query: each term's part, adding up to the score.
+
+        Give the `filter` of the search: where a query is expanded from documents, it says from which.
+        """
+        query_with_words(query)
         doc_id = document_id(doc_id)
+        condition = Filter.of(filter)
         with self._reading() as snapshot:
             numbers = snapshot.numbers_of(doc_id)
             if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
             with snapshot.damage_told():
                 asked = self._chosen(model) or snapshot.model
-                return max((explain(snapshot, asked, query, n) for n in numbers), key=lambda e: e.score)
+                if condition is not None and not any(snapshot.meets(n, condition) for n in numbers):
+                    raise VizslaError(f"the document {doc_id!r} does not meet the filter")
+                return max((explain(snapshot, asked, query, n, condition) for n in numbers), key=lambda e: e.score)
 
-    def highlighter(self, query: str) -> Highlighter:
-        """Shows where documents answer a query."""
+    def highlighter(self, query: str, filter: str | Mapping[str, Any] | Filter | None = None) -> Highlighter:
+        """Shows where documents answer a query; give it the filter of the search, as `explain`."""
         with self._reading() as snapshot:
             asking = snapshot.asked_with(self._asked or snapshot.model)
-            return Highlighter(snapshot.model, snapshot.query_weights(query, asking))
+            weights = snapshot.query_weights(checked_query(query), asking, Filter.of(filter))
+            return Highlighter(snapshot.model, weights)
 
     def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:
         """The stretch of a field that best answers a query, with the places of the matching words."""
@@ -464,6 +481,8 @@ class Index:
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """For each term a text is analyzed to, in each namespace, in how many documents and how often it occurs."""
+        if not isinstance(text, str):
+            raise VizslaError(f"term statistics are those of a text, not of {kind_of(text)}")
         found = []
         with self._reading() as snapshot:
             for part in snapshot.model.parts:
@@ -494,7 +513,11 @@ class Index:
             return snapshot.bytes_of(model)
 
     def info(self) -> dict[str, Any]:
-        """What there is to know about the collection."""
+        """What there is to know about the collection.
+
+        `documents` counts whole documents; where they are cut into passages, `passages` says how many these are, and
+        `deleted` and `namespaces` count passages. Else it is None.
+        """
         with self._reading() as snapshot:
             return self._info(snapshot)
 
@@ -504,7 +527,8 @@ class Index:
             "path": str(self.path),
             "model": s.model.name,
             "documents": s.document_count,
-            "deleted": sum(len(segment) for segment in s.segments) - s.document_count,
+            "passages": None if s.splitter is None else s.stored_count,
+            "deleted": sum(len(segment) for segment in s.segments) - s.stored_count,
             "segments": len(s.segments),
             "postings": sum(segment.postings for segment in s.segments),
             "namespaces": {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Asked, Model, Part
 from vizsla.models.embedding import Embedding
@@ -14,7 +16,10 @@ from vizsla.models.embedding import Embedding
 
 @dataclass(frozen=True)
 class Explanation:
-    """A part of a score: what it is called, what it is worth, what it was made from, what it is the sum of."""
+    """A part of a score: what it is called, what it is worth, what it was made from, what it is the sum of.
+
+    Printed, it is a tree with a line for each part.
+    """
 
     name: str
     score: float
@@ -28,11 +33,69 @@ class Explanation:
             out["parts"] = [p.as_dict() for p in self.parts]
         return out
 
+    @property
+    def weight_note(self) -> str:
+        """The weight of a part of a sum, where it is not 1."""
+        weight = self.facts.get("weight", 1)
+        return f" (weight {weight:g})" if weight != 1 else ""
 
-def explain(snapshot: Snapshot, model: Model, text: str, number: int) -> Explanation:
-    """One branch per component of a sum, one leaf per query term; the leaves add up to the score."""
+    @property
+    def note(self) -> str:
+        """What a part was made from, in words; empty if there is nothing to say."""
+        facts = self.facts
+        if "term" in facts:
+            return _term_note(facts)
+        if "length_norm" in facts:
+            norm = f"length norm {facts['length_norm']:.3f}, average length {facts['average_length']:.1f}"
+            return f"{norm}, {_count(facts['documents'], facts)}"
+        if "cosine" in facts:
+            return f"cosine {facts['cosine']:.4f} of two vectors of {facts['dimensions']} numbers"
+        return ""
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self, top: bool = True) -> Iterator[str]:
+        head = f"{self.score:.4f}  {self.name}"
+        if "term" in self.facts:
+            yield f"{head}  {self.note}"
+            return
+        yield head if top else head + self.weight_note
+        if self.note:
+            yield f"    {self.note}"
+        for part in sorted(self.parts, key=lambda p: -p.score):
+            yield from (f"    {line}" for line in part._lines(top=False))
+
+
+def _term_note(facts: Mapping[str, Any]) -> str:
+    added = "added  " if facts.get("added") else ""
+    if not facts["in_query"]:
+        return f"{added}dropped from the query"
+    if not facts["documents_with_term"]:
+        return f"{added}in no {facts.get('unit', 'document')}"
+    if not facts["in_document"]:
+        return f"{added}not in this document"
+    rarity = f"in {_count(facts['documents_with_term'], facts)}"
+    query, document = f"{facts['query_weight']:.4f}", f"{facts['document_weight']:.4f}"
+    if not facts["counted"]:
+        return f"{added}= {query} ({rarity}) x {document}"
+    asked, here = facts["in_query"], facts["in_document"]
+    repeats = "" if asked == 1 else f", weighs {asked:.2f}" if "added" in facts else f", {asked:g} times in the query"
+    times = "once" if here == 1 else f"{here} times"
+    return f"{added}= {query} ({rarity}{repeats}) x {document} ({times} here)"
+
+
+def _count(number: int, facts: Mapping[str, Any]) -> str:
+    return f"{number:,} {facts.get('unit', 'document')}{'' if number == 1 else 's'}"
+
+
+def explain(snapshot: Snapshot, model: Model, text: str, number: int, condition: Filter | None = None) -> Explanation:
+    """One branch per component of a sum, one leaf per query term; the leaves add up to the score.
+
+    `condition`: what documents must meet for a query to be expanded from them.
+    """
     parts = snapshot.asked_with(model).parts
-    branches = [_explain_part(snapshot, space, part, text, number) for space, part in parts]
+    branches = [_explain_part(snapshot, space, part, text, number, condition) for space, part in parts]
     if len(branches) == 1:
         only = branches[0]
         return Explanation(model.name, only.score, only.facts, only.parts)
@@ -64,12 +127,14 @@ def _explain_dense(snapshot: Snapshot, space: int, part: Part, text: str, number
     return Explanation(component.name, sum(leaf.score for leaf in leaves), whole, tuple(leaves))
 
 
-def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number: int) -> Explanation:
+def _explain_part(
+    snapshot: Snapshot, space: int, part: Part, text: str, number: int, condition: Filter | None
+) -> Explanation:
     component = part.component
     if component.dimensions:
         return _explain_dense(snapshot, space, part, text, number)
     statistics = snapshot.statistics[component.namespace]
-    (asked,) = component.query_terms_in([text], snapshot)
+    (asked,) = component.query_terms_in([text], snapshot.seen_through(condition))
     own = component.own_terms(text) if isinstance(component, Asked) else None
     weights = component.query_weights(asked, statistics)
     terms = list(asked)
@@ -79,6 +144,7 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
     segment, document = snapshot.segments[place[0]], place[1]
     code = segment.lengths[space, document]
     weighting = component.weighting(statistics)
+    unit = {} if snapshot.splitter is None else {"unit": "passage"}  # what is counted where it says documents
     leaves = []
     for i, term in enumerate(terms):
         documents, values = segment.list_of(int(numbers[i]))
@@ -90,7 +156,7 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
         facts = {
             "term": term,
             "in_query": asked[term],
-            "in_document": int(value),
+            "in_document": value.item(),
             "documents_with_term": int(df[i]),
             "query_weight": query_weight,
             "document_weight": document_weight,
@@ -98,8 +164,9 @@ def _explain_part(snapshot: Snapshot, space: int, part: Part, text: str, number:
         }
         if own is not None:
             facts["added"] = term not in own
+        facts |= unit
         leaves.append(Explanation(term, query_weight * document_weight, facts))
-    facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents}
+    facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents, **unit}
     if weighting.norms is not None:
         facts["average_length"] = statistics.total_length / max(statistics.documents, 1)
         facts["length_norm"] = float(weighting.norms[code])

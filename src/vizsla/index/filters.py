@@ -6,46 +6,48 @@
 
 A comparison holds if it holds for the field's value or, where that is a list, for any of its elements; numbers are
 compared with numbers, texts with texts. A document without the field meets no comparison, so `not x = 1` keeps it.
-Expressions are parsed here and become SQL with every name and value bound, never pasted.
+Expressions become SQL with every name and value bound, never pasted.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import operator
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-
-Value = str | float | int | bool | None
-
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    | (?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
-    | (?P<name>[^\W\d][\w-]*(?:\.[\w-]+)*|`[^`"]+`)
-    | (?P<sign><=|>=|!=|==|[=<>(),\[\]])
-    )""",
-    re.VERBOSE,
+from vizsla.index.conditions import (
+    Condition,
+    Value,
+    described,
+    field_name,
+    literal,
+    mapping_as_text,
+    number,
+    parse_condition,
+    reads_as_number,
 )
-_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_WORDS = {"and", "or", "not", "in", "exists", "true", "false", "null"}
-_DEEPEST = 100
 
+_MOST_LEVELS = 8  # of one statement, for SQLite's parser
+_MOST_LEAVES = 200
+_NUL = "\\u0000"  # as JSON has it; SQLite cuts a text there
+_FAMILIES = {"text": ("text",), "number": ("integer", "real"), "boolean": ("true", "false")}
+_FAMILY = {kind: family for family, kinds in _FAMILIES.items() for kind in kinds}
+_ONE = {"text": "a text", "number": "a number", "boolean": "true or false"}
+_SEVERAL = {"text": "texts", "number": "numbers", "boolean": "true or false", "object": "objects", "array": "lists"}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
-@dataclass(frozen=True)
-class Condition:
-    """A node: `and`, `or`, `not` over others, or a leaf: a comparison, `in`, or `exists` on a field."""
-
-    kind: str
-    parts: tuple[Condition, ...] = ()
-    field: tuple[str, ...] = ()
-    values: tuple[Value, ...] = ()
-    position: int = 0
+Test = tuple[str, Value]
+"""A comparison of one element: an operator and a value."""
+Statement = tuple[str, list[Value]]
+"""An expression of SQL and its bound values."""
 
 
 class Filter:
@@ -65,240 +67,340 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str) -> Filter:
-        return cls(text, _Parser(text).parse())
+        return cls(text, parse_condition(text))
+
+    @classmethod
+    def of(cls, told: str | Mapping[str, Any] | Filter | None) -> Filter | None:
+        """A filter from its text, or from a mapping of fields to the values they must have; none for none.
+
+        >>> str(Filter.of({"year": 1903, "lang": ["en", "de"]}))
+        'year = 1903 and lang in ["en", "de"]'
+        """
+        if told is None or isinstance(told, Filter):
+            return told
+        if isinstance(told, str):
+            return cls.parse(told)
+        if isinstance(told, Mapping):
+            return cls.parse(mapping_as_text(told)) if told else None
+        raise VizslaError(
+            'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
+            f"not {described(told)}"
+        )
 
     def __str__(self) -> str:
         return self._text
 
-    def numbers(self, db: sqlite3.Connection, generation: int, model_fields: Sequence[str]) -> np.ndarray:
+    def numbers(self, table: DocumentTable) -> np.ndarray:
         """The insertion numbers of the documents that meet the condition."""
-        for leaf in _leaves(self.root):
-            self._check_field(db, generation, leaf, model_fields)
-        sql, values = _compile(self.root, model_fields)
-        table = _table(any(_place(leaf.field, model_fields)[0] == "fields" for leaf in _leaves(self.root)))
-        rows = db.execute(f"SELECT number FROM {table} WHERE generation <= ? AND ({sql})", (generation, *values))
-        return np.fromiter((number for (number,) in rows), np.int64)
-
-    def _check_field(
-        self, db: sqlite3.Connection, generation: int, leaf: Condition, model_fields: Sequence[str]
-    ) -> None:
-        """A field no document has is most likely misspelt."""
-        column, path = _place(leaf.field, model_fields)
-        known = f"FROM {_table(column == 'fields')} WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL"
-        some = db.execute("SELECT 1 FROM documents WHERE generation <= ? LIMIT 1", (generation,)).fetchone()
-        if some and not db.execute(f"SELECT 1 {known} LIMIT 1", (generation, path)).fetchone():
-            name = ".".join(leaf.field)
-            raise VizslaError(f"no document has a field {name!r} (character {leaf.position + 1} of the filter)")
+        if table.is_empty:
+            return np.zeros(0, np.int64)
+        for leaf in self.root.leaves():
+            table.check(leaf)
+        return table.select(self.root)
 
 
-def _table(with_fields: bool) -> str:
-    """What to select from: the texts lie apart, so that filters on other things need not read them."""
-    return "documents JOIN contents USING (number)" if with_fields else "documents"
+class DocumentTable:
+    """The documents of a snapshot as filters see them; remembers what it has learnt of their fields."""
 
-
-def _leaves(condition: Condition) -> list[Condition]:
-    if condition.kind in ("and", "or", "not"):
-        return [leaf for part in condition.parts for leaf in _leaves(part)]
-    return [condition]
-
-
-def _place(field: tuple[str, ...], model_fields: Sequence[str]) -> tuple[str, str]:
-    """The column a field is in and its path there."""
-    column = "fields" if field[0] in model_fields else "ifnull(metadata, '{}')"
-    return column, "$" + "".join(f'."{part}"' for part in field)
-
-
-_TYPES: list[tuple[type | tuple[type, ...], str]] = [
-    (bool, "('true', 'false')"),
-    (str, "('text')"),
-    ((int, float), "('integer', 'real')"),
-    (type(None), "('null')"),
-]
-
-
-def _types_of(value: Value) -> str:
-    return next(names for kind, names in _TYPES if isinstance(value, kind))
-
-
-def _compile(condition: Condition, model_fields: Sequence[str]) -> tuple[str, list[Value]]:
-    """A condition as SQL and its bound values; every leaf is 0 or 1, never NULL."""
-    if condition.kind in ("and", "or", "not"):
-        compiled = [_compile(part, model_fields) for part in condition.parts]
-        values = [v for _, some in compiled for v in some]
-        if condition.kind == "not":
-            return f"NOT ({compiled[0][0]})", values
-        return f" {condition.kind.upper()} ".join(f"({sql})" for sql, _ in compiled), values
-    column, path = _place(condition.field, model_fields)
-    if condition.kind == "exists":
-        return f"json_type({column}, ?) IS NOT NULL", [path]
-    if condition.kind == "!=":
-        equal, values = _compile(Condition("=", (), condition.field, condition.values), model_fields)
-        return f"json_type({column}, ?) IS NOT NULL AND NOT ({equal})", [path, *values]
-    operator = "=" if condition.kind == "in" else condition.kind
-    tests, bound = [], []
-    for value in condition.values:
-        if value is None:
-            tests.append("type = 'null'")
-        else:
-            tests.append(f"(type IN {_types_of(value)} AND value {operator} ?)")
-            bound.append(value)
-    some = " OR ".join(tests) or "0"
-    no_object = f"json_type({column}, ?) != 'object'"
-    return f"({no_object}) IS 1 AND EXISTS (SELECT 1 FROM json_each({column}, ?) WHERE {some})", [path, path, *bound]
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-
-class _Parser:
-    """Recursive descent: or, and, not, then leaves."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._cut()
-        self._at = 0
-        self._depth = 0
-
-    def _cut(self) -> list[_Token]:
-        tokens, at = [], 0
-        while self._text[at:].strip():
-            match = _TOKEN.match(self._text, at)
-            if match is None:
-                at += len(self._text[at:]) - len(self._text[at:].lstrip())
-                what = "a text that is not closed" if self._text[at] in "\"'" else f"{self._text[at]!r}"
-                raise VizslaError(f"the filter cannot be read at character {at + 1}: {what} is not expected here")
-            kind = str(match.lastgroup)
-            token = match[kind]
-            if kind == "name" and token in _WORDS:
-                kind = token
-            tokens.append(_Token(kind, token, match.start(kind if kind in match.groupdict() else "name")))
-            at = match.end()
-        tokens.append(_Token("end", "", len(self._text.rstrip())))
-        return tokens
+    def __init__(self, db: sqlite3.Connection, generation: int, model_fields: Sequence[str]) -> None:
+        self._db = db
+        self._generation = generation
+        self._model_fields = model_fields
+        self._known: dict[tuple[tuple[str, ...], str], bool] = {}
+        self._with_nul: dict[str, frozenset[int]] = {}
 
     @property
-    def _now(self) -> _Token:
-        return self._tokens[self._at]
+    def is_empty(self) -> bool:
+        return not self._rows("1", "documents", "1 LIMIT 1")
 
-    def _take(self) -> _Token:
-        token = self._now
-        self._at += 1
-        return token
+    def _rows(self, columns: str, table: str, where: str, values: Sequence[Value] = ()) -> list[Any]:
+        sql = f"SELECT {columns} FROM {table} WHERE generation <= ? AND {where}"
+        return self._db.execute(sql, (self._generation, *values)).fetchall()
 
-    def _fail(self, expected: str) -> NoReturn:
-        token = self._now
-        if token.kind == "end":
-            raise VizslaError(f"the filter ends too early, at character {token.position + 1}: expected {expected}")
-        raise VizslaError(
-            f"the filter cannot be read at character {token.position + 1}: expected {expected}, not {token.text!r}"
+    # What the fields hold
+
+    def check(self, leaf: Condition) -> None:
+        """Refuse a field no document has, which is most likely misspelt, and values of a type no document has there."""
+        families = {family_of(value) for value in leaf.values} - {"null"}
+        if any(self._has(leaf.field, family) for family in families):
+            return
+        if not self._has(leaf.field, "anything"):
+            place = f"(character {leaf.position + 1} of the filter)"
+            raise VizslaError(f"no document has a field {'.'.join(leaf.field)!r} {place}")
+        if families and (there := self._types(leaf.field)):
+            raise VizslaError(_type_problem(leaf, sorted(families), there))
+
+    def _has(self, field: tuple[str, ...], family: str) -> bool:
+        """Whether a document has the field, with a value of some type; most often the first ones answer it."""
+        known = self._known.get((field, family))
+        if known is None:
+            column, path = self._place(field)
+            if family == "anything":
+                found = self._rows("1", _table([column]), f"json_type({column}, ?) IS NOT NULL LIMIT 1", [path])
+            else:
+                kinds = ", ".join(f"'{kind}'" for kind in _FAMILIES[family])
+                some, bound = _some_element(column, path, f"type IN ({kinds})")
+                found = self._rows("1", _table([column]), f"{some} LIMIT 1", bound)
+            known = self._known[field, family] = bool(found)
+        return known
+
+    def _types(self, field: tuple[str, ...]) -> list[str]:
+        """The types of a field's values, those of elements where they are lists; null is none."""
+        column, path = self._place(field)
+        find = (
+            f"SELECT DISTINCT ifnull(e.type, 'object') FROM {_table([column])} "
+            f"LEFT JOIN json_each(CASE json_type({column}, ?) WHEN 'object' THEN '{{}}' ELSE {column} END, ?) AS e "
+            f"WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL "
+            f"AND (e.type IS NOT NULL OR json_type({column}, ?) = 'object')"
         )
+        rows = self._db.execute(find, (path, path, self._generation, path, path)).fetchall()
+        return sorted({_FAMILY.get(kind, kind) for (kind,) in rows} - {"null"})
 
-    def parse(self) -> Condition:
-        if self._now.kind == "end":
-            raise VizslaError('the filter is empty; expected something like year >= 1999 and lang = "en"')
-        condition = self._or()
-        if self._now.kind != "end":
-            self._fail("'and', 'or' or the end")
+    # Which documents meet a condition
+
+    def select(self, condition: Condition) -> np.ndarray:
+        """The insertion numbers of the documents that meet a condition, ascending.
+
+        SQLite answers for all but those with a NUL in their JSON, where it would cut texts.
+        """
+        columns = sorted({self._place(leaf.field)[0] for leaf in condition.leaves()})
+        apart = sorted(frozenset().union(*(self._numbers_with_nul(column) for column in columns)))
+        found = self._select(_simplified(condition), np.array(apart, np.int64))
+        here = [n for n in apart if _meets(condition, self._content(n))]
+        return np.sort(np.concatenate([found, np.array(here, np.int64)]))
+
+    def _numbers_with_nul(self, column: str) -> frozenset[int]:
+        if column not in self._with_nul:
+            rows = self._rows("number", _table([column]), f"instr({column}, ?) > 0", [_NUL])
+            self._with_nul[column] = frozenset(number for (number,) in rows)
+        return self._with_nul[column]
+
+    def _content(self, number: int) -> dict[str, Any]:
+        both = "documents LEFT JOIN contents USING (number)"
+        ((metadata, fields),) = self._rows("metadata, fields", both, "number = ?", [number])
+        return {**json.loads(fields or "{}"), **json.loads(metadata or "{}")}
+
+    def _select(self, condition: Condition, apart: np.ndarray) -> np.ndarray:
+        """Of all documents but some those that meet a condition; what is too large for a statement takes several."""
+        if _levels(condition) <= _MOST_LEVELS and sum(1 for _ in condition.leaves()) <= _MOST_LEAVES:
+            return self._ask(*self._compile(condition), condition, apart)
+        if condition.kind == "not":
+            every = np.array([number for (number,) in self._rows("number", "documents", "1")], np.int64)
+            return np.setdiff1d(np.setdiff1d(every, apart), self._select(condition.parts[0], apart))
+        combine = np.intersect1d if condition.kind == "and" else np.union1d
+        return reduce(combine, (self._select(part, apart) for part in _batches(condition)))
+
+    def _ask(self, sql: str, values: list[Value], condition: Condition, apart: np.ndarray) -> np.ndarray:
+        table = _table([self._place(leaf.field)[0] for leaf in condition.leaves()])
+        rows = self._rows("number", table, f"({sql})", values)
+        found = np.fromiter((number for (number,) in rows), np.int64, len(rows))
+        return np.setdiff1d(found, apart) if len(apart) else np.sort(found)
+
+    def _place(self, field: tuple[str, ...]) -> tuple[str, str]:
+        """The column a field is in and its path there."""
+        column = "fields" if field[0] in self._model_fields else "ifnull(metadata, '{}')"
+        return column, "$" + "".join("." + json.dumps(part, ensure_ascii=False) for part in field)
+
+    def _compile(self, condition: Condition) -> Statement:
+        """A condition as SQL and its bound values; every leaf is 0 or 1, never NULL."""
+        if condition.kind == "not":
+            inside, values = self._compile(condition.parts[0])
+            return f"NOT ({inside})", values
+        if condition.kind in ("and", "or"):
+            compiled = [self._compile(part) for part in condition.parts]
+            joined = f" {condition.kind.upper()} ".join(f"({sql})" for sql, _ in compiled)
+            return joined, [v for _, some in compiled for v in some]
+        column, path = self._place(condition.field)
+        if condition.kind == "exists":
+            return f"json_type({column}, ?) IS NOT NULL", [path]
+        some, values = _any_of(_tests(condition))
+        sql, places = _some_element(column, path, some)
+        return sql, [*places, *values]
+
+
+def _table(columns: Sequence[str]) -> str:
+    """What to select from: the texts lie apart, so that filters on other things need not read them."""
+    return "documents JOIN contents USING (number)" if "fields" in columns else "documents"
+
+
+def _some_element(column: str, path: str, test: str) -> Statement:
+    """That the value of a field, or one of its elements, passes a test."""
+    some = f"EXISTS (SELECT 1 FROM json_each({column}, ?) WHERE {test})"
+    return f"(json_type({column}, ?) != 'object') IS 1 AND {some}", [path, path]
+
+
+def family_of(value: Any) -> str:
+    """What a JSON value is compared with: `text`, `number`, `boolean`, `null`; `other` with nothing."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "other"
+
+
+def _tests(leaf: Condition) -> list[Test]:
+    """What the elements of a leaf's field are tested for, one of which must hold."""
+    leaves = leaf.parts or [leaf]  # those of one field
+    return [("=" if one.kind == "in" else one.kind, value) for one in leaves for value in one.values]
+
+
+def _any_of(tests: Sequence[Test]) -> Statement:
+    """That an element passes one of some tests: those for equality as one list, of the others the widest."""
+    equal = [value for comparison, value in tests if comparison == "="]
+    sql: list[str] = []
+    bound: list[Value] = []
+    for family in ("text", "number"):
+        kinds = ", ".join(f"'{kind}'" for kind in _FAMILIES[family])
+        if listed := [v for v in equal if family_of(v) == family and not (isinstance(v, str) and "\0" in v)]:
+            sql.append(f"(type IN ({kinds}) AND value IN (SELECT value FROM json_each(?)))")
+            bound.append(f"[{', '.join(map(_as_json, listed))}]")
+        for comparison, value in _widest([test for test in tests if family_of(test[1]) == family]):
+            sql.append(f"(type IN ({kinds}) AND value {comparison} ?)")
+            bound.append(value)
+    sql += [f"type = '{_as_json(value)}'" for value in (True, False, None) if any(value is v for v in equal)]
+    return " OR ".join(sql) or "0", bound
+
+
+def _widest(tests: Sequence[Test]) -> list[Test]:
+    """Of bounds below and above the one that lets most pass."""
+    below = [(value, comparison) for comparison, value in tests if comparison in (">", ">=")]
+    above = [(value, comparison) for comparison, value in tests if comparison in ("<", "<=")]
+    chosen: list[Any] = []
+    if below:
+        chosen.append(min(below, key=lambda pair: (pair[0], pair[1] == ">")))
+    if above:
+        chosen.append(max(above, key=lambda pair: (pair[0], pair[1] == "<=")))
+    return [(comparison, value) for value, comparison in chosen]
+
+
+def _as_json(value: Value) -> str:
+    """A value as JSON; what is beyond all numbers as one SQLite reads as such."""
+    return json.dumps(value).replace("Infinity", "9e999") if isinstance(value, float) else json.dumps(value)
+
+
+def _simplified(condition: Condition) -> Condition:
+    """The same condition with less: no `!=`, no negation of a negation, no chain in a chain of its kind.
+
+    What `or` asks of one field is one leaf, and negations in a chain of `and` are one.
+    """
+    if condition.kind == "!=":
+        equal = Condition("=", (), condition.field, condition.values)
+        return Condition("and", (Condition("exists", (), condition.field), Condition("not", (equal,))))
+    if condition.is_leaf:
         return condition
-
-    def _chain(self, word: str, inner: Callable[[], Condition]) -> Condition:
-        parts = [inner()]
-        while self._now.kind == word:
-            self._take()
-            parts.append(inner())
-        return parts[0] if len(parts) == 1 else Condition(word, tuple(parts))
-
-    def _or(self) -> Condition:
-        return self._chain("or", self._and)
-
-    def _and(self) -> Condition:
-        return self._chain("and", self._not)
-
-    def _not(self) -> Condition:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise VizslaError(f"the filter is nested deeper than {_DEEPEST} levels")
-        try:
-            if self._now.kind == "not":
-                self._take()
-                return Condition("not", (self._not(),))
-            return self._leaf()
-        finally:
-            self._depth -= 1
-
-    def _leaf(self) -> Condition:
-        if self._now.text == "(":
-            self._take()
-            inside = self._or()
-            self._sign(")")
-            return inside
-        if self._now.kind == "exists":
-            self._take()
-            self._sign("(")
-            name = self._field()
-            self._sign(")")
-            return Condition("exists", (), _path(name), (), name.position)
-        name = self._field()
-        if self._now.kind == "in":
-            self._take()
-            return Condition("in", (), _path(name), self._list(), name.position)
-        if self._now.kind != "sign" or self._now.text not in _COMPARISONS:
-            self._fail("a comparison (=, !=, <, <=, >, >=) or 'in'")
-        kind = _COMPARISONS[self._take().text]
-        value = self._value()
-        if kind in ("<", "<=", ">", ">=") and (value is None or isinstance(value, bool)):
-            self._at -= 1
-            self._fail("a number or a text to compare with")
-        return Condition(kind, (), _path(name), (value,), name.position)
-
-    def _field(self) -> _Token:
-        if self._now.kind != "name":
-            self._fail("a field, 'not', 'exists' or '('")
-        return self._take()
-
-    def _sign(self, sign: str) -> None:
-        if self._now.kind != "sign" or self._now.text != sign:
-            self._fail(repr(sign))
-        self._take()
-
-    def _list(self) -> tuple[Value, ...]:
-        self._sign("[")
-        values = []
-        while not (self._now.kind == "sign" and self._now.text == "]"):
-            values.append(self._value())
-            if self._now.text == ",":
-                self._take()
-            elif self._now.text != "]":
-                self._fail("',' or ']'")
-        self._take()
-        return tuple(values)
-
-    def _value(self) -> Value:
-        token = self._now
-        if token.kind == "number":
-            self._take()
-            return _number(token.text)
-        if token.kind == "text":
-            self._take()
-            return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
-        if token.kind in ("true", "false", "null"):
-            self._take()
-            return {"true": True, "false": False, "null": None}[token.kind]
-        return self._fail("a value: a text in quotes, a number, true, false or null")
+    parts = [_simplified(part) for part in condition.parts]
+    return _negated(parts[0]) if condition.kind == "not" else _chained(condition.kind, parts)
 
 
-def _number(text: str) -> float | int:
-    try:
-        whole = int(text)
-    except ValueError:
-        return float(text)
-    return whole if -(2**63) <= whole < 2**63 else float(text)
+def _negated(condition: Condition) -> Condition:
+    return condition.parts[0] if condition.kind == "not" else Condition("not", (condition,))
 
 
-def _path(token: _Token) -> tuple[str, ...]:
-    """A field's way in: a dot leads into an object, unless the name stands in backquotes."""
-    return (token.text[1:-1],) if token.text.startswith("`") else tuple(token.text.split("."))
+def _chained(kind: str, parts: Sequence[Condition]) -> Condition:
+    """`and` or `or` of parts that are simplified."""
+    flat = [inner for part in parts for inner in (part.parts if part.kind == kind else (part,))]
+    merged = _with_one_negation(flat) if kind == "and" else _by_field(flat)
+    return merged[0] if len(merged) == 1 else Condition(kind, tuple(merged))
+
+
+def _with_one_negation(parts: Sequence[Condition]) -> list[Condition]:
+    """Parts of an `and`, `exists` of a field once; that none of some holds is one negation."""
+    negated = [part.parts[0] for part in parts if part.kind == "not"]
+    others = [part for part in parts if part.kind not in ("not", "exists")]
+    exist = {part.field: part for part in parts if part.kind == "exists"}
+    none = [_negated(_chained("or", negated))] if negated else []
+    return [*exist.values(), *others, *none]
+
+
+def _by_field(parts: Sequence[Condition]) -> list[Condition]:
+    """Parts of an `or`, the comparisons of one field as one leaf."""
+    others: list[Condition] = []
+    by_field: dict[tuple[str, ...], list[Condition]] = {}
+    for part in parts:
+        if part.is_leaf and part.kind != "exists":
+            by_field.setdefault(part.field, []).extend(part.parts or [part])
+        else:
+            others.append(part)
+    return [*(Condition("any", tuple(leaves), field) for field, leaves in by_field.items()), *others]
+
+
+def _levels(condition: Condition) -> int:
+    """How deep a condition is nested."""
+    return 1 if condition.is_leaf else 1 + max(map(_levels, condition.parts))
+
+
+def _batches(condition: Condition) -> list[Condition]:
+    """The parts of a chain, as many together as fit into a statement."""
+    batches: list[list[Condition]] = [[]]
+    room = _MOST_LEAVES
+    for part in condition.parts:
+        leaves = sum(1 for _ in part.leaves())
+        if _levels(part) >= _MOST_LEVELS or leaves > _MOST_LEAVES:
+            batches.insert(0, [part])
+            continue
+        if leaves > room:
+            batches.append([])
+            room = _MOST_LEAVES
+        batches[-1].append(part)
+        room -= leaves
+    return [b[0] if len(b) == 1 else Condition(condition.kind, tuple(b)) for b in batches if b]
+
+
+def _meets(condition: Condition, content: Mapping[str, Any]) -> bool:
+    """The meaning of a condition, for a document at hand."""
+    if condition.kind == "and":
+        return all(_meets(part, content) for part in condition.parts)
+    if condition.kind == "or":
+        return any(_meets(part, content) for part in condition.parts)
+    if condition.kind == "not":
+        return not _meets(condition.parts[0], content)
+    value: Any = content
+    for name in condition.field:
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    if condition.kind == "exists":
+        return True
+    elements = value if isinstance(value, list) else [] if isinstance(value, Mapping) else [value]
+    if condition.kind == "!=":
+        return not any(_passes(element, ("=", condition.values[0])) for element in elements)
+    return any(_passes(element, test) for test in _tests(condition) for element in elements)
+
+
+def _passes(element: Any, test: Test) -> bool:
+    comparison, value = test
+    if family_of(element) != family_of(value):
+        return False
+    if isinstance(element, int) and not isinstance(element, bool):
+        element = number(str(element))
+    return bool(element == value) if comparison == "=" else _ORDER[comparison](element, value)
+
+
+def _type_problem(leaf: Condition, families: Sequence[str], there: Sequence[str]) -> str:
+    """Why a comparison can hold for no document, and what to write instead."""
+    name, place = field_name(leaf.field), f"(character {leaf.position + 1} of the filter)"
+    asked = " or ".join(_ONE[family] for family in families)
+    only = " and ".join(_SEVERAL[kind] for kind in there)
+    family = next((kind for kind in there if kind in _FAMILIES), None)
+    if family is None:
+        advice = f"name a field in it, as in {name}.name" if "object" in there else "nothing can be compared with it"
+    elif family == "boolean" and leaf.kind in _ORDER:
+        advice = f"write {name} = true or {name} = false"
+    else:
+        values = [_converted(value, family) for value in leaf.values[:3]]
+        more = ", ..." if len(leaf.values) > 3 else ""
+        shown = f"[{', '.join(map(literal, values))}{more}]" if leaf.kind == "in" else literal(values[0])
+        advice = f"compare with {_ONE[family]}" if None in values else f"write {name} {leaf.kind} {shown}"
+    return f"no document has {asked} in the field {'.'.join(leaf.field)!r}, only {only}; {advice} {place}"
+
+
+def _converted(value: Value, family: str) -> Value:
+    """A value as the type that is meant; None where it has no such form."""
+    if family == "text":
+        return None if value is None else value if isinstance(value, str) else literal(value)
+    written = value.strip() if isinstance(value, str) else literal(value)
+    if family == "boolean":
+        return {"true": True, "1": True, "false": False, "0": False}.get(written.lower())
+    if isinstance(value, bool):
+        return int(value)
+    return number(written) if reads_as_number(written) else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.index.combining import parts_of, union_of
+from vizsla.index.searching import at_least_one, checked_queries
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
 
@@ -31,8 +32,8 @@ def pools_of(snapshot: Snapshot, queries: Sequence[str], depth: int, model: Mode
     """The pool of each query, from the best `depth` documents of each part."""
     if snapshot.splitter is not None:
         raise VizslaError(f"{snapshot.path}: the index holds passages of documents, whose scores cannot be pooled")
-    if depth < 1:
-        raise VizslaError(f"a pool needs 1 document or more of each part, not {depth}")
+    queries = checked_queries(queries)
+    depth = at_least_one(depth, "the depth of a pool")
     asking = snapshot.asking if model is None else snapshot.asked_with(model)
     spaces = [space for space, _ in asking.parts]
     pools = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from vizsla.engine import Hits
 from vizsla.errors import VizslaError
-from vizsla.index.searching import Choices, Search
+from vizsla.index.searching import Choices, Search, at_least_one, checked_queries
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
 
@@ -35,10 +35,12 @@ def measure_recall(
     Queries are encoded once and beforehand: only the search is timed. Without a model the one dense part of the index's
     own is asked.
     """
+    queries = checked_queries(queries)
     if not queries:
         raise VizslaError("there are no queries to measure the recall with")
-    if together < 1:
-        raise VizslaError(f"queries are asked one or more at a time, not {together}")
+    if isinstance(settings, str):
+        raise VizslaError(f"settings are a list of texts, as in [{settings!r}]")
+    together = at_least_one(together, "the number of queries that are asked together")
     asked = [p.component for p in (model or snapshot.model).parts if p.component.dimensions]
     if len(asked) != 1:
         raise VizslaError(f"recall is that of one dense model, and {(model or snapshot.model).name} has {len(asked)}")
@@ -50,9 +52,9 @@ def measure_recall(
     seconds = np.zeros((ROUNDS, len(searches)))
     for round in range(ROUNDS):
         for i, search in enumerate(searches):
-            search.found(batches[0], k)  # what is opened, mapped or compiled at first is not the search
+            search.found(batches[0], search.k)  # what is opened, mapped or compiled at first is not the search
             started = time.perf_counter()
-            found[i] = [hits for batch in batches for hits in search.found(batch, k)]
+            found[i] = [hits for batch in batches for hits in search.found(batch, search.k)]
             seconds[round, i] = time.perf_counter() - started
     times, ratios = np.median(seconds, axis=0), np.median(seconds / seconds[:, :1], axis=0)
     names = [str(search.kind) for search in searches]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.collection import Index
-from vizsla.index.searching import Hit
+from vizsla.index.searching import Hit, at_least_one
 from vizsla.models import Reranker
 from vizsla.models.model import field_text, text_problem
 from vizsla.runs import Ranking, Run
@@ -76,7 +76,7 @@ def rerank_hits(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[Hit
     texts = [_text(hit.id, hit.document.content, reranker) for hit in hits]
     scores = reranker.scores(query, texts).astype(np.float64)
     order = np.argsort(-scores, kind="stable").tolist()
-    return [Hit(rank, float(scores[i]), hits[i].document) for rank, i in enumerate(order, 1)]
+    return [replace(hits[i], rank=rank, score=float(scores[i])) for rank, i in enumerate(order, 1)]
 
 
 def pair_scores(
@@ -88,8 +88,7 @@ def pair_scores(
     progress: Progress | None = None,
 ) -> PairScores:
     """The scores of all queries with the first `depth` documents of any of the runs, each pair once."""
-    if depth < 1:
-        raise VizslaError(f"the depth, how many documents of a query are ranked anew, must be 1 or more, not {depth}")
+    depth = at_least_one(depth, "the depth, how many documents of a query are ranked anew,")
     check_texts(index)
     wanted: dict[str, dict[str, None]] = {}
     for run in runs:

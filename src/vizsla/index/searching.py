@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from vizsla.datasets import Document, document_of
+from vizsla.datasets import Document, document_of, passage_of
 from vizsla.engine import DenseKind, Hits, Query
-from vizsla.errors import VizslaError, kind_of
+from vizsla.errors import VizslaError
 from vizsla.index.asking import Asking
 from vizsla.index.combining import Combination, parts_of, union_of
+from vizsla.index.conditions import described
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
@@ -25,18 +27,34 @@ DENSE_BATCH = 512  # where vectors are dense, one product of matrices uses all p
 
 @dataclass(frozen=True)
 class Hit:
-    """A document found, its score, and its place in the ranking from 1."""
+    """A document found, its score, and its place in the ranking from 1.
+
+    `hit["title"]` and `hit.get("title")` are fields of the document; `hit["id"]` is its id, unless it has such a field.
+    """
 
     rank: int
     score: float
     document: Document
+    passage: int | None = None
+    """Where the index has passages of documents, the number of the one that was found, from 0; its text is here."""
 
     @property
     def id(self) -> str:
         return self.document.id
 
     def __getitem__(self, key: str) -> Any:
-        return self.document[key]
+        if key == "id" and key not in self.document.content:
+            return self.document.id
+        return self.document.content[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key == "id" or key in self.document.content
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
 
 def _processors() -> int:
@@ -47,7 +65,7 @@ def _processors() -> int:
 class Choices:
     """What a search may be told beside its queries; None leaves it to the index."""
 
-    filter: str | Filter | None = None
+    filter: str | Mapping[str, Any] | Filter | None = None
     model: Model | None = None
     threads: int | None = None
     approximate: float | None = None
@@ -75,19 +93,16 @@ class Search:
     @classmethod
     def prepare(cls, snapshot: Snapshot, k: int, choices: Choices) -> Search:
         """A search whose options have been checked."""
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise VizslaError(f"k, the number of results, must be 1 or more, not {k}")
-        condition = Filter.parse(choices.filter) if isinstance(choices.filter, str) else choices.filter
-        count = _processors() if choices.threads is None else choices.threads
-        if count < 1:
-            raise VizslaError(f"there must be at least one thread, not {count}")
-        expected = 1.0 if choices.approximate is None else choices.approximate
-        if not 0 <= expected <= 1:
-            raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {expected:g}")
+        k = at_least_one(k, "k, the number of results,")
+        condition = Filter.of(choices.filter)
+        if condition is not None:
+            snapshot.allowed(condition)  # refuses what no document can meet, whatever is asked
+        count = _processors() if choices.threads is None else at_least_one(choices.threads, "the number of threads")
+        expected = _share(1.0 if choices.approximate is None else choices.approximate)
         asking = snapshot.asking if choices.model is None else snapshot.asked_with(choices.model)
-        kind = snapshot.kind if choices.dense is None else snapshot.kind.asked(choices.dense)
+        kind = _kind(snapshot, asking, choices.dense)
         plain = cls(snapshot, asking, k, condition, count, expected, kind)
-        way = Combination.parse(choices.combine or "sum")
+        way = Combination.parse(_text(choices.combine or "sum", "combine", "rrf"))
         alone = len(asking.parts) == 1
         if alone and way.name != "sum":
             raise VizslaError(f"{way.name} combines the parts of a sum, and what is asked has only one")
@@ -105,18 +120,27 @@ class Search:
         parts = tuple(replace(deep, asking=self.snapshot.asked_with(component)) for component in components)
         return replace(self, fusion=way, parts=parts)
 
-    def hits(self, queries: Sequence[str], *, documents: bool = True) -> list[list[Hit]]:
-        """The best k documents for each query, best first; without `documents` they have their ids and nothing else."""
-        _check_queries(queries, empty_allowed=False)
-        return self._in_threads(lambda batch: self._hits(batch, documents), queries)
+    def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[list[Hit]]:
+        """The best k documents for each query, best first; without `documents` they have their ids and nothing else.
 
-    def rankings(self, queries: Sequence[str]) -> list[Ranking]:
+        An empty query finds nothing.
+        """
+        return self._each(lambda batch: self._hits(batch, documents), list, queries)
+
+    def rankings(self, queries: Iterable[str]) -> list[Ranking]:
         """Ids and scores alone, for runs: at a depth of a thousand, hits cost more than finding them.
 
         An empty query finds nothing.
         """
-        _check_queries(queries, empty_allowed=True)
-        return self._in_threads(self._rankings, queries)
+        return self._each(self._rankings, lambda: Ranking([], []), queries)
+
+    def _each(
+        self, search: Callable[[Sequence[str]], list[T]], nothing: Callable[[], T], queries: Iterable[str]
+    ) -> list[T]:
+        """What a search makes of each query, and nothing of those without a word."""
+        checked = checked_queries(queries)
+        found = iter(self._in_threads(search, [query for query in checked if query.strip()]))
+        return [next(found) if query.strip() else nothing() for query in checked]
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search makes of all queries, in batches, in their order."""
@@ -133,7 +157,7 @@ class Search:
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
         if self.fusion is not None:
             return self._fused_hits(self.fusion, texts, documents)
-        queries = self.snapshot.encode_queries(texts, self.asking)
+        queries = self.snapshot.encode_queries(texts, self.asking, self.condition)
         if self.snapshot.splitter is not None:
             return [self._passages(query, documents) for query in queries]
         return self._named(self.found(queries, self.k), documents)
@@ -143,7 +167,7 @@ class Search:
             return self.fusion.fused([part._rankings(texts) for part in self.parts], self.k)
         if self.snapshot.splitter is not None:
             return [_ranking(hits) for hits in self._hits(texts, documents=False)]
-        found = self.found(self.snapshot.encode_queries(texts, self.asking), self.k)
+        found = self.found(self.snapshot.encode_queries(texts, self.asking, self.condition), self.k)
         numbers = [hits.numbers.tolist() for hits in found]
         ids = self.snapshot.ids({n for some in numbers for n in some})
         pairs = zip(numbers, found, strict=True)
@@ -170,15 +194,15 @@ class Search:
         """Fused rankings as hits; of a document in passages the one that the first part has found."""
         if self.snapshot.splitter is None:
             fused = self._rankings(texts)
-            known = [self._stored({d for ranking in fused for d in ranking.documents}, documents)] * len(fused)
-        else:
-            rows = [part._hits(texts, documents) for part in self.parts]
-            fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
-            by_query = zip(*rows, strict=True)
-            known = [{hit.id: hit.document for hits in reversed(found) for hit in hits} for found in by_query]
+            stored = self._stored({d for ranking in fused for d in ranking.documents}, documents)
+            return [[Hit(rank, score, stored[d]) for rank, (d, score) in enumerate(row, 1)] for row in fused]
+        rows = [part._hits(texts, documents) for part in self.parts]
+        fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
+        by_query = zip(*rows, strict=True)
+        known = [{hit.id: hit for hits in reversed(found) for hit in hits} for found in by_query]
         return [
-            [Hit(rank, score, stored[d]) for rank, (d, score) in enumerate(ranking, 1)]
-            for ranking, stored in zip(fused, known, strict=True)
+            [replace(found[d], rank=rank, score=score) for rank, (d, score) in enumerate(ranking, 1)]
+            for ranking, found in zip(fused, known, strict=True)
         ]
 
     def _stored(self, ids: set[str], documents: bool) -> dict[str, Document]:
@@ -205,8 +229,8 @@ class Search:
             (passages,) = self._named(self.found([query], depth), documents)
             best: dict[str, Hit] = {}
             for hit in passages:
-                doc_id = document_of(hit.id)
-                best.setdefault(doc_id, Hit(len(best) + 1, hit.score, Document(doc_id, hit.document.content)))
+                document = Document(document_of(hit.id), hit.document.content)
+                best.setdefault(document.id, Hit(len(best) + 1, hit.score, document, passage_of(hit.id)))
             if len(best) >= self.k or len(passages) < depth:
                 return list(best.values())[: self.k]
             depth *= 4
@@ -216,15 +240,63 @@ def _ranking(hits: Sequence[Hit]) -> Ranking:
     return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
 
 
-def _check_queries(queries: Sequence[str], empty_allowed: bool) -> None:
+def _kind(snapshot: Snapshot, asking: Asking, told: str | None) -> DenseKind:
+    """How dense vectors are searched."""
+    if told is None:
+        return snapshot.kind
+    kind = _text(told, "dense", "ef=200").strip()
+    if kind != "exact" and not asking.dense:
+        where = "the index has" if not any(p.component.dimensions for p in snapshot.model.parts) else "the model reads"
+        raise VizslaError(f"{where} no dense vectors, so there is nothing that {kind!r} could change")
+    return snapshot.kind.asked(kind)
+
+
+def _share(expected: Any) -> float:
+    if isinstance(expected, bool) or not isinstance(expected, int | float) or not 0 <= expected <= 1:
+        told = f"{expected:g}" if isinstance(expected, float) else described(expected)
+        raise VizslaError(f"how approximate a search is goes from 0 to 1, where it is exact, not {told}")
+    return expected
+
+
+def _text(told: Any, name: str, example: str) -> str:
+    if not isinstance(told, str):
+        raise VizslaError(f"{name} is a text, as in {example!r}, not {described(told)}")
+    return told
+
+
+def at_least_one(number: Any, name: str) -> int:
+    """A whole number from 1, of whatever type."""
+    try:
+        if isinstance(number, bool):
+            raise TypeError
+        whole = operator.index(number)
+    except TypeError:
+        told = repr(number) if isinstance(number, str | float) else described(number)
+        raise VizslaError(f"{name} must be a whole number, not {told}") from None
+    if whole < 1:
+        raise VizslaError(f"{name} must be 1 or more, not {whole}")
+    return whole
+
+
+def checked_queries(queries: Any) -> list[str]:
+    """Queries as a list of texts."""
     if isinstance(queries, str):
         raise VizslaError("queries are a list of texts; for a single one there is search()")
-    for query in queries:
-        check_query(query, empty_allowed)
+    if isinstance(queries, Mapping):
+        raise VizslaError("queries are a list of texts; for a mapping of ids to texts there is run()")
+    if isinstance(queries, bytes) or not isinstance(queries, Iterable):
+        raise VizslaError(f"queries are a list of texts, not {described(queries)}")
+    return [checked_query(query) for query in queries]
 
 
-def check_query(query: str, empty_allowed: bool = False) -> None:
+def checked_query(query: Any) -> str:
     if not isinstance(query, str):
-        raise VizslaError(f"a query is a text, not {kind_of(query)}")
-    if not query.strip() and not empty_allowed:
+        raise VizslaError(f"a query is a text, not {described(query)}")
+    return query
+
+
+def query_with_words(query: Any) -> str:
+    """A query that somebody asks by itself, which is a mistake if it is empty."""
+    if not checked_query(query).strip():
         raise VizslaError("the query is empty; give at least one word")
+    return str(query)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from functools import cached_property
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, by_docume
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files
 from vizsla.index.asking import Asking
-from vizsla.index.filters import Filter
+from vizsla.index.filters import DocumentTable, Filter
 from vizsla.models import Component, Model, Part, Statistics
+from vizsla.models.asked import Collection
 
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
@@ -28,6 +30,7 @@ _MOST_CACHED_FILTERS = 64
 _MOST_CACHED_IDS = 500_000
 _MOST_CACHED_MODELS = 8
 _MOST_SQL_VALUES = 30_000
+_BATCH = 1000  # documents that are read together
 _Numbered = tuple[np.ndarray, np.ndarray, np.ndarray]
 _NO_TERMS: _Numbered = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
@@ -44,6 +47,23 @@ class _NamespaceStatistics:
 
     def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
         return self.snapshot.terms_of(self.namespace, terms)[1]
+
+
+@dataclass(frozen=True)
+class _Filtered:
+    """The documents that meet a condition, for queries that are made from documents: others must leave no trace."""
+
+    snapshot: Snapshot
+    condition: Filter
+
+    def best(self, component: Component, asked: Sequence[Mapping[str, float]], k: int) -> list[dict[int, float]]:
+        return self.snapshot.best(component, asked, k, self.condition)
+
+    def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        return self.snapshot.contents(numbers)
+
+    def statistics_of(self, component: Component) -> Statistics:
+        return self.snapshot.statistics_of(component)
 
 
 def _read(fields: str | None) -> dict[str, Any]:
@@ -106,7 +126,7 @@ class Snapshot:
         self.alive = [p.alive for p in parts]
         self._frequencies = [p.frequencies for p in parts]
         by_segment = [statistics for *_, statistics in rows]
-        self.document_count: int = sum(s["living"] for s in by_segment)
+        self.stored_count: int = sum(s["living"] for s in by_segment)
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
         self.asking = self.asked_with(self.model)
@@ -243,18 +263,24 @@ class Snapshot:
                 total += sum(segment.bytes_of(terms) for segment in self.segments)
         return total
 
-    def query_weights(self, text: str, asking: Asking) -> dict[str, dict[str, float]]:
+    def query_weights(self, text: str, asking: Asking, condition: Filter | None = None) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""
-        parts = [part for _, part in asking.parts]
-        return {p.component.namespace: self._weigh(p, p.component.query_terms_in([text], self))[0] for p in parts}
+        parts, seen = [part for _, part in asking.parts], self.seen_through(condition)
+        return {p.component.namespace: self._weigh(p, p.component.query_terms_in([text], seen))[0] for p in parts}
 
-    def best(self, component: Component, asked: Sequence[Mapping[str, float]], k: int) -> list[dict[int, float]]:
+    def seen_through(self, condition: Filter | None) -> Collection:
+        """The documents a query may be made from: those that meet the condition it is asked with."""
+        return self if condition is None else _Filtered(self, condition)
+
+    def best(
+        self, component: Component, asked: Sequence[Mapping[str, float]], k: int, condition: Filter | None = None
+    ) -> list[dict[int, float]]:
         """For queries given as weighted terms of one component the numbers of the best documents and their scores."""
         asking = self.asked_with(component)
         ((space, part),) = asking.parts
         weighed = self._weigh(part, asked)
         queries = [Query(*row) for row in self._numbered(space, part.component, weighed)]
-        found = self.search(queries, asking, k, None)
+        found = self.search(queries, asking, k, condition)
         return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
 
     def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -273,10 +299,14 @@ class Snapshot:
             return weighed
         return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
 
-    def encode_queries(self, texts: Sequence[str], asking: Asking) -> list[Query]:
-        """Queries as numbers for the engine; terms no document has are left out."""
+    def encode_queries(self, texts: Sequence[str], asking: Asking, condition: Filter | None = None) -> list[Query]:
+        """Queries as numbers for the engine; terms no document has are left out.
+
+        A query that is made from documents is made from those that meet the condition.
+        """
+        sparse = [(space, part) for space, part in asking.parts if not part.component.dimensions]
         with self.damage_told():
-            rows = [self._encode_part(i, part, texts) for i, part in asking.parts if not part.component.dimensions]
+            rows = [self._encode_part(space, part, texts, condition) for space, part in sparse]
         dense = self._dense_vectors(texts, asking)
         if len(rows) == 1:
             return [Query(*only, vectors) for only, vectors in zip(rows[0], dense, strict=True)]
@@ -297,9 +327,10 @@ class Snapshot:
                     query[space] = part.weight * vector
         return found
 
-    def _encode_part(self, space: int, part: Part, texts: Sequence[str]) -> list[_Numbered]:
+    def _encode_part(self, space: int, part: Part, texts: Sequence[str], condition: Filter | None) -> list[_Numbered]:
         """For each query the numbers, spaces and weights of its terms in one namespace."""
-        return self._numbered(space, part.component, self._weigh(part, part.component.query_terms_in(texts, self)))
+        asked = part.component.query_terms_in(texts, self.seen_through(condition))
+        return self._numbered(space, part.component, self._weigh(part, asked))
 
     def _numbered(self, space: int, component: Component, weighed: Sequence[Mapping[str, float]]) -> list[_Numbered]:
         numbers, _ = self.terms_of(component.namespace, [t for w in weighed for t in w])
@@ -321,22 +352,32 @@ class Snapshot:
 
         `expected` below 1, or an `effort`: approximately, see `search_many`.
         """
-        allowed = self.alive if condition is None else self._allowed(condition)
+        allowed = self.alive if condition is None else self.allowed(condition)
+        k = min(k, max(self.stored_count, 1))
         with self.damage_told():
             return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected, effort=effort)
 
     def search_among(self, query: Query, asking: Asking, numbers: np.ndarray, k: int) -> Hits:
         """The best k of some living documents."""
         with self.damage_told():
-            return search_among(self.segments, query, asking.weightings, numbers, k)
+            return search_among(self.segments, query, asking.weightings, numbers, min(k, max(len(numbers), 1)))
 
-    def _allowed(self, condition: Filter) -> Sequence[np.ndarray]:
+    @cached_property
+    def _table(self) -> DocumentTable:
+        return DocumentTable(self._db, self.generation, self.model.fields)
+
+    def meets(self, number: int, condition: Filter) -> bool:
+        """Whether the document with an insertion number meets a condition."""
+        place = self.place(number)
+        return place is not None and bool(self.allowed(condition)[place[0]][place[1]])
+
+    def allowed(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment the mask of its documents that meet a condition; kept, since filters come again."""
         key = str(condition)
         with self.lock, database.told_plainly(self.path):
             masks = self._masks.get(key)
             if masks is None:
-                numbers = condition.numbers(self._db, self.generation, self.model.fields)
+                numbers = condition.numbers(self._table)
                 masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.segments]
                 if len(self._masks) >= _MOST_CACHED_FILTERS:
                     self._masks.clear()
@@ -344,6 +385,17 @@ class Snapshot:
         return masks
 
     # Documents
+
+    @cached_property
+    def document_count(self) -> int:
+        """How many documents there are, those in passages counted once: each has a passage 0."""
+        if self.splitter is None:
+            return self.stored_count
+        first = f"{MARK}0".encode()  # bytes, as SQLite's texts end at a NUL for substr
+        count = "SELECT count(*) FROM documents WHERE generation <= ? AND substr(CAST(id AS BLOB), ?) = ?"
+        with self.lock, database.told_plainly(self.path):
+            ((found,),) = self._db.execute(count, (self.generation, -len(first), first))
+        return int(found)
 
     def place(self, number: int) -> tuple[int, int] | None:
         """The segment and the place in it of the document with an insertion number."""
@@ -385,6 +437,25 @@ class Snapshot:
             number: Document(doc_id, _read(fields) if metadata is None else {**_read(fields), **_read(metadata)})
             for number, doc_id, fields, metadata in rows
         }
+
+    def whole_documents(self, ids: Iterable[str]) -> dict[str, Document]:
+        """Stored documents by their ids, those in passages put together again; without those that are not there."""
+        numbers = {doc_id: self.numbers_of(doc_id) for doc_id in ids}
+        stored = self.documents({n for some in numbers.values() for n in some})
+        return {d: self._whole([stored[n] for n in some]) for d, some in numbers.items() if some}
+
+    def all_documents(self) -> Iterator[Document]:
+        """All stored documents in order of insertion, those in passages put together again."""
+        numbers = self.numbers().tolist()
+        batches = (numbers[a : a + _BATCH] for a in range(0, len(numbers), _BATCH))
+        rows = (document for batch in batches for _, document in sorted(self.documents(batch).items()))
+        if self.splitter is None:
+            yield from rows
+        else:  # the passages of a document follow one another
+            yield from (self._whole(list(passages)) for _, passages in groupby(rows, lambda p: document_of(p.id)))
+
+    def _whole(self, rows: Sequence[Document]) -> Document:
+        return rows[0] if self.splitter is None else self.splitter.whole(rows)
 
     def vectors(self) -> Iterator[tuple[int, dict[str, float]]]:
         """Each living document's number and weights, what the query side adds to a term included.

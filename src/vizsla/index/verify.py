@@ -197,7 +197,8 @@ def _check_documents(path: Path, db: sqlite3.Connection, generation: int, living
     stored = np.array([number for (number,) in rows], np.int64)
     indexed = np.sort(np.concatenate([*living, np.zeros(0, np.int64)]))
     if not np.array_equal(stored, indexed):
-        yield f"{path}: {len(stored):,} documents are stored and {len(indexed):,} indexed, or they are not the same"
+        unit = "passages" if database.get_meta(db, "passages") else "documents"
+        yield f"{path}: {len(stored):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
     deleted = db.execute("SELECT number FROM deletions WHERE generation <= ?", (generation,))
     both = np.intersect1d(stored, np.array([number for (number,) in deleted], np.int64))
     if len(both):

@@ -179,8 +179,16 @@ class Writer:
         self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
         added.replaced += len({doc_id for doc_id, _ in there})
         added.documents += len(batch.ids)
-        for i in np.flatnonzero(counts == 0).tolist():
-            added.empty.append(Document(batch.stored[i][0], {}, batch.stored_origins[i]))
+        added.empty += self._empty(batch, counts)
+
+    def _empty(self, batch: Prepared, counts: np.ndarray) -> list[Document]:
+        """The documents of a batch that have no term in any of their passages."""
+        if counts.all():
+            return []
+        owners = [row[0] if self._splitter is None else document_of(row[0]) for row in batch.stored]
+        full = {owners[i] for i in np.flatnonzero(counts).tolist()}
+        places = zip(batch.ids, batch.origins, strict=True)
+        return [Document(doc_id, {}, origin) for doc_id, origin in places if doc_id not in full]
 
     def _replaced(self, batch: Prepared, first: int) -> list[tuple[str, int]]:
         """Ids and numbers of documents that a batch replaces; what came in the same call cannot be replaced."""

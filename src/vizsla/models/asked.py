@@ -22,7 +22,7 @@ from vizsla.text import Token
 
 
 class Collection(Protocol):
-    """What a query can be made anew from: the documents it is asked of."""
+    """What a query can be made anew from: the documents it is asked of, those that meet its filter."""
 
     def best(self, component: Component, asked: Sequence[Mapping[str, float]], k: int) -> list[dict[int, float]]:
         """For queries given as weighted terms the numbers of the best documents and their scores."""

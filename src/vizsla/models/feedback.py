@@ -22,8 +22,9 @@ _COMMON = 0.1  # a term in more than this share of the documents is not added
 class RM3:
     """The relevance model of Lavrenko and Croft, mixed with the query, by the rules and defaults of Anserini.
 
-    The best `documents` give their `terms` strongest words each, by count, in proportion to their scores; of these the
-    strongest `terms` are added. `original` is the query's own share of the whole.
+    The best `documents`, of those that meet the filter of the search, give their `terms` strongest words each, by
+    count, in proportion to their scores; of these the strongest `terms` are added. `original` is the query's own share
+    of the whole.
 
     >>> RM3(documents=5).name
     'rm3'
@@ -38,10 +39,11 @@ class RM3:
     reads_texts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.documents < 1 or self.terms < 1 or not 0 <= self.original <= 1:
+        whole = all(isinstance(n, int) and n >= 1 for n in (self.documents, self.terms))
+        if not whole or not isinstance(self.original, int | float) or not 0 <= self.original <= 1:
             raise VizslaError(
                 "RM3 needs 1 document and 1 term at least, and a share of the query between 0 and 1, not "
-                f"{self.documents}, {self.terms} and {self.original:g}"
+                f"{self.documents!r}, {self.terms!r} and {self.original!r}"
             )
 
     def problem(self, bm25: BM25) -> str | None:  # noqa: ARG002 (any will do)

@@ -1,0 +1,293 @@
+"""The notation of filters: a text becomes a tree of conditions.
+
+year >= 1999 and lang = "en"
+tag in ["news", "blog"] and not draft = true
+exists(author) or source.name != "wire"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+from vizsla.errors import VizslaError, kind_of
+
+Value = str | float | int | bool | None
+
+_NAME = r"[^\W\d][\w-]*(?:\.[\w-]+)*"
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+      (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<number>{_NUMBER})
+    | (?P<name>{_NAME}|`[^`"]+`)
+    | (?P<sign><=|>=|!=|==|[=<>(),\[\]])
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = r'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*))'
+_PLAIN_VALUES = re.compile(rf"{_PLAIN}(?:[ \t\r\n]*,[ \t\r\n]*{_PLAIN})*(?=[ \t\r\n]*\])")
+"""Most lists, which can be long, are JSON and can be read as such, all values at once."""
+_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_WORDS = {"and", "or", "not", "in", "exists", "true", "false", "null"}
+_CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
+_DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A node: `and`, `or`, `not` over others, or a leaf: a comparison, `in`, or `exists` on a field."""
+
+    kind: str
+    parts: tuple[Condition, ...] = ()
+    field: tuple[str, ...] = ()
+    values: tuple[Value, ...] = ()
+    position: int = 0
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.kind not in ("and", "or", "not")
+
+    def leaves(self) -> Iterator[Condition]:
+        """All leaves, in their order."""
+        waiting = [self]
+        while waiting:
+            condition = waiting.pop()
+            if condition.is_leaf:
+                yield condition
+            else:
+                waiting += reversed(condition.parts)
+
+
+def parse_condition(text: str) -> Condition:
+    """The tree of a filter; what cannot be read is told with its place."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise VizslaError(
+            f"the filter cannot be read at character {e.start + 1}: half a surrogate pair is not expected here"
+        ) from None
+    return _Parser(text).parse()
+
+
+def mapping_as_text(conditions: Mapping[Any, Any]) -> str:
+    """Fields with the value each must have, or the values one of which it must have, as the text of a filter.
+
+    >>> mapping_as_text({"year": 1903, "lang": ["en", "de"], "odd name": None})
+    'year = 1903 and lang in ["en", "de"] and `odd name` = null'
+    """
+    return " and ".join(_equation(name, value) for name, value in conditions.items())
+
+
+def _equation(name: Any, value: Any) -> str:
+    if not isinstance(name, str):
+        raise VizslaError(f"a filter names fields by texts, not by {described(name)}")
+    if re.fullmatch(_NAME, name) is None or name.lower() in _WORDS:
+        bare = name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
+        if not bare or "`" in bare or '"' in bare:
+            raise VizslaError(f"a filter cannot name the field {name!r}, which is empty or has a quote in it")
+        name = f"`{bare}`"
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars
+        value = value.tolist()
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"{name} in [{', '.join(literal(v) for v in value)}]"
+    return f"{name} = {literal(value)}"
+
+
+def literal(value: Any) -> str:
+    """A value as it is written in a filter.
+
+    >>> print(literal('say "no"'), literal(1.5), literal(True), literal(None))
+    "say \\"no\\"" 1.5 true null
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if value is None or isinstance(value, bool):
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int | float) and value == value:  # only NaN is not itself
+        return repr(value).replace("inf", "1e999")
+    raise VizslaError(
+        f"a filter compares with texts, numbers, true, false and None or with lists of these, not with "
+        f"{described(value)}"
+    )
+
+
+def described(value: Any) -> str:
+    """What a value is, for messages."""
+    return "a text" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else kind_of(value)
+
+
+def field_name(field: tuple[str, ...]) -> str:
+    """A field as it is written in a filter."""
+    name = ".".join(field)
+    plain = len(field) > 1 or "." not in name
+    return name if plain and re.fullmatch(_NAME, name) and name.lower() not in _WORDS else f"`{name}`"
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    position: int
+
+
+class _Parser:
+    """Recursive descent: or, and, not, then leaves."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._cut()
+        self._at = 0
+        self._depth = 0
+
+    def _cut(self) -> list[_Token]:
+        tokens: list[_Token] = []
+        text, at, end = self._text, 0, len(self._text.rstrip())
+        while at < end:
+            match = _TOKEN.match(text, at)
+            if match is None:
+                while text[at].isspace():
+                    at += 1
+                what = "a text that is not closed" if text[at] in "\"'" else f"{text[at]!r}"
+                raise VizslaError(f"the filter cannot be read at character {at + 1}: {what} is not expected here")
+            kind, token, at = str(match.lastgroup), match[match.lastgroup or 0], match.end()
+            if kind == "name" and token.lower() in _WORDS:
+                kind = token.lower()
+            tokens.append(_Token(kind, token, at - len(token)))
+            if token == "[" and (plain := _PLAIN_VALUES.match(text, at)):
+                tokens.append(_Token("values", plain[0], at))
+                at = plain.end()
+        tokens.append(_Token("end", "", end))
+        return tokens
+
+    @property
+    def _now(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _take(self) -> _Token:
+        token = self._now
+        self._at += 1
+        return token
+
+    def _fail(self, expected: str) -> NoReturn:
+        token = self._now
+        if token.kind == "end":
+            raise VizslaError(f"the filter ends too early, at character {token.position + 1}: expected {expected}")
+        raise VizslaError(
+            f"the filter cannot be read at character {token.position + 1}: expected {expected}, not {token.text!r}"
+        )
+
+    def parse(self) -> Condition:
+        if self._now.kind == "end":
+            raise VizslaError('the filter is empty; expected something like year >= 1999 and lang = "en"')
+        condition = self._or()
+        if self._now.kind != "end":
+            self._fail("'and', 'or' or the end")
+        return condition
+
+    def _or(self) -> Condition:
+        parts = [self._and()]
+        while self._now.kind == "or":
+            self._take()
+            parts.append(self._and())
+        return parts[0] if len(parts) == 1 else Condition("or", tuple(parts))
+
+    def _and(self) -> Condition:
+        parts = [self._not()]
+        while self._now.kind == "and":
+            self._take()
+            parts.append(self._not())
+        return parts[0] if len(parts) == 1 else Condition("and", tuple(parts))
+
+    def _not(self) -> Condition:
+        negated = False
+        while self._now.kind == "not":
+            self._take()
+            negated = not negated
+        inside = self._group() if self._now.text == "(" else self._leaf()
+        return Condition("not", (inside,)) if negated else inside
+
+    def _group(self) -> Condition:
+        if self._depth == _DEEPEST:
+            raise VizslaError(f"the filter is nested deeper than {_DEEPEST} levels")
+        self._take()
+        self._depth += 1
+        inside = self._or()
+        self._depth -= 1
+        self._sign(")")
+        return inside
+
+    def _leaf(self) -> Condition:
+        if self._now.kind == "exists":
+            self._take()
+            self._sign("(")
+            name = self._field()
+            self._sign(")")
+            return Condition("exists", (), _path(name), (), name.position)
+        name = self._field()
+        if self._now.kind == "in":
+            self._take()
+            return Condition("in", (), _path(name), self._list(), name.position)
+        if self._now.kind != "sign" or self._now.text not in _COMPARISONS:
+            self._fail("a comparison (=, !=, <, <=, >, >=) or 'in'")
+        kind = _COMPARISONS[self._take().text]
+        value = self._value()
+        if kind in ("<", "<=", ">", ">=") and (value is None or isinstance(value, bool)):
+            self._at -= 1
+            self._fail("a number or a text to compare with")
+        return Condition(kind, (), _path(name), (value,), name.position)
+
+    def _field(self) -> _Token:
+        if self._now.kind != "name":
+            self._fail("a field, 'not', 'exists' or '('")
+        return self._take()
+
+    def _sign(self, sign: str) -> None:
+        if self._now.kind != "sign" or self._now.text != sign:
+            self._fail(repr(sign))
+        self._take()
+
+    def _list(self) -> tuple[Value, ...]:
+        self._sign("[")
+        values: list[Value] = []
+        if self._now.kind == "values":
+            values = json.loads(f"[{self._take().text}]", parse_int=number)
+        while self._now.text != "]":
+            values.append(self._value())
+            if (sign := self._now.text) == ",":
+                self._at += 1
+            elif sign != "]":
+                self._fail("',' or ']'")
+        self._take()
+        return tuple(values)
+
+    def _value(self) -> Value:
+        kind, text, _ = self._now
+        if kind not in ("text", "number", *_CONSTANTS):
+            self._fail("a value: a text in quotes, a number, true, false or null")
+        self._at += 1
+        if kind == "text":
+            return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if "\\" in text else text[1:-1]
+        return number(text) if kind == "number" else _CONSTANTS[kind]
+
+
+def number(text: str) -> float | int:
+    """A number as SQLite reads it: whole ones beyond 64 bits become floats."""
+    try:
+        whole = int(text)
+    except ValueError:
+        return float(text)
+    return whole if -(2**63) <= whole < 2**63 else float(text)
+
+
+def reads_as_number(text: str) -> bool:
+    return re.fullmatch(_NUMBER, text.strip()) is not None
+
+
+def _path(token: _Token) -> tuple[str, ...]:
+    """A field's way in: a dot leads into an object, unless the name stands in backquotes."""
+    return (token.text[1:-1],) if token.text.startswith("`") else tuple(token.text.split("."))
