@@ -7,7 +7,6 @@ there whole. While it is built, the old one's writer lock is held: nobody writes
 from __future__ import annotations
 
 import glob
-import os
 import re
 import secrets
 import shutil
@@ -100,7 +99,8 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     >>> len(Index.open(place))
     1
     """
-    folder = folder.resolve() if folder.is_symlink() else Path(os.path.abspath(folder))
+    if folder.is_symlink() or folder.name in ("", ".."):  # what has no name of its own cannot be renamed
+        folder = folder.resolve()
     recover(folder)
     check_room(folder, overwrite)
     replaced = database.lock_for_writing(folder, wait=1.0) if (folder / database.FILE).exists() else None
