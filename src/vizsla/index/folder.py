@@ -99,7 +99,9 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     >>> len(Index.open(place))
     1
     """
-    if folder.is_symlink() or folder.name in ("", ".."):  # what has no name of its own cannot be renamed
+    if folder.name in ("", ".."):
+        raise CollectionError(f"{folder}: an index is put in place by renaming; give its folder by name, as in my.index")
+    if folder.is_symlink():
         folder = folder.resolve()
     recover(folder)
     check_room(folder, overwrite)
