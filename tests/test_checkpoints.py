@@ -8,7 +8,10 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -56,6 +59,41 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
     assert dense.dense_queries([""]) == [None]
     sent = pickle.loads(pickle.dumps(dense))  # as to another process: it opens the encoder for itself
     assert (sent, "running" in vars(sent.network)) == (dense, False)
+
+
+@pytest.mark.parametrize("kind", ["relu-bert", "t5"])
+def test_threads_that_share_an_encoder(kind: str, tmp_path: Path) -> None:
+    """Long and short texts at once, read to several lengths: the vectors are those of one thread."""
+    folder = tmp_path / kind
+    made_encoder(KINDS[kind]()).save_pretrained(folder)
+    save_pieces(folder, start="" if kind == "t5" else "<s>")
+    file = json.loads((folder / "tokenizer.json").read_text())
+    cutting = {"direction": "Right", "max_length": 9, "strategy": "LongestFirst", "stride": 0}
+    (folder / "tokenizer.json").write_text(json.dumps(file | {"truncation": cutting}))
+    models = [Dense.open(folder, query_length=length) for length in (3, 8, 20, 40)]
+    shared = models[0].network
+    models = [replace(model, network=shared) for model in models]
+    asked = [(model, text) for text in ("dogs " * 200, "a dog", "birds and " * 12, "x") for model in models]
+    alone = [replace(model, network=Dense.open(folder).network).dense_queries([text])[0] for model, text in asked]
+
+    def search(seed: int) -> list[tuple[int, Any]]:
+        order = np.random.default_rng(seed).permutation(np.tile(np.arange(len(asked)), 4)).tolist()
+        return [(i, asked[i][0].dense_queries([asked[i][1]])[0]) for i in order]
+
+    with ThreadPoolExecutor(6) as pool:
+        for i, vector in [pair for pairs in pool.map(search, range(6)) for pair in pairs]:
+            assert vector == pytest.approx(alone[i], abs=1e-5)
+
+
+def test_threads_that_open_an_encoder_at_once_share_it(folder: Path) -> None:
+    dense, gate = Dense.open(folder), Barrier(4)
+
+    def opened(_: int) -> Any:
+        gate.wait()
+        return dense.network.running
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len({id(encoder) for encoder in pool.map(opened, range(4))}) == 1
 
 
 @settings(max_examples=40, deadline=None)

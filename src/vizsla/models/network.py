@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.models.once import once
 from vizsla.networks.graph import NETWORK, Precision, write_network
 from vizsla.networks.weights import WEIGHTS, copy_weights
 
@@ -107,7 +107,7 @@ class Network:
                     os.fsync(copied.fileno())
         return name
 
-    @cached_property
+    @once
     def running(self) -> Running:
         """The network, opened: on a GPU by torch where there is one, else by onnxruntime; VIZSLA_RUNTIME decides."""
         if runtime() == "torch":

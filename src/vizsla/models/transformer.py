@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ import numpy as np
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models.cache import digest
 from vizsla.models.network import ABOUT
+from vizsla.models.once import once
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.reading import POOLINGS, Layer, Reading
 
@@ -113,7 +113,7 @@ class Transformer:
             )
         return made, there
 
-    @cached_property
+    @once
     def running(self) -> Any:
         """The encoder, opened by torch."""
         kind = json.loads((self.folder / self.base / "config.json").read_text("utf-8")).get("model_type")
