@@ -99,7 +99,7 @@ class Checkpoint:
         content = file.read_bytes() if file.is_file() else _bert_tokenizer(words)
         pieces = WordPiece(content, str(file))
         numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
-        return pieces if numbers == [0, 101, 102] and pieces.segmenter is not None else None
+        return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
 
     @property
     def plain(self) -> bool:
@@ -247,7 +247,8 @@ def _bert_tokenizer(words: Path) -> bytes:
 def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
     """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
     told = [json.loads(t.content) for t in tokenizers if t is not None]
-    steps = {json.dumps([t.get("normalizer"), t.get("pre_tokenizer")], sort_keys=True) for t in told}
+    decisive = ("normalizer", "pre_tokenizer", "added_tokens")
+    steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in told}
     first = tokenizers[0]
     return len(steps) == 1 and all(
         t is not None and first is not None and t.numbers == first.numbers for t in tokenizers
