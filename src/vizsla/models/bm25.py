@@ -90,11 +90,11 @@ class BM25(Component):
             raise UnknownNameError("BM25 variant", self.variant, tuple(VARIANTS))
         check_scheme(self.lengths)
         if not self.k1 >= 0 or not 0 <= self.b <= 1 or not np.isfinite(self.k1):
-            raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1:g} and b={self.b:g}")
+            raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1} and b={self.b}")
         if self.delta is not None and not VARIANTS[self.variant].delta:
             raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
         if self.delta is not None and not 0 <= self.delta < np.inf:
-            raise VizslaError(f"delta must be 0 or more, not {self.delta:g}")
+            raise VizslaError(f"delta must be 0 or more, not {self.delta}")
         if not self.fields:
             raise VizslaError("BM25 needs at least one field to read")
 

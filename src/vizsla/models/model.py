@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,6 +21,7 @@ import numpy as np
 from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.numbers import number_text
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors, Vectors
 
@@ -328,14 +330,17 @@ class Sum(Model):
     name: str = ""
 
     def __post_init__(self) -> None:
-        repeated = {n for n in self.namespaces if self.namespaces.count(n) > 1}
-        if repeated:
+        if len(set(self.namespaces)) < len(self.parts):
+            ((repeated, _),) = Counter(self.namespaces).most_common(1)
             raise VizslaError(
-                f"the parts of a sum need namespaces of their own, but {repeated.pop()!r} occurs twice; "
+                f"the parts of a sum need namespaces of their own, but {repeated!r} occurs twice; "
                 "give one part another, as in bm25(namespace=other)"
             )
         if not self.name:
-            terms = (f"{p.weight:g} * {p.component.name}" if p.weight != 1 else p.component.name for p in self.parts)
+            terms = (
+                p.component.name if p.weight == 1 else f"{number_text(p.weight)} * {p.component.name}"
+                for p in self.parts
+            )
             object.__setattr__(self, "name", " + ".join(terms))
 
     @property

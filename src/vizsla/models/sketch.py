@@ -23,6 +23,9 @@ SHARE = 0.25
 documents disturb less. With 0, 0.25, 0.5 and 0.75 sketches of 768 numbers have a rank-biased overlap of 0.326, 0.342,
 0.336 and 0.300 with BM25 (2,000 questions to 651,935 passages of Wikipedia)."""
 
+MOST_WIDTH = 1 << 16
+"""A quarter of a megabyte a document."""
+
 
 @dataclass(frozen=True)
 class Sketch(Embedding):
@@ -50,8 +53,8 @@ class Sketch(Embedding):
     def __post_init__(self) -> None:
         if not isinstance(self.lexical, BM25 | Learned):
             raise VizslaError(f"{self.lexical.name} cannot be sketched; BM25 and learned lexical models can")
-        if self.width < BITS or self.width % BITS:
-            raise VizslaError(f"the width of a sketch is a multiple of {BITS}, not {self.width}")
+        if not BITS <= self.width <= MOST_WIDTH or self.width % BITS:
+            raise VizslaError(f"the width of a sketch is a multiple of {BITS} up to {MOST_WIDTH:,}, not {self.width:,}")
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,10 @@ import numpy as np
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.embedding import Embedding
 from vizsla.models.model import COMPONENTS, Component, Fields, Model
+from vizsla.numbers import number_text
 
 COMBINATIONS = ("concat", "sum")
+LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ class Spar(Embedding):
     def __post_init__(self) -> None:
         if self.combine not in COMBINATIONS:
             raise UnknownNameError("combination", self.combine, COMBINATIONS)
-        if not 0 < self.mu < math.inf:
-            raise VizslaError(f"mu, the weight of the second model, must be a number above 0, not {self.mu:g}")
+        if not LEAST_MU <= self.mu <= MOST_MU:
+            raise VizslaError(
+                f"mu, the weight of the second model, must be a number above 0, not {number_text(self.mu)}; it goes "
+                f"from {LEAST_MU:g} to {MOST_MU:g}"
+            )
         widths = self.first.dimensions, self.second.dimensions
         if self.combine == "sum" and widths[0] != widths[1]:
             raise VizslaError(
