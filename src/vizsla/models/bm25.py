@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
@@ -153,8 +154,8 @@ class BM25(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
-        analyzer = Analyzer.parse(options["analyzer"], folder)
-        return cls(**{**options, "analyzer": analyzer, "fields": tuple(options["fields"])})
+        told = described(cls, options, analyzer="str", fields="tuple[str, ...]")
+        return cls(**{**told, "analyzer": Analyzer.parse(told["analyzer"], folder)})
 
 
 COMPONENTS[BM25.kind] = BM25

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted
@@ -101,7 +102,7 @@ class GivenVectors(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> GivenVectors:  # noqa: ARG003
-        return cls(**{**options, "fields": tuple(options["fields"])})
+        return cls(**described(cls, options))
 
 
 COMPONENTS[GivenVectors.kind] = GivenVectors

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models.once import once
 from vizsla.networks.graph import NETWORK, Precision, write_network
@@ -60,10 +61,10 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            return cls(path, **json.loads((path / ABOUT).read_text()))
-        except FileNotFoundError:
+            return cls(path, **described(cls, json.loads((path / ABOUT).read_text()), ("folder",)))
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
-        except (ValueError, TypeError) as e:
+        except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe a network ({e})", file=str(path / ABOUT)) from None
 
     @classmethod

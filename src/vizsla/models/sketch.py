@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
 from vizsla.models.embedding import Embedding
 from vizsla.models.learned import Learned
-from vizsla.models.model import COMPONENTS, Component, Fields
+from vizsla.models.model import COMPONENTS, Component, Fields, component_from
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import SparseVectors
 
@@ -131,11 +132,9 @@ class Sketch(Embedding):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Sketch:
-        told: Mapping[str, Any] = options["lexical"]
-        lexical = COMPONENTS[told["kind"]].from_options({k: v for k, v in told.items() if k != "kind"}, folder)
-        frozen = None if options["statistics"] is None else load_statistics(*options["statistics"], folder=folder)
-        assert isinstance(lexical, BM25 | Learned)
-        return cls(lexical, options["width"], frozen, options["namespace"], options["name"])
+        told = described(cls, options, ("frozen",), lexical="dict", statistics="list | None")
+        frozen = load_statistics(told.pop("statistics"), folder)
+        return cls(**{**told, "lexical": component_from(told["lexical"], folder), "frozen": frozen})
 
 
 COMPONENTS[Sketch.kind] = Sketch

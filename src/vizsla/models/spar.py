@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.dense import Dense
 from vizsla.models.embedding import Embedding
-from vizsla.models.model import COMPONENTS, Component, Fields, Model
+from vizsla.models.model import COMPONENTS, Component, Fields, Model, component_from
 from vizsla.numbers import number_text
 
 COMBINATIONS = ("concat", "sum")
@@ -109,11 +111,11 @@ class Spar(Embedding):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
-        both = {}
-        for name in ("first", "second"):
-            told = dict(options[name])
-            both[name] = COMPONENTS[told.pop("kind", "dense")].from_options(told, folder)
-        return cls(**{**options, **both})
+        told = described(cls, options, first="dict", second="dict")
+        both = {name: component_from({"kind": Dense.kind, **told[name]}, folder) for name in ("first", "second")}
+        if not all(isinstance(model, Embedding) for model in both.values()):
+            raise DescriptionError("SPAR is made of two dense models")
+        return cls(**{**told, **both})
 
 
 COMPONENTS[Spar.kind] = Spar

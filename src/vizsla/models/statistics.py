@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vizsla.described import DescriptionError, check
 from vizsla.errors import InputError
 
 
@@ -69,8 +70,16 @@ def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
     return [name, statistics.documents, statistics.total_length, statistics.longest]
 
 
-def load_statistics(name: str, documents: int, total: int, longest: int, *, folder: Path) -> CountedStatistics:
-    """The counts that `save_statistics` wrote to a folder."""
+def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatistics | None:
+    """The counts that `save_statistics` wrote to a folder and told of; None where there are none."""
+    if told is None:
+        return None
+    if len(told) != 4:
+        raise DescriptionError("statistics are a name and three numbers")
+    name, documents, total, longest = told
+    check("the name of statistics", name, "str")
+    for number in (documents, total, longest):
+        check("a number of statistics", number, "int")
     file = folder / f"{name}.npz"
     try:
         with np.load(file, allow_pickle=False) as kept:

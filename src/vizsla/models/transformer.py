@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described, made_from
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models.cache import digest
 from vizsla.models.network import ABOUT
@@ -64,11 +65,11 @@ class Transformer:
     def open(cls, folder: Path) -> Transformer:
         """The encoder that was saved in a folder."""
         try:
-            told = json.loads((folder / ABOUT).read_text("utf-8"))
-            layers = tuple(Layer(**layer) for layer in told["layers"])
+            about = json.loads((folder / ABOUT).read_text("utf-8"))
+            told = described(cls, about, ("folder",), reads="str", layers="list")
             del told["reads"]
-            return cls(folder, **{**told, "layers": layers, "pooling": tuple(told["pooling"])})
-        except (ValueError, TypeError, KeyError) as e:
+            return cls(folder, **{**told, "layers": tuple(made_from(Layer, layer) for layer in told["layers"])})
+        except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
     def described(self) -> dict[str, Any]:
