@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +19,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import BM25, GivenVectors, Model, Part, Spar, Sum, names, parse_model
 from vizsla.models.lengths import lucene_codes, lucene_lengths
 from vizsla.models.names import expression
+from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import Quantiser
 
 TEXTS = ["dog dog cat", "cat", "fish " * 50 + "dog", ""]
@@ -235,3 +237,18 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{")
     with pytest.raises(VizslaError, match="not the description of a model"):
         parse_model(str(tmp_path))
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=()), max_size=4), st.integers(1, 99), max_size=6))
+def test_frozen_statistics_are_those_that_were_saved(frequencies: dict[str, int]) -> None:
+    """With any characters in terms: line breaks, none at all, halves of surrogates."""
+    counted = CountedStatistics(9, 99, 12, frequencies)
+    with tempfile.TemporaryDirectory() as folder:
+        assert load_statistics(save_statistics(counted, Path(folder)), Path(folder)) == counted
+
+
+def test_statistics_written_before_are_read(tmp_path: Path) -> None:
+    terms = np.frombuffer(b"dog\ncat", np.uint8)
+    np.savez(tmp_path / "old.npz", terms=terms, counts=np.array([2, 1]))
+    read = load_statistics(["old", 3, 6, 3], tmp_path)
+    assert read == CountedStatistics(3, 6, 3, {"dog": 2, "cat": 1})

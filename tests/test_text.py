@@ -182,6 +182,8 @@ def test_a_filter_of_ones_own() -> None:
         ("standard | stop:klingon", "there is no list of stop words called 'klingon'"),
         ("standard | lower:x", "takes no option"),
         ("standard | longest:x", "wants a number"),
+        ("standard | longest:²", "wants a number"),
+        ("standard | longest:" + "1" * 5000, "wants a number"),
         ("snowball-elvish", "there is no Snowball stemmer called 'elvish'"),
         ("", "not an empty text"),
         ("wordpiece:missing.json", "missing.json: there is no such tokenizer file"),

@@ -50,8 +50,8 @@ def described(kind: Any, data: object, without: Collection[str] = (), **stored: 
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Dog:
-    ...     name: "str"
-    ...     age: "int" = 1
+    ...     name: str
+    ...     age: int = 1
     >>> described(Dog, {"name": "Rex"})
     {'name': 'Rex'}
     >>> described(Dog, {"name": "Rex", "age": "old"})

@@ -116,7 +116,7 @@ class Augmenter:
     def options(self, folder: Path) -> dict[str, Any]:
         """The augmenter as plain data; its files are written to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(self.terms, ensure_ascii=False).encode()
+        content = json.dumps(self.terms, ensure_ascii=False).encode("utf-8", "surrogatepass")
         file = folder / f"terms-{hashlib.sha256(content).hexdigest()[:12]}.json"
         with file.open("wb") as written:
             written.write(content)
@@ -137,7 +137,7 @@ class Augmenter:
         told = described(cls, options, network="str", terms="str", analyzer="str", pieces="str")
         file = folder / told["terms"]
         try:
-            terms = json.loads(file.read_text("utf-8"))
+            terms = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
             check("the terms", terms, "tuple[str, ...]")
         except (OSError, ValueError, RecursionError, DescriptionError):
             raise InputError("the terms of this augmenter cannot be read", file=str(file)) from None

@@ -133,7 +133,7 @@ def runtime() -> str:
     if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
         return "torch"
     if find_spec("onnxruntime") is None:
-        raise VizslaError("a learned model needs onnxruntime; install it with: pip install 'vizsla[neural]'")
+        raise VizslaError("a learned model needs onnxruntime; install it with: pip install onnxruntime")
     return "onnx"
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,11 +61,12 @@ class CountedStatistics:
 def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
     """Write counts to a file named by their hash; gives what is needed to read them."""
     folder.mkdir(parents=True, exist_ok=True)
-    terms = "\n".join(statistics.frequencies).encode("utf-8", "surrogatepass")
+    terms = "".join(statistics.frequencies).encode("utf-8", "surrogatepass")
+    lengths = np.fromiter(map(len, statistics.frequencies), np.int64, len(statistics.frequencies))
     counts = np.fromiter(statistics.frequencies.values(), np.int64, len(statistics.frequencies))
-    name = hashlib.sha256(terms + counts.tobytes()).hexdigest()[:12]
+    name = hashlib.sha256(terms + lengths.tobytes() + counts.tobytes()).hexdigest()[:12]
     with (folder / f"{name}.npz").open("wb") as file:
-        np.savez(file, terms=np.frombuffer(terms, np.uint8), counts=counts)
+        np.savez(file, terms=np.frombuffer(terms, np.uint8), lengths=lengths, counts=counts)
         file.flush()
         os.fsync(file.fileno())
     return [name, statistics.documents, statistics.total_length, statistics.longest]
@@ -83,7 +85,12 @@ def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatisti
     file = folder / f"{name}.npz"
     try:
         with np.load(file, allow_pickle=False) as kept:
-            terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
+            text = kept["terms"].tobytes().decode("utf-8", "surrogatepass")
+            if "lengths" in kept:
+                ends = np.cumsum(kept["lengths"]).tolist()
+                terms = [text[a:z] for a, z in pairwise([0, *ends])]
+            else:  # as it was written until any character could be in a term
+                terms = text.split("\n")
             frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
     except (OSError, ValueError, KeyError) as e:
         raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
