@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,8 @@ def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> Non
     for name, content, problem in (
         ("missing", None, "there is no augmenter here (no augmenter.json)"),
         ("broken", "{", "this does not describe an augmenter"),
-        ("other", '{"terms": "x"}', "the terms of this augmenter cannot be read"),
+        ("other", '{"terms": "x"}', "this does not describe an augmenter (network is missing)"),
+        ("bare", json.dumps(dict.fromkeys(("network", "terms", "analyzer", "pieces"), "x")), "terms of this augmenter"),
     ):
         folder = tmp_path / name
         if content is not None:
@@ -288,7 +290,7 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
     again = asked_with(BM25().with_queries(RM3()), RM3(terms=3))
     assert again == BM25().with_queries(RM3(terms=3))
     assert parse_queries("rm3(terms=5)") == RM3(terms=5)
-    with pytest.raises(VizslaError, match="rm3 takes"):
+    with pytest.raises(VizslaError, match="rm3 does not take the option k1"):
         parse_queries("rm3(k1=2)")
 
 
@@ -363,3 +365,10 @@ def test_looking_twice_is_evaluated(cli: Cli, judged: Path) -> None:
     assert json.loads(out)["measures"]["nDCG@10"] > 0
     code, out, said = cli("compare", judged, "--models", "bm25,bm25-rm3", "--json")
     assert code == 0, said
+
+
+def test_any_characters_may_be_in_the_terms_of_an_augmenter(tmp_path: Path) -> None:
+    shipped = Augmenter.load("general")
+    other = replace(shipped, terms=("\ud800", "a\0b", "a\n", *shipped.terms[3:]))
+    other.save(tmp_path)
+    assert Augmenter.load(tmp_path) == other

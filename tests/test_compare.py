@@ -143,6 +143,8 @@ def test_expressions_are_read_back() -> None:
 def test_settings_that_are_none(name: str, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
         with_setting(parse_model("bm25-multifield"), name, 1.0)
+    with pytest.raises(VizslaError, match="too many values to try; 10,000 at most"):
+        Setting.parse("k1=0:1:0.0000001")
     for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):
         with pytest.raises(VizslaError, match="is no setting"):
             Setting.parse(text)

@@ -156,7 +156,7 @@ def test_the_grade_that_counts_can_be_chosen() -> None:
     ("text", "message"),
     [
         ("R", "R needs a cutoff, as in R@10"),
-        ("P@0", "P needs a cutoff"),
+        ("P@0", "a cutoff goes from 1 to 1,000,000,000"),
         ("Hole(x=1)@5", "is no measure"),
         ("NCDG@10", "did you mean 'nDCG'"),
         ("nDCG@ten", "is no measure"),
@@ -164,7 +164,9 @@ def test_the_grade_that_counts_can_be_chosen() -> None:
         ("Rprec@5", "is no measure"),
         ("nDCG(", "is no measure"),
         ("P(rel=²)@5", "is no measure"),
-        ("R@99999999999999999999", "needs a cutoff"),
+        ("R@99999999999999999999", "a cutoff goes from 1"),
+        ("nDCG@" + "1" * 5000, "a cutoff goes from 1"),
+        ("ERR@" + "1" * 5000, "is no measure"),
         ("RBP(p=0.8)", "needs a package that is not installed here"),
     ],
 )

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordPiece as WordPieceModel
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from vizsla.errors import VizslaError
-from vizsla.text import Analyzer, analyzer_names, register_filter
+from vizsla.text import Analyzer, WordPiece, analyzer_names, register_filter
 from vizsla.text.filters import snowball_languages
 from vizsla.text.words import word_classes
 
@@ -47,7 +51,7 @@ def _any_text() -> st.SearchStrategy[str]:
 @pytest.mark.parametrize("name", ["lucene-english", "whitespace", "snowball-german", "wordpiece", "cjk"])
 @given(texts=st.lists(_any_text(), max_size=6))
 def test_batches_equal_single_texts(name: str, texts: list[str]) -> None:
-    analyzer = _analyzer(name)
+    analyzer = Analyzer.parse(name)
     lexicon = analyzer.lexicon()
     for _ in range(2):  # the second time every form is known
         numbers, ends = lexicon.encode(texts)
@@ -56,11 +60,56 @@ def test_batches_equal_single_texts(name: str, texts: list[str]) -> None:
         assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
 
 
-def _analyzer(name: str) -> Analyzer:
-    try:
-        return Analyzer.parse(name)
-    except VizslaError as e:
-        pytest.skip(str(e))
+TOKENS = ("<url>", "[X]", "covid", "@user", "new york", "c++", "?-x", "<Ä>", "_", "中文", "##s", "<URL", "Café", "\t|")
+
+
+@st.composite
+def _with_added_tokens(draw: st.DrawFn) -> tuple[bytes, bool]:
+    """A small tokenizer of BERT's kind with tokens of all flags added, and whether words should tell them."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdeoruxyz中", "##s", "##d", "##x", "url", "covid", "new", "york"]
+    pieces += list("<>[]@_-+?#;|")
+    made = Tokenizer(WordPieceModel({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.normalizer = BertNormalizer(lowercase=draw(st.booleans()))
+    made.pre_tokenizer = BertPreTokenizer()
+    made.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    plain = draw(st.booleans())
+    flags = st.booleans()
+    for content in draw(st.lists(st.sampled_from(("<url>", "[X]", "covid", "@user", "_") if plain else TOKENS))):
+        single, normalised = not plain and draw(flags), draw(flags)
+        token = AddedToken(content, single_word=single, lstrip=draw(flags), rstrip=draw(flags), normalized=normalised)
+        (made.add_special_tokens if draw(flags) else made.add_tokens)([token])
+    return made.to_str().encode(), plain
+
+
+@given(made=_with_added_tokens(), data=st.data())
+def test_added_tokens_are_found_as_the_library_finds_them(made: tuple[bytes, bool], data: st.DataObject) -> None:
+    """In batches and in single texts, whatever stands beside them."""
+    content, plain = made
+    library, ours = Tokenizer.from_buffer(content), WordPiece(content, "a test")
+    assert not plain or ours.segmenter is not None
+    bits = [*TOKENS, *"<>[]@_-+?#;| \t\n\x0b\u2028\u200b\u0301\x00≮≠\ud800aXé", "url", "COVID"]
+    texts = data.draw(st.lists(st.lists(st.sampled_from(bits), max_size=12).map("".join), max_size=4))
+    analyzer = Analyzer(ours)
+    lexicon = analyzer.lexicon()
+    numbers, ends = lexicon.encode(texts)
+    for text, end, before in zip(texts, ends.tolist(), [0, *ends.tolist()], strict=False):
+        valid = text.encode("utf-8", "replace").decode("utf-8")
+        expected = [library.id_to_token(i) for i in library.encode(valid, add_special_tokens=False).ids]
+        assert analyzer(text) == expected
+        assert [lexicon.terms[n] for n in numbers[before:end]] == expected
+
+
+def test_a_token_may_take_the_place_of_another() -> None:
+    made = Tokenizer(WordPieceModel({"[UNK]": 0, "[unused1]": 1, "dog": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer, made.normalizer = BertPreTokenizer(), BertNormalizer()
+    file = json.loads(made.to_str())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    file["added_tokens"] = [{"id": 1, "content": "<url>", "special": True, **flags}]
+    for _ in range(20):  # the library names pieces in another order each time
+        analyzer = Analyzer(WordPiece(json.dumps(file).encode(), "a test"))
+        lexicon = analyzer.lexicon()
+        lexicon.encode(["<url> dog"])
+        assert lexicon.terms == analyzer("<url> dog")
 
 
 @given(text=_any_text())
@@ -96,7 +145,7 @@ def test_analyzers_are_values(tmp_path: Path) -> None:
 
 
 def test_wordpiece_is_saved_with_its_file(tmp_path: Path) -> None:
-    analyzer = _analyzer("wordpiece")
+    analyzer = Analyzer.parse("wordpiece")
     text = analyzer.save(tmp_path)
     again = Analyzer.parse(text, tmp_path)
     assert again == analyzer
@@ -133,6 +182,8 @@ def test_a_filter_of_ones_own() -> None:
         ("standard | stop:klingon", "there is no list of stop words called 'klingon'"),
         ("standard | lower:x", "takes no option"),
         ("standard | longest:x", "wants a number"),
+        ("standard | longest:²", "wants a number"),
+        ("standard | longest:" + "1" * 5000, "wants a number"),
         ("snowball-elvish", "there is no Snowball stemmer called 'elvish'"),
         ("", "not an empty text"),
         ("wordpiece:missing.json", "missing.json: there is no such tokenizer file"),

@@ -47,6 +47,24 @@ def test_vectors_of_a_sum_name_their_part(tmp_path: Path) -> None:
         assert sum(w for t, w in vectors[score.id].items() if t.endswith(":fish")) == pytest.approx(score.score)
 
 
+def test_any_characters_may_be_in_terms(tmp_path: Path) -> None:
+    """What follows a character that ends texts in C belongs to a term as well."""
+    terms = ["a", "a\0b", "a\0c", "\0", "", "a\n", "b", "b\U0001f415"]
+    with Index.create(tmp_path / "i", "vectors") as index:
+        index.add([{"id": str(i), "vector": {term: 1 + i}} for i, term in enumerate(terms)])
+        index.commit()
+        for _ in range(2):
+            for i, term in enumerate(terms):
+                assert [(h.id, h.score) for h in index.search(json.dumps({term: 1}))] == [(str(i), 1 + i)]
+            index.compact()
+    assert verify(tmp_path / "i") == []
+
+
+def test_a_weight_beyond_all_numbers_is_told(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", "vectors") as index, pytest.raises(VizslaError, match="above 4,294,967,295"):
+        index.add([{"id": "1", "vector": {"dog": 10**400}}])
+
+
 def test_eight_bits(tmp_path: Path) -> None:
     with bm25_index(tmp_path / "a") as index:
         export_vectors(index, "jsonl", tmp_path / "v.jsonl", "minmax:8")

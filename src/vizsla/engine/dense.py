@@ -1,8 +1,9 @@
 """Exact top k of inner products with dense vectors, alone or added to what terms give.
 
-Products are made block by block in 32 bits, by the fastest routine the machine has. Whatever could be among the best k
-in spite of its rounding is then scored again in 64 bits and rounded at the end, so what is found does not depend on
-blocks, batches or threads. A document with a dense vector is a hit, whether it shares a term with the query or not.
+Products are made block by block in 32 bits, by the fastest routine the machine has. Each stands for the interval its
+rounding allows, as wide as the longest vector of its segment makes it. Whatever could be among the best k by these
+intervals is then scored again in 64 bits and rounded at the end, so what is found does not depend on segments, blocks,
+batches or threads. A document with a dense vector is a hit, whether it shares a term with the query or not.
 
 Where a segment has a structure of faiss's, and an effort is given, it names the candidates instead; they are scored in
 the same way, so that a search may miss documents but never gives a score that is not theirs.
@@ -18,7 +19,7 @@ import numpy as np
 from vizsla.engine.kinds import DenseKind
 from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError
 from vizsla.engine.query import Query
-from vizsla.engine.rows import products
+from vizsla.engine.rows import MOST_CODE, products
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
 from vizsla.engine.weighting import Weightings
@@ -26,7 +27,8 @@ from vizsla.kernels import kernel
 
 _BLOCK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
-_ROUNDING = 2.0**-23
+_ROUNDING, _VANISHING = 2.0**-23, 2.0**-126  # errors of 32-bit floats: relative, and absolute where they are tiny
+_MOST = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
 @kernel
@@ -44,41 +46,44 @@ def _term_scores(segment, terms, w, sums, touched):
 
 
 @kernel
-def _gather(scores, first, begin, margins, k, least, values, places, counts):
+def _gather(scores, first, begin, margins, k, least, lows, highs, places, counts):
     """Keep what may be among the best; gives the query and column it stopped at because there was no room left."""
-    room = values.shape[1]
+    room = lows.shape[1]
     for q in range(begin[0], scores.shape[0]):
         start = begin[1] if q == begin[0] else 0
+        margin = margins[q]
         for j in range(start, scores.shape[1]):
             score = scores[q, j]
-            if score < least[q] or score == -np.inf:
+            if score + margin < least[q] or score == -np.inf:
                 continue
             if counts[q] == room:
-                kept = values[q]
-                threshold = np.partition(kept, room - k)[room - k] - 2 * margins[q]
-                least[q] = max(least[q], threshold)
+                least[q] = max(least[q], np.partition(lows[q], room - k)[room - k])
                 size = 0
                 for x in range(room):
-                    if kept[x] >= least[q]:
-                        values[q, size], places[q, size] = kept[x], places[q, x]
+                    if highs[q, x] >= least[q]:
+                        lows[q, size], highs[q, size], places[q, size] = lows[q, x], highs[q, x], places[q, x]
                         size += 1
                 counts[q] = size
                 if size > room // 2:
                     return q, j
-                if score < least[q]:
+                if score + margin < least[q]:
                     continue
-            values[q, counts[q]], places[q, counts[q]] = score, first + j
+            n = counts[q]
+            lows[q, n], highs[q, n], places[q, n] = score - margin, score + margin, first + j
             counts[q] += 1
     return scores.shape[0], 0
 
 
 @dataclass(eq=False)
 class _Candidates:
-    """What may be among the best of some queries: scores in 32 bits, and places among the documents of all segments."""
+    """What may be among the best of some queries: the least and the most that scores can be, and places.
+
+    Places are those among the documents of all segments. `least`: what k documents reach at least.
+    """
 
     k: int
-    margins: np.ndarray
-    values: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
     places: np.ndarray
     counts: np.ndarray
     least: np.ndarray
@@ -88,33 +93,32 @@ class _Candidates:
         room = 4 * k + 1024
         return cls(
             k,
-            np.zeros(queries),
+            np.empty((queries, room)),
             np.empty((queries, room)),
             np.empty((queries, room), np.int64),
             np.zeros(queries, np.int64),
             np.full(queries, -np.inf),
         )
 
-    def take_in(self, scores: np.ndarray, first: int) -> None:
-        """[queries, documents] scores of neighbouring documents; those that cannot be found are minus infinity."""
+    def take_in(self, scores: np.ndarray, margins: np.ndarray, first: int) -> None:
+        """[queries, documents] scores of neighbouring documents, and [queries] by how much they may be off.
+
+        The scores of documents that cannot be found are minus infinity.
+        """
         begin = np.zeros(2, np.int64)
         while True:
-            q, j = _gather(
-                scores, first, begin, self.margins, self.k, self.least, self.values, self.places, self.counts
-            )
+            kept = self.lows, self.highs, self.places
+            q, j = _gather(scores, first, begin, margins, self.k, self.least, *kept, self.counts)
             if q == len(scores):
                 return
             begin[:] = q, j
-            self.values, self.places = (
-                np.concatenate([a, np.empty_like(a)], axis=1) for a in (self.values, self.places)
-            )
+            self.lows, self.highs, self.places = (np.concatenate([a, np.empty_like(a)], axis=1) for a in kept)
 
     def of_query(self, q: int) -> np.ndarray:
         """The places of what may be among the best of a query, ascending."""
-        values, places = self.values[q, : self.counts[q]], self.places[q, : self.counts[q]]
-        if len(values) > self.k:
-            least = np.partition(values, len(values) - self.k)[len(values) - self.k] - 2 * self.margins[q]
-            places = places[values >= least]
+        lows, highs, places = (kept[q, : self.counts[q]] for kept in (self.lows, self.highs, self.places))
+        if len(places) > self.k:
+            places = places[highs >= np.partition(lows, len(lows) - self.k)[len(lows) - self.k]]
         return np.sort(places)
 
 
@@ -200,27 +204,37 @@ def _search_segment(
 ) -> None:
     spaces = sorted({s for query in queries for s in query.dense})
     nothing = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
-    asked = {s: np.stack([q.dense.get(s, nothing[s]) for q in queries]).astype(np.float32) for s in spaces}
+    vectors = {s: np.stack([q.dense.get(s, nothing[s]) for q in queries]) for s in spaces}
+    margins = _margins(segment, vectors, given)
+    sound = np.isfinite(margins)[:, None]  # what 32 bits cannot hold is not multiplied: all of it is a candidate
+    asked = {s: np.where(sound, rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
     partly = [having for s in spaces if (having := segment.having[s]) is not None]
     there = np.any(partly, axis=0) if len(partly) == len(spaces) else None
-    for s, rows in asked.items():
-        found.margins += (rows.shape[1] + 8) * _ROUNDING * np.linalg.norm(rows, axis=1) * segment.longest[s]
-    for q, terms in enumerate(given):
-        if terms is not None:
-            found.margins[q] += 4 * _ROUNDING * np.abs(terms.sums).max(initial=0.0)
     block = _BLOCK * max(_FEW // len(queries), 1)
     for a in range(0, len(segment), block):
         z = min(a + block, len(segment))
         scores = sum(products(rows, segment.dense[s], a, z) for s, rows in asked.items())
         assert isinstance(scores, np.ndarray)
         for q, terms in enumerate(given):
-            if terms is not None:
+            if terms is not None and sound[q]:
                 scores[q] += terms.sums[a:z]
             if there is not None:
                 scores[q, ~(there[a:z] if terms is None else there[a:z] | terms.touched[a:z])] = -np.inf
             if mask is not None:
                 scores[q, ~mask[a:z]] = -np.inf
-        found.take_in(scores, first + a)
+        found.take_in(scores, margins, first + a)
+
+
+def _margins(segment: Segment, vectors: Mapping[int, np.ndarray], given: Sequence[_Given | None]) -> np.ndarray:
+    """[queries] by how much scores made in 32 bits may be off; infinite where 32 bits cannot hold them."""
+    from_terms = np.array([0.0 if terms is None else np.abs(terms.sums).max(initial=0.0) for terms in given])
+    margins, most = 4 * _ROUNDING * from_terms, from_terms
+    with np.errstate(over="ignore", invalid="ignore"):
+        for s, rows in vectors.items():
+            width, longest, lengths = rows.shape[1], segment.longest[s], np.linalg.norm(rows, axis=1)
+            margins = margins + (width + 8) * (_ROUNDING * lengths * longest + _VANISHING * (1 + longest + lengths))
+            most = most + lengths * np.maximum(longest, MOST_CODE * np.sqrt(width))
+    return np.where(most < _MOST, margins, np.inf)
 
 
 def _scored(
@@ -243,6 +257,7 @@ def _scored(
         for s, vector in vectors.items():
             scores[here] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
         first += len(segment)
-    rounded = scores.astype(np.float32)
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32)
     order = np.argsort(-rounded, kind="stable")[:k]
     return places[order], rounded[order]

@@ -13,7 +13,8 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.kernels import reordered, still
 
-_MOST = 127
+MOST_CODE = 127
+"""The largest number of a vector in 8 bits, before it is scaled."""
 _FEW = 4  # questions up to which fewer bits are multiplied as they are read
 _SHIFT = np.float32(2.0**112)
 
@@ -67,9 +68,9 @@ def stored(rows: Rows, form: str) -> Rows:
         return rows
     plain = rows[:].astype(np.float32, copy=False)
     if form == "sq8":
-        scales = np.abs(plain).max(axis=1, initial=0.0) / np.float32(_MOST)
+        scales = np.abs(plain).max(axis=1, initial=0.0) / np.float32(MOST_CODE)
         parts = np.divide(plain, scales[:, None], out=np.zeros_like(plain), where=scales[:, None] > 0)
-        return Scaled(np.clip(np.rint(parts), -_MOST, _MOST).astype(np.int8), scales.astype(np.float32))
+        return Scaled(np.clip(np.rint(parts), -MOST_CODE, MOST_CODE).astype(np.int8), scales.astype(np.float32))
     with np.errstate(over="ignore"):
         made: np.ndarray = plain.astype(form)
     if not np.isfinite(made).all():
@@ -121,18 +122,22 @@ def _multiply(asked, codes, out):
 def _widened(block: np.ndarray) -> np.ndarray:
     """Finite 16-bit numbers in 32 bits: numpy's own way takes several times as long."""
     bits = np.empty(block.shape, np.uint32)
-    _move_bits(np.ascontiguousarray(block).view(np.uint16).reshape(-1), bits.reshape(-1))
-    wide = bits.view(np.float32)
-    wide *= _SHIFT
-    return wide
+    flat = bits.reshape(-1)
+    _widen(np.ascontiguousarray(block).view(np.uint16).reshape(-1), flat, flat.view(np.float32))
+    return bits.view(np.float32)
 
 
 @still
-def _move_bits(narrow, wide):
-    """Sign and fraction to where 32 bits have them; the exponent is then too small by 112."""
+def _widen(narrow, bits, wide):
+    """Sign and fraction to where 32 bits have them, and the exponent, which is then too small by 112, put right.
+
+    `bits` and `wide` are the same memory. This is no reordered kernel: the factor must not leave its place.
+    """
     for i in range(narrow.size):
         sign, rest = np.uint32(narrow[i] & np.uint16(0x8000)), np.uint32(narrow[i] & np.uint16(0x7FFF))
-        wide[i] = (sign << np.uint32(16)) | (rest << np.uint32(13))
+        bits[i] = (sign << np.uint32(16)) | (rest << np.uint32(13))
+    for i in range(narrow.size):
+        wide[i] *= _SHIFT
 
 
 @reordered
@@ -140,9 +145,9 @@ def _multiply_halves(asked, codes, out):
     bits = np.empty(codes.shape[1], np.uint32)
     row = bits.view(np.float32)
     for i in range(codes.shape[0]):
-        _move_bits(codes[i], bits)
+        _widen(codes[i], bits, row)
         for q in range(asked.shape[0]):
             total = np.float32(0)
             for j in range(row.size):
-                total += asked[q, j] * (row[j] * _SHIFT)
+                total += asked[q, j] * row[j]
             out[q, i] = total

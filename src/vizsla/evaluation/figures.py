@@ -78,9 +78,10 @@ def _elsewhere(run: Run, qrels: Qrels, measures: list[Measure], how: Convention)
     places = {q: i for i, q in enumerate(qrels.judgements)}
     values = {m: np.zeros(len(places)) for m in measures}
     try:
-        for metric in ir_measures.iter_calc(list(names), judged, scored) if scored else ():
-            values[names[metric.measure]][places[metric.query_id]] = float(metric.value)
+        found = list(ir_measures.iter_calc(list(names), judged, scored)) if scored else []
     except Exception as e:  # its providers run other programs, which fail in ways of their own
         told = ", ".join(map(str, measures))
         raise VizslaError(f"ir_measures cannot compute {told} here ({type(e).__name__}: {e})") from None
+    for metric in found:
+        values[names[metric.measure]][places[metric.query_id]] = float(metric.value)
     return values

@@ -14,9 +14,11 @@ from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.systems import answer
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Part, Sum
+from vizsla.numbers import short
 from vizsla.runs import Fusion, Measure, Qrels, Run
 
 MOST_COMBINATIONS = 150  # beyond, one setting at a time is varied until nothing gets better
+MOST_VALUES = 10_000
 DEFAULTS = {
     "k1": (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.4, 3.0),
     "b": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9),
@@ -45,14 +47,16 @@ class Setting:
         try:
             if match := re.fullmatch(r"([\d.]+):([\d.]+):([\d.]+)", values):
                 low, high, step = map(float, match.groups())
-                count = int((high - low) / step + 1e-9) + 1 if step > 0 and high >= low else 0
-                found = tuple(round(low + i * step, 10) for i in range(count))
+                count = (high - low) / step + 1 + 1e-9 if step > 0 and high >= low else 0
+                if count > MOST_VALUES:
+                    raise VizslaError(f"{short(text)} are too many values to try; {MOST_VALUES:,} at most are")
+                found = tuple(round(low + i * step, 10) for i in range(int(count)))
             else:
                 found = tuple(float(v) for v in values.split(",")) if equals else ()
         except ValueError:
             found = ()
         if not name or not found:
-            raise VizslaError(f"{text!r} is no setting; expected name=first:last:step or name=value,value")
+            raise VizslaError(f"{short(text)} is no setting; expected name=first:last:step or name=value,value")
         return cls(name, found)
 
 

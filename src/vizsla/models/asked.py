@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
@@ -129,13 +130,13 @@ class Asked(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Asked:
-        asked = dict(options["queries"])
-        kind = asked.pop("kind")
+        told = described(cls, options, queries="dict", bm25="dict")
+        asked = dict(told["queries"])
+        kind = str(asked.pop("kind", None))
         if kind not in QUERY_ENCODERS:
             raise VizslaError(f"this version knows no query encoder of the kind {kind!r}; a newer one may")
         queries = QUERY_ENCODERS[kind].from_options(asked, folder)
-        bm25 = BM25.from_options(options["bm25"], folder)
-        return cls(queries, bm25, options["namespace"], options["name"])
+        return cls(**{**told, "queries": queries, "bm25": BM25.from_options(told["bm25"], folder)})
 
 
 COMPONENTS[Asked.kind] = Asked

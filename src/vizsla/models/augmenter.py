@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import DescriptionError, check, described
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.asked import QUERY_ENCODERS, Collection
 from vizsla.models.bm25 import BM25
@@ -115,7 +116,7 @@ class Augmenter:
     def options(self, folder: Path) -> dict[str, Any]:
         """The augmenter as plain data; its files are written to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(self.terms, ensure_ascii=False).encode()
+        content = json.dumps(self.terms, ensure_ascii=False).encode("utf-8", "surrogatepass")
         file = folder / f"terms-{hashlib.sha256(content).hexdigest()[:12]}.json"
         with file.open("wb") as written:
             written.write(content)
@@ -133,17 +134,15 @@ class Augmenter:
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Augmenter:
+        told = described(cls, options, network="str", terms="str", analyzer="str", pieces="str")
+        file = folder / told["terms"]
         try:
-            terms = json.loads((folder / options["terms"]).read_text("utf-8"))
-            if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
-                raise ValueError("no list of terms")
-        except (OSError, ValueError):
-            raise InputError(
-                "the terms of this augmenter cannot be read", file=str(folder / options["terms"])
-            ) from None
-        network = Network.open(folder / options["network"])
-        analyzer, pieces = (Analyzer.parse(options[name], folder) for name in ("analyzer", "pieces"))
-        return cls(network, tuple(terms), analyzer, pieces, options["most"], options["variant"], options["name"])
+            terms = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
+            check("the terms", terms, "tuple[str, ...]")
+        except (OSError, ValueError, RecursionError, DescriptionError):
+            raise InputError("the terms of this augmenter cannot be read", file=str(file)) from None
+        read = {name: Analyzer.parse(told[name], folder) for name in ("analyzer", "pieces")}
+        return cls(**{**told, **read, "network": Network.open(folder / told["network"]), "terms": tuple(terms)})
 
     def save(self, folder: str | Path) -> None:
         """Write the augmenter to a folder of its own."""
@@ -158,14 +157,17 @@ class Augmenter:
         if not (path / ABOUT).is_file() and (SHIPPED / str(which) / ABOUT).is_file():
             path = SHIPPED / str(which)
         try:
-            about = json.loads((path / ABOUT).read_text())
-            return cls.from_options(about, path)
+            about = json.loads((path / ABOUT).read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(
                 f"there is no augmenter here (no {ABOUT}); general comes with Vizsla, and rm3 needs none",
                 file=str(which),
             ) from None
-        except (ValueError, TypeError, KeyError) as e:
+        except (ValueError, RecursionError) as e:
+            raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
+        try:
+            return cls.from_options(about, path)
+        except DescriptionError as e:
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 

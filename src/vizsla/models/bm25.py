@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
@@ -90,11 +91,11 @@ class BM25(Component):
             raise UnknownNameError("BM25 variant", self.variant, tuple(VARIANTS))
         check_scheme(self.lengths)
         if not self.k1 >= 0 or not 0 <= self.b <= 1 or not np.isfinite(self.k1):
-            raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1:g} and b={self.b:g}")
+            raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1} and b={self.b}")
         if self.delta is not None and not VARIANTS[self.variant].delta:
             raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
         if self.delta is not None and not 0 <= self.delta < np.inf:
-            raise VizslaError(f"delta must be 0 or more, not {self.delta:g}")
+            raise VizslaError(f"delta must be 0 or more, not {self.delta}")
         if not self.fields:
             raise VizslaError("BM25 needs at least one field to read")
 
@@ -153,8 +154,8 @@ class BM25(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
-        analyzer = Analyzer.parse(options["analyzer"], folder)
-        return cls(**{**options, "analyzer": analyzer, "fields": tuple(options["fields"])})
+        told = described(cls, options, analyzer="str", fields="tuple[str, ...]")
+        return cls(**{**told, "analyzer": Analyzer.parse(told["analyzer"], folder)})
 
 
 COMPONENTS[BM25.kind] = BM25

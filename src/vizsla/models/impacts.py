@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
@@ -107,9 +108,9 @@ class Impacts(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Impacts:
-        bm25 = BM25.from_options(options["bm25"], folder)
-        frozen = None if options["statistics"] is None else load_statistics(*options["statistics"], folder=folder)
-        return cls(bm25, frozen, options["quantiser"], options["namespace"], options["name"])
+        told = described(cls, options, ("frozen",), bm25="dict", statistics="list | None")
+        bm25, frozen = BM25.from_options(told["bm25"], folder), load_statistics(told.pop("statistics"), folder)
+        return cls(**{**told, "bm25": bm25, "frozen": frozen})
 
 
 COMPONENTS[Impacts.kind] = Impacts

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
@@ -129,12 +130,9 @@ class Learned(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Learned:
-        read = {
-            "network": Network.open(folder / options["network"]),
-            "analyzer": Analyzer.parse(options["analyzer"], folder),
-            "fields": tuple(options["fields"]),
-        }
-        return cls(**{**options, **read})
+        told = described(cls, options, network="str", analyzer="str")
+        network, analyzer = Network.open(folder / told["network"]), Analyzer.parse(told["analyzer"], folder)
+        return cls(**{**told, "network": network, "analyzer": analyzer})
 
 
 COMPONENTS[Learned.kind] = Learned

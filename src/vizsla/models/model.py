@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -17,9 +18,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from vizsla.described import DescriptionError, check
 from vizsla.engine import Weighting
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.numbers import number_text
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors, Vectors
 
@@ -167,26 +170,31 @@ class Model(ABC):
         path = Path(folder)
         file = path / "model.json"
         try:
-            description = json.loads(file.read_text())
+            description = json.loads(file.read_text("utf-8"))
         except FileNotFoundError:
             raise InputError("there is no saved model here (no model.json)", file=str(folder)) from None
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise InputError(f"this is not the description of a model ({e})", file=str(file)) from None
         try:
             return Model.from_description(description, path)
-        except (KeyError, TypeError, AttributeError) as e:
-            raise InputError(f"this is not the description of a model ({e!r})", file=str(file)) from None
+        except DescriptionError as e:
+            raise InputError(f"this is not the description of a model ({e})", file=str(file)) from None
 
     @staticmethod
-    def from_description(description: dict[str, Any], folder: Path) -> Model:
+    def from_description(description: object, folder: Path) -> Model:
         """The model described by plain data beside the files in a folder."""
+        if not isinstance(description, dict):
+            raise DescriptionError("no object of names and values")
+        for name, kind in (("name", "str"), ("parts", "list")):
+            check(name, description.get(name), kind)
         parts = []
         for entry in description["parts"]:
-            options = dict(entry)
-            weight, kind = options.pop("weight"), options.pop("kind")
-            if kind not in COMPONENTS:
-                raise VizslaError(f"this version knows no component of the kind {kind!r}; a newer one may")
-            parts.append(Part(weight, COMPONENTS[kind].from_options(options, folder)))
+            check("a part", entry, "dict")
+            check("a weight", entry.get("weight"), "float")
+            rest = {name: value for name, value in entry.items() if name != "weight"}
+            parts.append(Part(entry["weight"], component_from(rest, folder)))
+        if not parts:
+            raise DescriptionError("it has no parts")
         if len(parts) == 1 and parts[0].weight == 1.0:
             return parts[0].component
         if description.get("balanced"):
@@ -322,6 +330,14 @@ COMPONENTS: dict[str, type[Component]] = {}
 """The kinds of components an index can be opened with, by name."""
 
 
+def component_from(description: Mapping[str, Any], folder: Path) -> Component:
+    """The component described by its kind and its options; files they name lie in the folder."""
+    kind = str(description.get("kind"))
+    if kind not in COMPONENTS:
+        raise VizslaError(f"this version knows no component of the kind {kind!r}; a newer one may")
+    return COMPONENTS[kind].from_options({n: value for n, value in description.items() if n != "kind"}, folder)
+
+
 @dataclass(frozen=True)
 class Sum(Model):
     """Models added up: vectors concatenated, scores added, one inverted index."""
@@ -330,14 +346,17 @@ class Sum(Model):
     name: str = ""
 
     def __post_init__(self) -> None:
-        repeated = {n for n in self.namespaces if self.namespaces.count(n) > 1}
-        if repeated:
+        if len(set(self.namespaces)) < len(self.parts):
+            ((repeated, _),) = Counter(self.namespaces).most_common(1)
             raise VizslaError(
-                f"the parts of a sum need namespaces of their own, but {repeated.pop()!r} occurs twice; "
+                f"the parts of a sum need namespaces of their own, but {repeated!r} occurs twice; "
                 "give one part another, as in bm25(namespace=other)"
             )
         if not self.name:
-            terms = (f"{p.weight:g} * {p.component.name}" if p.weight != 1 else p.component.name for p in self.parts)
+            terms = (
+                p.component.name if p.weight == 1 else f"{number_text(p.weight)} * {p.component.name}"
+                for p in self.parts
+            )
             object.__setattr__(self, "name", " + ".join(terms))
 
     @property

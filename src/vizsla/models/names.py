@@ -1,14 +1,21 @@
-"""Models by name, and sums of them by expression: "bm25", "bm25(k1=1.2, b=0.75)", "bm25 + 0.5 * bm25-wp"."""
+"""Models by name, and sums of them by expression: "bm25", "bm25(k1=1.2, b=0.75)", "bm25 + 0.5 * bm25-wp".
+
+    expression = term { "+" term }
+    term       = [ weight "*" ] name [ "(" [ option { "," option } ] ")" ]
+    option     = key "=" value
+
+A value is a text in which brackets are closed, as those of an expression are, which `spar` and `sketch` take.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.asked import Asked, QueryEncoder
@@ -27,6 +34,7 @@ from vizsla.models.presets import PRESETS, find_preset
 from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
 from vizsla.networks.graph import Precision
+from vizsla.numbers import number_text, short, whole_number
 from vizsla.runs.measures import split_outside_brackets
 
 BM51_WEIGHT = 0.85
@@ -84,7 +92,7 @@ def _own_network(name: str, folder: str) -> Learned:
 
 def _with_bm25(name: str, learned: Learned, weight: float | None, options: dict[str, Any]) -> Model:
     if weight is not None and not 0 < weight < math.inf:
-        raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {weight:g}")
+        raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {number_text(weight)}")
     if "fields" in options:
         learned = replace(learned, fields=options["fields"])
     parts = Part(1.0, BM25(**options)), Part(BM51_WEIGHT if weight is None else weight, learned)
@@ -202,11 +210,11 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "fields": lambda text: tuple(text.split("/")),
     "namespace": str,
     "quantiser": str,
-    "length": int,
+    "length": whole_number,
     "weight": float,
     "network": str,
-    "documents": int,
-    "terms": int,
+    "documents": whole_number,
+    "terms": whole_number,
     "original": float,
     "checkpoint": str,
     "precision": str,
@@ -214,18 +222,48 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "preset": str,
     "similarity": str,
     "pooling": lambda text: tuple(text.split("/")),
-    "query_length": int,
+    "query_length": whole_number,
     "dense": str,
     "lexical": str,
     "mu": float,
     "combine": str,
-    "width": int,
+    "width": whole_number,
 }
+_BM25 = ("k1", "b", "delta", "variant", "lengths", "analyzer", "fields", "namespace")
+_LEARNED = ("analyzer", "length", "fields", "namespace")
+_DENSE = ("precision", "pooling", "length", "query_length", "fields", "namespace")
+_ENCODERS = ("checkpoint", "query_checkpoint", "similarity", *_DENSE)
+TAKEN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("bm25", "bm25-multifield", "bm25-wp", "bm25-prime", "bm51-paper", "bm25-prime-paper"), _BM25),
+    "bm25-augmented": ("network", *_BM25),
+    "bm25-rm3": ("documents", "terms", "original", *_BM25),
+    "bm26": _LEARNED,
+    "bm26e": ("network", *_LEARNED),
+    "bm51": ("weight", "network", *_BM25),
+    "bm51e": ("weight", "network", *_BM25),
+    "minilm": _DENSE,
+    "dense": ("preset", *_ENCODERS),
+    **dict.fromkeys(PRESETS, _ENCODERS),
+    "spar": ("dense", "lexical", "mu", "combine", "namespace"),
+    "sketch": ("lexical", "width", "namespace"),
+    "vectors": ("quantiser", "fields", "namespace"),
+}
+"""The options each model takes, by its name; a saved model takes none."""
+_RM3 = ("documents", "terms", "original")
 _NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Sketch | Spar | Sum
-_WITHIN = r"[^()]*(?:\((?:[^()]|\([^()]*\))*\)[^()]*)*"  # brackets in brackets, twice at most
-_TERM = re.compile(
-    rf"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*(?:\((?P<options>{_WITHIN})\))?\s*"
-)
+_BLANKS, _BRACKET = re.compile(r"\s*"), re.compile(r"[()]")
+_HEAD = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*")
+_DEEPEST = 50  # brackets in brackets
+_MOST_PARTS = 10_000
+
+
+class _Term(NamedTuple):
+    """One term of an expression as it is written, and where it ends."""
+
+    weight: str | None
+    name: str
+    options: str
+    end: int
 
 
 def parse_model(text: str) -> Model:
@@ -238,25 +276,8 @@ def parse_model(text: str) -> Model:
     """
     if text not in MODELS and _is_folder(text):
         return Model.load(text)
-    total: Model | None = None
-    at = 0
-    while True:
-        match = _TERM.match(text, at)
-        if match is None:
-            raise VizslaError(
-                f"{text!r} is no model: expected a name at character {at + 1}, as in "
-                '"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"'
-            )
-        at = match.end()
-        if text[at : at + 1] == "(":
-            raise VizslaError(f"{text!r} is no model: the bracket at character {at + 1} is never closed, or too deep")
-        term = _parse_term(match, text)
-        total = term if total is None else total + term
-        if at == len(text):
-            return total
-        if text[at] != "+":
-            raise VizslaError(f"{text!r} is no model: expected + at character {at + 1}, not {text[at]!r}")
-        at += 1
+    models = [_model_of(term, text) for term in _terms(text)]
+    return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
 
 
 def parse_queries(text: str) -> QueryEncoder:
@@ -265,56 +286,101 @@ def parse_queries(text: str) -> QueryEncoder:
     >>> parse_queries("rm3(documents=5)").documents
     5
     """
-    match = _TERM.fullmatch(text)
-    if match is not None and match["name"] == RM3.kind and match["weight"] is None:
-        try:
-            return RM3(**_parse_options(match["options"] or "", text))
-        except TypeError:
-            raise VizslaError(f"rm3 takes documents, terms and original, not all that is in {text!r}") from None
+    if re.match(r"\s*rm3\s*(\(|$)", text):
+        term, *others = _terms(text)
+        if not others:
+            return RM3(**_parse_options(term, text, _RM3))
     return Augmenter.load(text)
 
 
 def _is_folder(text: str) -> bool:
     try:
         return bool(text.strip()) and Path(text).is_dir()
-    except OSError:  # too long for a path: an expression
+    except (OSError, ValueError):  # too long for a path, or with a character that none has: an expression
         return False
 
 
-def _parse_term(match: re.Match[str], text: str) -> Model:
-    name, options = match["name"], match["options"]
+def _terms(text: str) -> list[_Term]:
+    """The terms of an expression, as they are written."""
+    found: list[_Term] = []
+    at = 0
+    while True:
+        term = _term_at(text, at)
+        found.append(term)
+        at = term.end
+        if at == len(text):
+            return found
+        if text[at] != "+":
+            raise VizslaError(f"{short(text)} is no model: expected + at character {at + 1}, not {text[at]!r}")
+        if len(found) == _MOST_PARTS:
+            raise VizslaError(f"{short(text)} has too many parts; a sum has {_MOST_PARTS:,} at most")
+        at += 1
+
+
+def _term_at(text: str, at: int) -> _Term:
+    match = _HEAD.match(text, at)
+    if match is None:
+        raise VizslaError(
+            f"{short(text)} is no model: expected a name at character {at + 1}, as in "
+            '"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"'
+        )
+    start = end = match.end()
+    options = ""
+    if text[start : start + 1] == "(":
+        end = _closing(text, start)
+        options = text[start + 1 : end - 1].strip()
+        end = _BLANKS.match(text, end).end()  # type: ignore[union-attr]
+    return _Term(match["weight"], match["name"], options, end)
+
+
+def _closing(text: str, start: int) -> int:
+    """Behind the bracket that closes the one at `start`."""
+    depth = 0
+    for bracket in _BRACKET.finditer(text, start):
+        depth += 1 if bracket[0] == "(" else -1
+        if depth == 0:
+            return bracket.end()
+        if depth > _DEEPEST:
+            raise VizslaError(f"{short(text)} is no model: brackets go {_DEEPEST} deep at most")
+    raise VizslaError(f"{short(text)} is no model: the bracket at character {start + 1} is never closed")
+
+
+def _model_of(term: _Term, text: str) -> Model:
+    name = term.name
     if name not in MODELS and not _is_folder(name):
         raise UnknownNameError("model", name, tuple(MODELS))
-    try:
-        make = MODELS[name] if name in MODELS else partial(_saved, name)
-        model = make(**_parse_options(options or "", text))
-    except TypeError:
-        raise VizslaError(f"{name} does not take one of the options in {text!r}") from None
-    if options and options.strip() and isinstance(model, _NAMED):
-        model = replace(model, name=f"{name}({options.strip()})")
-    if match["weight"] is None:
+    make = MODELS[name] if name in MODELS else partial(_saved, name)
+    model = make(**_parse_options(term, text, TAKEN.get(name, ())))
+    if term.options and isinstance(model, _NAMED):
+        model = replace(model, name=f"{name}({term.options})")
+    if term.weight is None:
         return model
     try:
-        weight = float(match["weight"])
+        weight = float(term.weight)
     except ValueError:
         weight = math.nan
     if math.isfinite(weight):
         return weight * model
-    raise VizslaError(f"{match['weight']!r} in {text!r} is no weight; expected a number")
+    raise VizslaError(f"{short(term.weight)} in {short(text)} is no weight; expected a number")
 
 
-def _parse_options(options: str, text: str) -> dict[str, Any]:
+def _parse_options(term: _Term, text: str, taken: Collection[str]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for item in split_outside_brackets(options, ","):
+    for item in split_outside_brackets(term.options, ","):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
-            raise VizslaError(f"{item!r} in {text!r} is no option; expected name=value")
+            raise VizslaError(f"{short(item)} in {short(text)} is no option; expected name=value")
         if key not in _OPTIONS:
             raise UnknownNameError("model option", key, tuple(_OPTIONS))
+        if key not in taken:
+            known = f"it takes {', '.join(taken)}" if taken else "it takes none"
+            raise VizslaError(f"{term.name} does not take the option {key} in {short(text)}; {known}")
+        if key in out:
+            raise VizslaError(f"{key} is there twice in {short(text)}")
         try:
             out[key] = _OPTIONS[key](value)
         except ValueError:
-            raise VizslaError(f"{value!r} is no number for {key} in {text!r}") from None
+            raise VizslaError(f"{short(value)} is no number for {key} in {short(text)}") from None
     return out
 
 
@@ -324,16 +390,33 @@ def expression(model: Model) -> str:
     >>> expression(parse_model("bm25-wp(k1=1.2)") * 0.5 + parse_model("bm25"))
     '0.5 * bm25-wp(k1=1.2) + bm25'
     """
-    terms = []
-    for weight, component in model.parts:
-        name = _short_name(component)
-        plain = MODELS[name]() if name in MODELS else Model.load(name)
-        learned = ("fields", "namespace", "length", "query_length")
-        options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned | Dense) else _OPTIONS
-        differing = [o for o in options_of if getattr(component, o, None) != getattr(plain, o, None)]
-        options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
-        terms.append((f"{weight:g} * " if weight != 1 else "") + name + (f"({options})" if options else ""))
-    return " + ".join(terms)
+    text = " + ".join(
+        ("" if weight == 1 else f"{number_text(weight)} * ") + _written_term(component)
+        for weight, component in model.parts
+    )
+    try:
+        same = _nameless(parse_model(text)) == _nameless(model)
+    except VizslaError:
+        same = False
+    if not same:  # a path, a field or a namespace with a character that means something in an expression
+        raise VizslaError(f"{model.name} cannot be written as an expression; save the model")
+    return text
+
+
+def _written_term(component: Component) -> str:
+    """A component by its name, and the options in which it is not as the name says."""
+    name = _short_name(component)
+    plain = MODELS[name]() if name in MODELS else Model.load(name)
+    learned = ("fields", "namespace", "length", "query_length")
+    options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned | Dense) else _OPTIONS
+    differing = [o for o in options_of if getattr(component, o, None) != getattr(plain, o, None)]
+    options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
+    return name + (f"({options})" if options else "")
+
+
+def _nameless(model: Model) -> list[Part]:
+    """The parts of a model, whatever they are called."""
+    return [Part(weight, replace(component, name="")) for weight, component in model.parts]  # type: ignore[type-var]
 
 
 def _short_name(component: Component) -> str:
@@ -365,4 +448,4 @@ def _dense_name(component: Dense) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, tuple):
         return "/".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)

@@ -8,14 +8,15 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.models.once import once
 from vizsla.networks.graph import NETWORK, Precision, write_network
 from vizsla.networks.weights import WEIGHTS, copy_weights
 
@@ -60,10 +61,10 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            return cls(path, **json.loads((path / ABOUT).read_text()))
-        except FileNotFoundError:
+            return cls(path, **described(cls, json.loads((path / ABOUT).read_text()), ("folder",)))
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
-        except (ValueError, TypeError) as e:
+        except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe a network ({e})", file=str(path / ABOUT)) from None
 
     @classmethod
@@ -107,7 +108,7 @@ class Network:
                     os.fsync(copied.fileno())
         return name
 
-    @cached_property
+    @once
     def running(self) -> Running:
         """The network, opened: on a GPU by torch where there is one, else by onnxruntime; VIZSLA_RUNTIME decides."""
         if runtime() == "torch":
@@ -132,7 +133,7 @@ def runtime() -> str:
     if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
         return "torch"
     if find_spec("onnxruntime") is None:
-        raise VizslaError("a learned model needs onnxruntime; install it with: pip install 'vizsla[neural]'")
+        raise VizslaError("a learned model needs onnxruntime; install it with: pip install onnxruntime")
     return "onnx"
 
 

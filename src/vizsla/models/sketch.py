@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import described
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
 from vizsla.models.embedding import Embedding
 from vizsla.models.learned import Learned
-from vizsla.models.model import COMPONENTS, Component, Fields
+from vizsla.models.model import COMPONENTS, Component, Fields, component_from
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import SparseVectors
 
@@ -22,6 +23,9 @@ SHARE = 0.25
 """Of a word's rarity, the power that goes to documents, the rest to queries: scores are the same, and common words of
 documents disturb less. With 0, 0.25, 0.5 and 0.75 sketches of 768 numbers have a rank-biased overlap of 0.326, 0.342,
 0.336 and 0.300 with BM25 (2,000 questions to 651,935 passages of Wikipedia)."""
+
+MOST_WIDTH = 1 << 16
+"""A quarter of a megabyte a document."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Sketch(Embedding):
     def __post_init__(self) -> None:
         if not isinstance(self.lexical, BM25 | Learned):
             raise VizslaError(f"{self.lexical.name} cannot be sketched; BM25 and learned lexical models can")
-        if self.width < BITS or self.width % BITS:
-            raise VizslaError(f"the width of a sketch is a multiple of {BITS}, not {self.width}")
+        if not BITS <= self.width <= MOST_WIDTH or self.width % BITS:
+            raise VizslaError(f"the width of a sketch is a multiple of {BITS} up to {MOST_WIDTH:,}, not {self.width:,}")
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -128,11 +132,9 @@ class Sketch(Embedding):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Sketch:
-        told: Mapping[str, Any] = options["lexical"]
-        lexical = COMPONENTS[told["kind"]].from_options({k: v for k, v in told.items() if k != "kind"}, folder)
-        frozen = None if options["statistics"] is None else load_statistics(*options["statistics"], folder=folder)
-        assert isinstance(lexical, BM25 | Learned)
-        return cls(lexical, options["width"], frozen, options["namespace"], options["name"])
+        told = described(cls, options, ("frozen",), lexical="dict", statistics="list | None")
+        frozen = load_statistics(told.pop("statistics"), folder)
+        return cls(**{**told, "lexical": component_from(told["lexical"], folder), "frozen": frozen})
 
 
 COMPONENTS[Sketch.kind] = Sketch

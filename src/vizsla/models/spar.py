@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.dense import Dense
 from vizsla.models.embedding import Embedding
-from vizsla.models.model import COMPONENTS, Component, Fields, Model
+from vizsla.models.model import COMPONENTS, Component, Fields, Model, component_from
+from vizsla.numbers import number_text
 
 COMBINATIONS = ("concat", "sum")
+LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,11 @@ class Spar(Embedding):
     def __post_init__(self) -> None:
         if self.combine not in COMBINATIONS:
             raise UnknownNameError("combination", self.combine, COMBINATIONS)
-        if not 0 < self.mu < math.inf:
-            raise VizslaError(f"mu, the weight of the second model, must be a number above 0, not {self.mu:g}")
+        if not LEAST_MU <= self.mu <= MOST_MU:
+            raise VizslaError(
+                f"mu, the weight of the second model, must be a number above 0, not {number_text(self.mu)}; it goes "
+                f"from {LEAST_MU:g} to {MOST_MU:g}"
+            )
         widths = self.first.dimensions, self.second.dimensions
         if self.combine == "sum" and widths[0] != widths[1]:
             raise VizslaError(
@@ -105,11 +111,11 @@ class Spar(Embedding):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
-        both = {}
-        for name in ("first", "second"):
-            told = dict(options[name])
-            both[name] = COMPONENTS[told.pop("kind", "dense")].from_options(told, folder)
-        return cls(**{**options, **both})
+        told = described(cls, options, first="dict", second="dict")
+        both = {name: component_from({"kind": Dense.kind, **told[name]}, folder) for name in ("first", "second")}
+        if not all(isinstance(model, Embedding) for model in both.values()):
+            raise DescriptionError("SPAR is made of two dense models")
+        return cls(**{**told, **both})
 
 
 COMPONENTS[Spar.kind] = Spar

@@ -6,11 +6,13 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from vizsla.described import DescriptionError, check
 from vizsla.errors import InputError
 from vizsla.npz import load_npz
 
@@ -60,22 +62,36 @@ class CountedStatistics:
 def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
     """Write counts to a file named by their hash; gives what is needed to read them."""
     folder.mkdir(parents=True, exist_ok=True)
-    terms = "\n".join(statistics.frequencies).encode("utf-8", "surrogatepass")
+    terms = "".join(statistics.frequencies).encode("utf-8", "surrogatepass")
+    lengths = np.fromiter(map(len, statistics.frequencies), np.int64, len(statistics.frequencies))
     counts = np.fromiter(statistics.frequencies.values(), np.int64, len(statistics.frequencies))
-    name = hashlib.sha256(terms + counts.tobytes()).hexdigest()[:12]
+    name = hashlib.sha256(terms + lengths.tobytes() + counts.tobytes()).hexdigest()[:12]
     with (folder / f"{name}.npz").open("wb") as file:
-        np.savez(file, terms=np.frombuffer(terms, np.uint8), counts=counts)
+        np.savez(file, terms=np.frombuffer(terms, np.uint8), lengths=lengths, counts=counts)
         file.flush()
         os.fsync(file.fileno())
     return [name, statistics.documents, statistics.total_length, statistics.longest]
 
 
-def load_statistics(name: str, documents: int, total: int, longest: int, *, folder: Path) -> CountedStatistics:
-    """The counts that `save_statistics` wrote to a folder."""
+def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatistics | None:
+    """The counts that `save_statistics` wrote to a folder and told of; None where there are none."""
+    if told is None:
+        return None
+    if len(told) != 4:
+        raise DescriptionError("statistics are a name and three numbers")
+    name, documents, total, longest = told
+    check("the name of statistics", name, "str")
+    for number in (documents, total, longest):
+        check("a number of statistics", number, "int")
     file = folder / f"{name}.npz"
     try:
         kept = load_npz(file)
-        terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
+        text = kept["terms"].tobytes().decode("utf-8", "surrogatepass")
+        if "lengths" in kept:
+            ends = np.cumsum(kept["lengths"]).tolist()
+            terms = [text[a:z] for a, z in pairwise([0, *ends])]
+        else:  # as it was written until any character could be in a term
+            terms = text.split("\n")
         frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
     except (OSError, ValueError, KeyError) as e:
         raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None

@@ -8,16 +8,17 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from vizsla.described import DescriptionError, described, made_from
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models.cache import digest
 from vizsla.models.network import ABOUT
+from vizsla.models.once import once
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.reading import POOLINGS, Layer, Reading
 
@@ -64,11 +65,11 @@ class Transformer:
     def open(cls, folder: Path) -> Transformer:
         """The encoder that was saved in a folder."""
         try:
-            told = json.loads((folder / ABOUT).read_text("utf-8"))
-            layers = tuple(Layer(**layer) for layer in told["layers"])
+            about = json.loads((folder / ABOUT).read_text("utf-8"))
+            told = described(cls, about, ("folder",), reads="str", layers="list")
             del told["reads"]
-            return cls(folder, **{**told, "layers": layers, "pooling": tuple(told["pooling"])})
-        except (ValueError, TypeError, KeyError) as e:
+            return cls(folder, **{**told, "layers": tuple(made_from(Layer, layer) for layer in told["layers"])})
+        except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
     def described(self) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class Transformer:
             )
         return made, there
 
-    @cached_property
+    @once
     def running(self) -> Any:
         """The encoder, opened by torch."""
         kind = json.loads((self.folder / self.base / "config.json").read_text("utf-8")).get("model_type")

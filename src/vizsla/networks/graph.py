@@ -56,7 +56,7 @@ def write_network(
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
     """
     if importlib.util.find_spec("onnx") is None:
-        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install 'vizsla[dense]'")
+        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
     texts = list(sample)
     peaks = _peaks(weights, attention_heads, texts, pooling) if texts and precision == "int8" else {}
     _write(Path(folder), _Encoder(weights, attention_heads, precision, peaks), silent, pooling)

@@ -167,7 +167,9 @@ def _open(folder: Path) -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise VizslaError("encoding with a learned network needs onnxruntime; install vizsla[neural]") from None
+        raise VizslaError(
+            "encoding with a learned network needs onnxruntime; install it with: pip install onnxruntime"
+        ) from None
     for name in (NETWORK, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"there is no network here (no {name})", file=str(folder))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,12 @@ class TextEncoder:
         exact: bool = False,
     ) -> None:
         self.folder, self.pooling, self.lowers, self.skips = folder, tuple(pooling), lowers, skips
+        self._lock = threading.Lock()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.short = self.device.type == "cuda" and not exact
         with _quiet():
             self.tokenizer = _tokenizer(folder / base, trusted)
+            self._tokens([""], True)  # takes off what its file says of cutting and padding: no later call changes it
             arrays = _arrays(folder / base)
             self.model = _model(folder / base, arrays, trusted).to(self.device).eval()
         self.layers = nn.Sequential(*(_layer(folder, layer, arrays) for layer in layers)).to(self.device).eval()
@@ -70,12 +73,21 @@ class TextEncoder:
         return vectors, there
 
     def _tokens(self, texts: Sequence[str], framed: bool, length: int | None = None) -> list[list[int]]:
+        """The tokens of texts, at most so many. They are cut here, since a tokenizer that cuts is one that was changed,
+        and another thread may be reading with it; those written in Python are left to one thread at a time.
+        """
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         read = [text.lower() for text in valid] if self.lowers else valid
-        told = self.tokenizer(
-            read, add_special_tokens=framed, truncation=length is not None, max_length=length, verbose=False
-        )
-        return told["input_ids"]  # type: ignore[no-any-return]
+        with nullcontext() if self.tokenizer.is_fast else self._lock:
+            told = self.tokenizer(
+                read, add_special_tokens=framed, truncation=False, return_special_tokens_mask=True, verbose=False
+            )
+        rows: list[list[int]] = told["input_ids"]
+        if length is None:
+            return rows
+        from_left = self.tokenizer.truncation_side == "left"
+        pairs = zip(rows, told["special_tokens_mask"], strict=True)
+        return [_cut(row, special, length, from_left) if len(row) > length else row for row, special in pairs]
 
     def _ids(self, texts: Sequence[str], reading: Reading) -> list[list[int]]:
         if not texts:
@@ -111,6 +123,18 @@ class TextEncoder:
         return pooled
 
 
+def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> list[int]:
+    """A text's tokens without those too many at its end, or its beginning; the special ones around it stay.
+
+    >>> _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 4, False), _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 3, True)
+    ([101, 7, 8, 102], [101, 9, 102])
+    """
+    own = [place for place, added in enumerate(special) if not added]
+    many = len(row) - length
+    dropped = set(own[:many] if from_left else own[-many:])
+    return [token for place, token in enumerate(row) if place not in dropped]
+
+
 def pool(states: Tensor, kept: Tensor, how: str) -> Tensor:
     """[texts, hidden] from [texts, tokens, hidden] and which tokens count."""
     places = torch.arange(states.shape[1], device=states.device)
@@ -132,19 +156,23 @@ class _Unit(nn.Module):
         return nn.functional.normalize(vectors, dim=1)
 
 
+_loudness = threading.Lock()  # one for the whole process, so that nobody takes another's quiet for what was before
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what transformers says of arrays it does not need, and without its bars."""
     logging = transformers().utils.logging
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-        if bars:
-            logging.enable_progress_bar()
+    with _loudness:
+        before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(before)
+            if bars:
+                logging.enable_progress_bar()
 
 
 def _reason(error: Exception) -> str:

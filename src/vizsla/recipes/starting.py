@@ -7,9 +7,10 @@ from typing import Any
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import Dense, Learned, Model
-from vizsla.models.checkpoint import packaged
+from vizsla.models.checkpoint import find_checkpoint
 from vizsla.models.learned import SHIPPED
 from vizsla.models.network import ABOUT, Network
+from vizsla.models.sentence import read_json
 from vizsla.models.transformer import Transformer
 from vizsla.text import Analyzer
 
@@ -26,7 +27,7 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     torch.manual_seed(seed)
     known = known_model(start)
     if known is None:
-        encoder, analyzer = _fresh_encoder(str(packaged(start) or start))
+        encoder, analyzer = _fresh_encoder(start)
     else:
         network = loaded(known.network)
         assert isinstance(known.analyzer, Analyzer)
@@ -59,15 +60,19 @@ def _fresh_encoder(start: str) -> tuple[Any, Analyzer]:
     from vizsla.networks import encoder_of
     from vizsla.networks.inference import transformers
 
-    analyzer = Analyzer.parse(f"wordpiece:{start}")
+    folder = find_checkpoint(start)
+    kind = read_json(folder / "config.json").get("model_type", "nothing that is named")
+    if kind != "bert":  # before it is opened: others do not know the options of BERT
+        raise InputError(f"only plain BERT encoders can be trained, and this is {kind}", file=start)
+    analyzer = Analyzer.parse(f"wordpiece:{folder}")
     try:
         encoder = transformers().AutoModel.from_pretrained(
-            start, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+            folder, local_files_only=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
     except (OSError, ValueError) as e:
         raise InputError(f"there is no encoder to start from here ({str(e).splitlines()[0]})", file=start) from None
-    if encoder.config.model_type != "bert" or encoder.config.hidden_act != "gelu":
-        raise InputError(f"this is a {encoder.config.model_type}; only plain BERT encoders can be trained", file=start)
+    if encoder.config.hidden_act != "gelu":
+        raise InputError(f"only BERT with gelu can be trained, and this has {encoder.config.hidden_act}", file=start)
     numbers = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
     if [numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")] != [0, 101, 102, 103]:
         raise InputError(

@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 
 from vizsla.datasets import BeirDataset, Document
+from vizsla.described import DescriptionError, check, made_from
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.models import Augmenter, Learned, Model, Reranker, parse_model
 from vizsla.recipes.cross import check_lengths, cross_material, cross_network, train_cross
@@ -105,7 +106,7 @@ class TrainingRecipe:
         from vizsla.training import Crops, Settings
         from vizsla.training.settings import read_setting
 
-        made, own = Settings(**self.settings), dict(self.crops)
+        made, own = made_from(Settings, self.settings), dict(self.crops)
         new, others = self, []
         for change in changes:
             name, _, text = (part.strip() for part in change.partition("="))
@@ -119,7 +120,7 @@ class TrainingRecipe:
                     new, teaching={**new.teaching, **_changed(name.removeprefix("teaching."), text, Teaching)}
                 )
             elif name.startswith("masked."):
-                masked = Settings(**new.masked).changed(change.strip().removeprefix("masked."))
+                masked = made_from(Settings, new.masked).changed(change.strip().removeprefix("masked."))
                 new = replace(new, masked=masked.as_data())
             elif name.startswith("augment."):
                 from vizsla.recipes.augmentation import Augmentation
@@ -151,8 +152,8 @@ def load_training_recipe(name: str) -> TrainingRecipe:
     else:
         raise UnknownNameError("training recipe", name, training_recipes())
     try:
-        recipe = TrainingRecipe(**yaml.safe_load(text))
-    except (yaml.YAMLError, TypeError) as e:
+        recipe = made_from(TrainingRecipe, yaml.safe_load(text))
+    except (yaml.YAMLError, RecursionError, DescriptionError) as e:
         problem = " ".join(str(e).split())
         raise InputError(
             f"this is no training recipe; expected name, title, network, start ({problem})", file=name
@@ -193,7 +194,7 @@ def train(
 
     folder = Path(output)
     place = folder / "training"
-    settings, crops = Settings(**recipe.settings), Crops(**recipe.crops)
+    settings, crops = made_from(Settings, recipe.settings), made_from(Crops, recipe.crops)
     _check_first_stages(recipe)
     if recipe.network in ("augmenter", "cross"):
         special = _train_augmenter if recipe.network == "augmenter" else _train_cross
@@ -214,7 +215,7 @@ def train(
     team.wait()
     corpus = TokenCorpus.open(place / "corpus" if recipe.reads_corpus else place / "pairs" / "documents")
     if fresh and recipe.masked and not resume:
-        train_masked(network, corpus, Settings(**recipe.masked), team=team, report=report)
+        train_masked(network, corpus, made_from(Settings, recipe.masked), team=team, report=report)
         _calm(network, corpus, recipe.calm)
     pairs: Pairs = CroppedPairs(corpus, crops)
     if recipe.pairs != "crops":
@@ -250,7 +251,7 @@ def _prepare(
     from vizsla.training import MinedPairs
 
     if recipe.pairs == "taught":
-        teacher, how = parse_model(recipe.teacher), Teaching(**recipe.teaching)
+        teacher, how = parse_model(recipe.teacher), made_from(Teaching, recipe.teaching)
         taught_pairs(list(documents), teacher, analyzer, how).save(place / "pairs")
         return
     if recipe.pairs == "judged":
@@ -271,10 +272,7 @@ def _train_augmenter(
     from vizsla.training import Team
 
     _check_datasets(recipe, datasets)
-    try:
-        plan, team = Augmentation(**recipe.augment), Team.assembled()
-    except TypeError as e:
-        raise VizslaError(f"an augmenter does not take all that is asked for ({e})") from None
+    plan, team = made_from(Augmentation, recipe.augment), Team.assembled()
     if not resume and team.leads:  # what is wrong is refused now, not after everything has been read
         _check_free(folder)
         for split, those in (("train", datasets), ("dev", dev)):
@@ -340,11 +338,14 @@ def resumed(output: str | Path) -> tuple[TrainingRecipe, list[BeirDataset], list
     file = Path(output) / "training" / _PLAN
     try:
         plan = json.loads(file.read_text())
-        recipe = TrainingRecipe(**plan["recipe"])
-        folders = plan["dev"], plan["datasets"]
+        check("the plan", plan, "dict")
+        recipe = made_from(TrainingRecipe, plan.get("recipe"))
+        folders = plan.get("dev"), plan.get("datasets")
+        for those in folders:
+            check("a list of data sets", those, "tuple[str, ...]")
     except FileNotFoundError:
         raise VizslaError(f"{output}: there is no run here to go on with") from None
-    except (ValueError, TypeError, KeyError) as e:
+    except (ValueError, RecursionError, DescriptionError) as e:
         raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
     opened = BeirDataset.open if recipe.network != "augmenter" else lambda d: BeirDataset(Path(d))  # which is prepared
     dev, datasets = ([opened(d) for d in those] for those in folders)

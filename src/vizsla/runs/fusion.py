@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.numbers import number_text
 from vizsla.runs.run import Ranking, Run
 
 DEPTH = 1000
@@ -88,7 +89,7 @@ class Fusion:
 
     def __str__(self) -> str:
         if self.kind == "rrf":
-            return f"rrf(k={self.k:g})"
+            return f"rrf(k={number_text(self.k)})"
         if self.kind == "interleave":
             return self.kind
         return f"{self.kind}(normalise={self.normalise}, missing={self.missing})"

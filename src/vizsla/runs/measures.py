@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.numbers import short, whole_number
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
 
@@ -52,14 +54,14 @@ class Measure:
         match = _NOTATION.fullmatch(text.strip())
         name = ALIASES.get(match["name"], match["name"]) if match else ""
         if match and name in OWN:
-            cutoff = int(match["cutoff"]) if match["cutoff"] else None
-            if (cutoff is None and name in CUT) or (cutoff is not None and not 0 < cutoff <= MOST_CUTOFF):
-                raise VizslaError(f"{text!r} is no measure: {name} needs a cutoff, as in {name}@10")
+            cutoff = _cutoff(match["cutoff"], text)
+            if cutoff is None and name in CUT:
+                raise VizslaError(f"{short(text)} is no measure: {name} needs a cutoff, as in {name}@10")
             found = cls._own(name, cutoff, (match["options"] or "").replace(" ", "").replace('"', "'"))
             if found is not None:
                 return found
             if name in ("Hole", "R_cap", "Rprec"):
-                raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
+                raise VizslaError(f"{short(text)} is no measure; {_EXAMPLE}")
         return cls._elsewhere(text)
 
     @classmethod
@@ -89,10 +91,10 @@ class Measure:
             names = sorted({*ir_measures.measures.registry, *OWN})
             name = text.partition("@")[0].partition("(")[0]
             if name in names:
-                raise VizslaError(f"{text!r} is no measure; {_EXAMPLE}") from None
+                raise VizslaError(f"{short(text)} is no measure; {_EXAMPLE}") from None
             raise UnknownNameError("measure", name, names) from None
         if not supported:
-            raise VizslaError(f"{text!r} needs a package that is not installed here (see ir_measures' providers)")
+            raise VizslaError(f"{short(text)} needs a package that is not installed here (see ir_measures' providers)")
         return cls(str(known.NAME), rest=str(known))
 
     @property
@@ -125,6 +127,15 @@ def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
     return list(dict.fromkeys(n if isinstance(n, Measure) else Measure.parse(n) for n in names))
 
 
+def _cutoff(digits: str | None, text: str) -> int | None:
+    if digits is None:
+        return None
+    with suppress(ValueError):
+        if 0 < (cutoff := whole_number(digits)) <= MOST_CUTOFF:
+            return cutoff
+    raise VizslaError(f"{short(text)} is no measure: a cutoff goes from 1 to {MOST_CUTOFF:,}")
+
+
 def _not_here(text: str) -> VizslaError:
     """What to say of a measure that is not computed here where ir_measures is not installed."""
     name = text.partition("@")[0].partition("(")[0]
@@ -132,10 +143,10 @@ def _not_here(text: str) -> VizslaError:
     if name not in (*OWN, *OTHERS):
         return UnknownNameError("measure", name, (*OWN, *OTHERS))
     if name in OWN and "(" not in text:
-        return VizslaError(f"{text!r} is no measure; {_EXAMPLE}")
+        return VizslaError(f"{short(text)} is no measure; {_EXAMPLE}")
     return VizslaError(
-        f"{text!r} is none of the measures that are always there ({', '.join(OWN)}); others are left to ir_measures, "
-        "which is not installed: pip install ir_measures"
+        f"{short(text)} is none of the measures that are always there ({', '.join(OWN)}); others are left to "
+        "ir_measures, which is not installed: pip install ir_measures"
     )
 
 
@@ -145,11 +156,10 @@ def split_outside_brackets(text: str, separators: str) -> list[str]:
     >>> split_outside_brackets("P(rel=2, x=1)@5 R@10", " ,")
     ['P(rel=2, x=1)@5', 'R@10']
     """
-    parts, depth = [""], 0
-    for char in text:
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(text):
         depth += (char == "(") - (char == ")")
         if char in separators and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]
+            parts.append(text[start:at])
+            start = at + 1
+    return [part.strip() for part in (*parts, text[start:]) if part.strip()]

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.numbers import short, whole_number
 from vizsla.text.porter import stem_words
 from vizsla.text.stopwords import stop_words
 from vizsla.text.words import MARKS, word_classes
@@ -96,9 +97,12 @@ def _snowball(language: str) -> TermChange:
 
 
 def _longest(option: str) -> TermChange:
-    if not option.isdigit() or int(option) < 1:
-        raise VizslaError(f"the filter 'longest' wants a number of characters, as in longest:64, not {option!r}")
-    most = int(option)
+    try:
+        most = whole_number(option)
+    except ValueError:
+        most = 0
+    if most < 1:
+        raise VizslaError(f"the filter 'longest' wants a number of characters, as in longest:64, not {short(option)}")
     return lambda terms: [t if len(t) <= most else None for t in terms]
 
 

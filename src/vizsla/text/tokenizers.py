@@ -18,6 +18,7 @@ from vizsla.text.words import Segmenter
 
 BERT_UNCASED = "bert-base-uncased"
 _BERT_FILE = Path(__file__).parent / "data" / "bert-uncased.json"
+_MOST_PIECES = 1 << 24
 TOKENIZERS = ("standard", "whitespace", "wordpiece")
 
 
@@ -62,7 +63,8 @@ class WordPiece(Tokenizer):
     """The tokenizer in a tokenizer.json, special tokens left out.
 
     It is known by the hash of its file's content. BERT's kind (a lower-casing or cased BertNormalizer before a
-    BertPreTokenizer) is worked on word by word, which is many times faster and gives the same pieces.
+    BertPreTokenizer) is worked on word by word, which is many times faster and gives the same pieces; not so where
+    tokens were added to it that words do not tell, such as some of several words.
     """
 
     def __init__(self, content: bytes, origin: str) -> None:
@@ -71,8 +73,10 @@ class WordPiece(Tokenizer):
         self.sha256 = hashlib.sha256(content).hexdigest()
         try:
             settings = json.loads(content)
-            self.segmenter = words.bert_pieces() if _is_bert(settings) else None
-        except (ValueError, AttributeError):
+            self.is_bert = _is_bert(settings)
+            openers = _openers(settings.get("added_tokens") or []) if self.is_bert else None
+            self.segmenter = None if openers is None else words.bert_pieces(openers)
+        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
             raise InputError("this is no tokenizer.json", file=origin) from None
 
     def __str__(self) -> str:
@@ -100,7 +104,8 @@ class WordPiece(Tokenizer):
 
     def tokens(self, text: str) -> list[Token]:
         e = self._tokenizer.encode(_valid(text), add_special_tokens=False)
-        return [Token(t, a, b) for t, (a, b) in zip(e.tokens, e.offsets, strict=True)]
+        # By their numbers, since an added token is otherwise named as it stands in the text.
+        return [Token(self.vocabulary[i], a, b) for i, (a, b) in zip(e.ids, e.offsets, strict=True)]
 
     def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
         encodings = self._tokenizer.encode_batch_fast([_valid(p) for p in pieces], add_special_tokens=False)
@@ -119,8 +124,10 @@ class WordPiece(Tokenizer):
     @cached_property
     def vocabulary(self) -> list[str]:
         """All pieces by their number."""
-        names = {i: piece for piece, i in self.numbers.items()}
-        return [names.get(i, f"[unused-{i}]") for i in range(max(names, default=-1) + 1)]
+        size = max(self.numbers.values(), default=-1) + 1
+        if size > _MOST_PIECES:
+            raise InputError(f"this tokenizer numbers a piece {size - 1:,}, which is too many", file=self._origin)
+        return [self._tokenizer.id_to_token(i) or f"[unused-{i}]" for i in range(size)]
 
 
 def _valid(text: str) -> str:
@@ -131,6 +138,22 @@ def _valid(text: str) -> str:
 def _is_bert(settings: dict[str, Any]) -> bool:
     parts = (settings.get("normalizer") or {}, settings.get("pre_tokenizer") or {})
     return [p.get("type") for p in parts] == ["BertNormalizer", "BertPreTokenizer"]
+
+
+def _openers(added: Sequence[dict[str, Any]]) -> frozenset[str] | None:
+    """What added tokens begin with that cutting at punctuation would break; None where words do not tell them.
+
+    Words tell a token of ASCII letters and digits, and one that begins with ASCII punctuation and holds no blank;
+    unless what stands beside it matters.
+    """
+    found = {"["}
+    for content, single in ((token["content"], token.get("single_word")) for token in added if token["content"]):
+        plain = content.isascii() and content.isprintable() and " " not in content
+        if not plain or single or (content[0].isalnum() and not content.isalnum()):
+            return None
+        if not content.isalnum():
+            found.add(content[0])
+    return frozenset(found)
 
 
 def parse_tokenizer(text: str, folder: Path | None = None) -> Tokenizer:

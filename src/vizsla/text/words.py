@@ -108,21 +108,29 @@ def whitespace() -> Segmenter:
     return Segmenter(table, compile_expression(Symbol(frozenset([0])).plus(), 2), ENDLESS)
 
 
+_WITH_ACCENT = {";": "\u037e", "`": "\u1fef", "=": "\u2260", "<": "\u226e", ">": "\u226f"}
+"""What becomes ASCII punctuation where accents are taken off."""
+
+
 @cache
-def bert_pieces() -> Segmenter:
+def bert_pieces(openers: frozenset[str] = frozenset("[")) -> Segmenter:
     """Pieces whose word pieces do not depend on their neighbours, for tokenizers of BERT's kind.
 
-    Cut at ASCII white space and around ASCII punctuation. From a square bracket on, a piece runs to the next
-    white space, because a special token such as [SEP] must reach the tokenizer whole.
+    Cut at ASCII white space and around ASCII punctuation. From an opener on, a piece runs to the next white space,
+    because an added token such as [SEP] must reach the tokenizer whole. So it does from what may become an opener,
+    before which there is no cut since it may also belong to the word.
     """
-    other, space, punctuation, bracket = range(4)
+    other, space, punctuation, opener, accented = range(5)
     table = np.zeros(CODE_POINTS, dtype=np.uint8)
     table[[ord(c) for c in " \t\n\r"]] = space
     table[[c for c in range(33, 127) if not chr(c).isalnum()]] = punctuation
-    table[ord("[")] = bracket
+    table[[ord(c) for c in openers]] = opener
+    table[[ord(c) for plain, c in _WITH_ACCENT.items() if plain in openers]] = accented
+    table[0xD800:0xE000] = table[ord("?")]  # which lone surrogates are replaced by
+    word, rest = Symbol(frozenset([other])), Symbol(frozenset([other, punctuation, opener, accented])).star()
     rules = (
-        Symbol(frozenset([other])).plus()
+        (word.plus() + (Symbol(frozenset([accented])) + rest).maybe())
         | Symbol(frozenset([punctuation]))
-        | (Symbol(frozenset([bracket])) + Symbol(frozenset([other, punctuation, bracket])).star())
+        | (Symbol(frozenset([opener, accented])) + rest)
     )
-    return Segmenter(table, compile_expression(rules, 4), ENDLESS)
+    return Segmenter(table, compile_expression(rules, 5), ENDLESS)

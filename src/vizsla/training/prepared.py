@@ -36,7 +36,7 @@ class Prepared:
         path.mkdir(parents=True, exist_ok=True)
         for old in [path / _WORDS, *path.glob("pairs-*.npz"), *path.glob("dev-*.npz")]:
             old.unlink(missing_ok=True)  # of an attempt before
-        (path / _TERMS).write_text(json.dumps(list(self.terms), ensure_ascii=False), "utf-8")
+        (path / _TERMS).write_text(json.dumps(list(self.terms)), "utf-8")
         if self.words is not None:
             np.savez(path / _WORDS, ids=self.words.ids, offsets=self.words.offsets)
         for number, pairs in enumerate(self.pairs):

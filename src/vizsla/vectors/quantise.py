@@ -12,14 +12,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.numbers import number_text, whole_number
 from vizsla.vectors.sparse import SparseVectors
 
+_MOST_LEVELS, _MOST_BITS = (1 << 31) - 1, 32  # whole numbers are kept in 32 bits
 _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -45,8 +48,17 @@ class Quantiser:
     levels: float
     rounding: str
     least: float = 0.0
+    most: float = 0.0
     offset: int = 0
     fitted: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = self.span, self.levels, self.least
+        sound = all(map(math.isfinite, numbers)) and self.span >= 0 and 0 < self.levels <= _MOST_LEVELS
+        if not sound or (self.kind == "range" and not self.span):
+            raise VizslaError(
+                f"a quantiser's range is finite and above 0, and it has 1 to {_MOST_LEVELS:,} levels, not {self}"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Quantiser:
@@ -56,7 +68,7 @@ class Quantiser:
             if kind == "range" and len(options) == 3 and options[2] in _ROUNDINGS:
                 return cls("range", float(options[0]), float(options[1]), options[2])
             if kind == "minmax" and len(options) in (1, 3):
-                levels = float(2 ** int(options[0]) - 1)
+                levels = float(2 ** min(whole_number(options[0]), _MOST_BITS) - 1)
                 quantiser = cls("minmax", 1.0, levels, "floor", offset=1, fitted=False)
                 if len(options) == 1:
                     return quantiser
@@ -70,9 +82,9 @@ class Quantiser:
 
     def __str__(self) -> str:
         if self.kind == "range":
-            return f"range:{self.span:g}:{self.levels:g}:{self.rounding}"
+            return f"range:{number_text(self.span)}:{number_text(self.levels)}:{self.rounding}"
         bits = int(self.levels + 1).bit_length() - 1
-        return f"minmax:{bits}:{self.least!r}:{self.least + self.span!r}" if self.fitted else f"minmax:{bits}"
+        return f"minmax:{bits}:{self.least!r}:{self.most!r}" if self.fitted else f"minmax:{bits}"
 
     def fit(self, weights: np.ndarray) -> Quantiser:
         """The quantiser for these weights; one with a fixed range stays as it is."""
@@ -83,7 +95,7 @@ class Quantiser:
         return self._over(float(weights.min()), float(weights.max()))
 
     def _over(self, least: float, most: float) -> Quantiser:
-        return replace(self, least=least, span=most - least, fitted=True)
+        return replace(self, least=least, most=most, span=most - least, fitted=True)
 
     def quantise(self, weights: np.ndarray) -> np.ndarray:
         """Whole numbers, none below 0."""
