@@ -190,7 +190,7 @@ def test_an_empty_folder_and_a_missing_parent_will_do(tmp_path: Path) -> None:
     build(tmp_path / "a" / "b" / "c", 2)
     assert size(tmp_path / "empty") == size(tmp_path / "a" / "b" / "c") == 2
     for place in (Path("."), Path(".."), Path("/")):
-        with pytest.raises(CollectionError, match="give its folder by name"):
+        with pytest.raises(CollectionError, match="give its folder a name"):
             build(place, 2)
 
 
