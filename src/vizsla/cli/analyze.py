@@ -27,4 +27,4 @@ def analyze(
         console.print_json({"tokens": [t.term for t in tokens], "offsets": offsets})
         return
     for t in tokens:
-        console.out.print(f"{t.start:>6}-{t.end:<6} {t.term}", markup=False)
+        console.line(f"{t.start:>6}-{t.end:<6} {t.term}")

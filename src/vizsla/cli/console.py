@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.harmless import harmless, harmless_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """The reader of our output has gone, as with `| head`: that is no error."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0)
+        raise BrokenPipeError
 
 
 out = _Console(highlight=False, soft_wrap=True)
@@ -34,20 +33,24 @@ err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 _WIDE = 1000  # columns, where there is no terminal to be too narrow
+_CELL = 1000  # characters of a cell of a table
 
 
-def remark(text: str) -> None:
-    """A word to the user beside the results."""
-    err.print(text, markup=False)
+def remark(text: str, *, lines: bool = False) -> None:
+    """A message to the user beside the results; `lines`: of several lines."""
+    err.print(harmless(text, lines=lines), markup=False)
+
+
+def line(text: str = "", style: str = "") -> None:
+    """A line of results."""
+    from rich.text import Text
+
+    out.print(Text(harmless(text), style=style))
 
 
 def safe(text: str, most: int = 200) -> str:
-    """A text from outside on one line: what could move a terminal's cursor is spelt out, what is long is cut."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
-    return shown + "…" if len(text) > most else shown
-
-
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+    """A text from outside on one line of results: harmless, and cut where it is long."""
+    return harmless(text[:most]) + ("…" if len(text) > most else "")
 
 
 def print_indented(text: Text, by: int) -> None:
@@ -65,20 +68,23 @@ def print_json(value: Any) -> None:
     """One JSON object on standard output; escapes where the terminal, or its encoding, wants them."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, ensure_ascii=not unicode, indent=2)
-    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text) + "\n")
+    sys.stdout.write(harmless_json(text) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> None:
-    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere."""
-    from rich.markup import escape
+    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere.
+
+    Without columns it has no head.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        name = Text(safe(column, _CELL), style="bold")
+        table.add_column(name, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(safe(str(cell), _CELL)) for cell in row))
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
 
 
@@ -158,9 +164,9 @@ def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]
             rate = done / task.elapsed if task.elapsed else 0.0
             return Text(f"{done:,} {unit}, {rate:,.0f}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(title, total=total, units=0)
+        task = bar.add_task(safe(title), total=total, units=0)
 
         def advance(position: int, units: int, all_of_it: int | None = None) -> None:
             bar.update(task, completed=position, units=units, total=all_of_it or total or None)

@@ -86,7 +86,7 @@ class _Session:
         else:
             if verb not in ("", "help"):
                 console.remark(f"':{console.safe(' '.join(words))}' is not understood.")
-            console.remark(HELP)
+            console.remark(HELP, lines=True)
 
 
 def _load_history() -> Path | None:

@@ -137,7 +137,7 @@ def _figures(
     else:
         for head, rows in depth_tables(found).values():
             console.show_table(head, rows, right=head[1:])
-            console.out.print()
+            console.line()
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
     for path in report:

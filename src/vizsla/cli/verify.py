@@ -25,7 +25,7 @@ def verify(
         console.print_json({"path": str(folder), "problems": problems})
     elif problems:
         for problem in problems:
-            console.out.print(console.safe(problem, most=2000), markup=False)
+            console.line(problem)
     else:
         with Index.open(folder) as index:
             console.remark(f"all is well: {console.count(len(index), 'document')}, every file as it was written")

@@ -83,4 +83,8 @@ def _elsewhere(run: Run, qrels: Qrels, measures: list[Measure], how: Convention)
     except Exception as e:  # its providers run other programs, which fail in ways of their own
         told = ", ".join(map(str, measures))
         raise VizslaError(f"ir_measures cannot compute {told} here ({type(e).__name__}: {e})") from None
+    for measure, found in values.items():
+        if not np.isfinite(found).all():  # a mean, and a test, of what is no number would be none either
+            query = list(places)[int(np.flatnonzero(~np.isfinite(found))[0])]
+            raise VizslaError(f"ir_measures has no number for {measure} on the query {query!r}; leave {measure} out")
     return values
