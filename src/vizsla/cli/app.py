@@ -17,7 +17,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 import typer.core
 
-from vizsla import __version__
+from vizsla import __version__, compiling
 from vizsla.cli import (
     add,
     agree,
@@ -53,7 +53,7 @@ WRONG_USE = 2
 OUR_MISTAKE = 70  # as in sysexits.h; 1 would say that something was found
 STOPPED_BY = 128  # plus the signal, as in a shell
 _LONGEST_SENTENCE = 2000
-_UsageError = typer.BadParameter.__bases__[0]  # click's, of which newer versions of typer have a copy
+_UsageError = cast("type[Exception]", typer.BadParameter.__bases__[0])  # click's, or typer's copy of it
 
 
 class _Stopped(BaseException):
@@ -144,6 +144,7 @@ def run() -> int:
     with _streams(), _stopping():
         try:
             _check_arguments(sys.argv[1:])
+            compiling.prepare = _warm_up
             code = typer.main.get_command(app).main(prog_name="vizsla", standalone_mode=False)
             sys.stdout.flush()
             return code or 0
@@ -168,6 +169,12 @@ def run() -> int:
             _show_mistake()
             return OUR_MISTAKE
         return WRONG_USE
+
+
+def _warm_up() -> bool:
+    from vizsla.cli.warming import warm_up
+
+    return warm_up()
 
 
 @contextmanager

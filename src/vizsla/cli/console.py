@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,8 +17,6 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.harmless import harmless, harmless_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.text import Text
 
     from vizsla.runs import Measure
@@ -33,6 +33,7 @@ err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 _WIDE = 1000  # columns, where there is no terminal to be too narrow
+MOST_BYTES = 1 << 62
 _CELL = 1000  # characters of a cell of a table
 
 
@@ -88,16 +89,56 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: 
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
 
 
+STANDARD_OUTPUT = Path("-")
+
+
 def check_output(path: Path | None, *inputs: Path) -> None:
     """Refuse an output that cannot be written, or that is one of the inputs, before anything long is begun."""
-    if path is None:
+    if path is None or path == STANDARD_OUTPUT:
         return
     if path.is_dir():
         raise VizslaError(f"{path}: this is a folder; a file is to be written")
-    if not path.resolve().parent.is_dir():
+    folder = path.resolve().parent
+    if not folder.is_dir():
         raise VizslaError(f"{path}: there is no folder to write this to")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise VizslaError(f"{path}: this may not be written (permission denied)")
     if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
         raise VizslaError(f"{path}: this is also what is read; write to another file")
+
+
+def place(path: Path) -> str:
+    """Where a file was written to, for a message."""
+    return "standard output" if path == STANDARD_OUTPUT else str(path)
+
+
+def check_folder(path: Path | None, what: str) -> None:
+    """Refuse standard output where a folder is to be written."""
+    if path == STANDARD_OUTPUT:
+        raise VizslaError(f"- is standard output, and {what} is a folder; name one")
+
+
+def check_apart(path: Path | None, option: str) -> None:
+    """Refuse standard output for a file where figures go there."""
+    if path == STANDARD_OUTPUT:
+        raise VizslaError(f"figures go to standard output; name a file with {option} instead of -")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """The file to write: that at the path, or for - one that goes to standard output when it is complete."""
+    if path != STANDARD_OUTPUT:
+        yield path
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="vizsla-") as folder:
+        file = Path(folder) / "output"
+        yield file
+        shown = sys.stdout.isatty()
+        with file.open(encoding="utf-8", newline="") as content:
+            for text in content:
+                sys.stdout.write(harmless(text, lines=True) if shown else text)
 
 
 def check_depth(k: int, measures: Iterable[Measure]) -> None:
@@ -127,8 +168,9 @@ def one_of(what: str, name: str, names: Iterable[str]) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun: '1 document', '5,183 documents'."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """A number and its noun: '1 document', '5,183 documents', '2 queries'."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"
 
 
 def size(byte_count: int) -> str:
@@ -143,10 +185,11 @@ def size(byte_count: int) -> str:
 
 def parse_size(text: str) -> int:
     """Bytes from a size such as 512MB or 2GB."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
-    if match is None:
-        raise VizslaError(f"{text!r} is no size; expected something like 512MB or 2GB")
-    return int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE | re.ASCII)
+    found = int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not 0 < found < MOST_BYTES:
+        raise VizslaError(f"{safe(text)!r} is no size; expected something like 512MB or 2GB")
+    return found
 
 
 @contextmanager

@@ -91,10 +91,7 @@ def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
 
 def svg(parts: Sequence[str], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
     """A drawing, with words for those who cannot see it."""
-    return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{in_html(label)}">'
-        f"{''.join(parts)}</svg>"
-    )
+    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{in_html(label)}">{"".join(parts)}</svg>'
 
 
 class Dot(NamedTuple):

@@ -7,9 +7,9 @@ import io
 import json
 from typing import Any
 
+from vizsla.evaluation.foreign import in_csv, in_html, in_markdown
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.evaluation.report import charts
-from vizsla.evaluation.foreign import in_csv, in_html, in_markdown
 from vizsla.evaluation.report.formats import Formats
 from vizsla.evaluation.report.page import COLOURS, html_page, html_table
 from vizsla.evaluation.report.tables import TEST_NAMES, markdown_table

@@ -9,8 +9,8 @@ import vizsla
 from vizsla.datasets import BeirDataset
 from vizsla.evaluation.compare import Comparison
 from vizsla.evaluation.domains import domain_map, similarity_matrix
-from vizsla.evaluation.report import charts
 from vizsla.evaluation.foreign import in_html
+from vizsla.evaluation.report import charts
 from vizsla.evaluation.report.material import SHOWN, TOP, Material, gather, marked_text, sampled
 from vizsla.evaluation.report.tables import best_of, legend, rows
 from vizsla.evaluation.significance import Difference

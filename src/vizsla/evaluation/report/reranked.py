@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from vizsla.evaluation.depths import AtDepth
-from vizsla.evaluation.report import charts
 from vizsla.evaluation.foreign import in_csv, in_html
+from vizsla.evaluation.report import charts
 from vizsla.evaluation.report.formats import Formats
 from vizsla.evaluation.report.page import COLOURS, html_page, html_table
 from vizsla.evaluation.report.tables import markdown_table
