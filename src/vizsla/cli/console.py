@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.harmless import harmless, harmless_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ err = _Console(stderr=True, highlight=False, soft_wrap=True)
 _WIDE = 1000  # columns, where there is no terminal to be too narrow
 MOST_BYTES = 1 << 62
 _CELL = 1000  # characters of a cell of a table
+
+
+def read_input() -> str:
+    """All of standard input."""
+    try:
+        text = sys.stdin.read()
+        text.encode()  # in some locales bytes that are no text come in disguise
+    except UnicodeError:
+        raise InputError("this is not UTF-8 text", file="standard input") from None
+    return text
 
 
 def remark(text: str, *, lines: bool = False) -> None:

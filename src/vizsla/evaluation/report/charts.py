@@ -11,6 +11,7 @@ from vizsla.evaluation.foreign import in_html
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
+LONGEST_LABEL, LONGEST_TITLE = 28, 42  # characters that fit
 
 
 class Axis(NamedTuple):
@@ -62,6 +63,15 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def shortened(text: str, most: int) -> str:
+    """A name that leaves room for others; the whole of it stands in tables and where the pointer rests.
+
+    >>> shortened("bm25", 8), shortened("bm25 + 0.5 * bm25-wp", 8)
+    ('bm25', 'bm25 + …')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
@@ -83,9 +93,9 @@ def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
     for t in y.ticks():
         parts.append(_line("grid", LEFT, y.at(t), WIDTH - RIGHT, y.at(t)))
         parts.append(_text("tick", LEFT - 6, y.at(t) + 4, number(t), "end"))
-    parts.append(_text("axis", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x_title))
+    parts.append(_text("axis", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, shortened(x_title, LONGEST_TITLE)))
     turned = f"translate(12 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"
-    parts.append(f'<g transform="{turned}">{_text("axis", 0, 0, y_title)}</g>')
+    parts.append(f'<g transform="{turned}">{_text("axis", 0, 0, shortened(y_title, LONGEST_TITLE))}</g>')
     return parts
 
 
@@ -135,7 +145,7 @@ def _label(d: Dot, cx: float, cy: float, taken: list[tuple[float, float]]) -> st
     while any(abs(ty - y) < 13 and abs(tx - x) < 110 for x, y in taken) and ty < HEIGHT - BOTTOM - 4:
         ty += 13
     taken.append((tx, ty))
-    return _text("name", tx, ty, d.label, "end" if left else "start")
+    return _text("name", tx, ty, shortened(d.label, LONGEST_LABEL), "end" if left else "start")
 
 
 class Curve(NamedTuple):
@@ -199,7 +209,7 @@ def boxes(rows: Sequence[Box], x_title: str, label: str) -> str:
         box = f'<rect x="{first:.1f}" y="{centre - 6}" width="{max(third - first, 1):.1f}" height="12" rx="2"/>'
         inside = _line("whisker", low, centre, high, centre) + box
         inside += _line("median", middle, centre - 7, middle, centre + 7)
-        parts.append(_text("name", 12, y + 11, row.name, "start"))
+        parts.append(_text("name", 12, y + 11, shortened(row.name, LONGEST_TITLE), "start"))
         parts.append(f'<g class="c{row.colour}"><title>{in_html(told)}</title>{inside}</g>')
     parts.append(_text("axis", WIDTH / 2, height - 6, x_title))
     return svg(parts, label, WIDTH, height)
