@@ -228,7 +228,8 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["search", "INDEX", "--queries", "q.tsv"], "--queries and --output go together"),
         (["search", "INDEX", "--queries", "missing.tsv", "--output", "x"], "missing.tsv: there is no such file"),
         (["index", "missing.jsonl", "-o", "x"], "missing.jsonl: there is no such file or folder"),
-        (["index", "CORPUS", "-o", "INDEX"], "there is an index here already"),
+        (["index", "CORPUS", "-o", "INDEX"], "there is an index here already; --overwrite"),
+        (["verify", "missing"], "missing: there is no such folder"),
         (["index", "CORPUS", "-o", "x", "--model", "bm52"], "no model called 'bm52'"),
         (["explain", "INDEX", "dog", "d9"], "no document with the id 'd9'"),
         (["info", "missing"], "missing: this is no Vizsla index"),
@@ -320,7 +321,7 @@ def test_the_life_of_an_index(cli: Cli, index: Path, tmp_path: Path) -> None:
     assert "(1 deleted or replaced, not yet compacted away)" in cli("info", index)[1]
     assert "words: dog" in cli("info", index, "--terms", "dogs")[1]
     code, _, err = cli("delete", index, "d5", "nope")
-    assert (code, err) == (0, "1 document deleted; 1 of the ids were not there\n")
+    assert (code, err) == (0, "1 document deleted; 1 of the ids was not there\n")
     (tmp_path / "ids.txt").write_text("d2\n")
     assert cli("delete", index, "--ids", tmp_path / "ids.txt")[0] == 0
     assert cli("compact", index)[0] == 0

@@ -28,7 +28,7 @@ def delete(
         deleted = index.delete(wanted)
         index.commit()
     missing = len(set(wanted)) - deleted
-    there = f"; {missing:,} of the ids were not there" if missing else ""
+    there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
     console.remark(f"{console.count(deleted, 'document')} deleted{there}")
 
 

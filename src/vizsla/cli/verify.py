@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
+from vizsla.errors import InputError
 
 FINDING = 1
 
@@ -20,6 +21,8 @@ def verify(
     from vizsla.index import Index
     from vizsla.index import verify as verify_index
 
+    if not folder.is_dir():
+        raise InputError("there is no such folder", file=str(folder))
     problems = verify_index(folder)
     if as_json:
         console.print_json({"path": str(folder), "problems": problems})

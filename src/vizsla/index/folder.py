@@ -38,7 +38,9 @@ def check_room(folder: Path, overwrite: bool) -> None:
     if not is_index(folder):
         raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
     if not overwrite and not _never_committed(folder):
-        raise CollectionError(f"{folder}: there is an index here already; say 'overwrite', or choose another folder")
+        raise CollectionError(
+            f"{folder}: there is an index here already; --overwrite (in Python overwrite=True) replaces it"
+        )
 
 
 def make_room(folder: Path, overwrite: bool) -> None:
