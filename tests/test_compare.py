@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -208,6 +209,44 @@ def test_tables_in_every_format(dataset: Path, tmp_path: Path) -> None:
         write_report(found, tmp_path / "r.pdf", [opened], models)
 
 
+@pytest.mark.parametrize("width", [1280, 800, 500])
+def test_a_page_shows_all_columns(dataset: Path, tmp_path: Path, width: int) -> None:
+    """On a screen every table fits, however long names are; on a phone those that do not can be scrolled."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("a page is laid out by a browser, and there is none here")
+    opened = BeirDataset.open(dataset)
+    models = {
+        "bm25": parse_model("bm25"),
+        "bm25 + 0.5 * bm25-wp": parse_model("2 * bm25"),
+        "x" * 150: parse_model("bm25"),
+    }
+    page = tmp_path / "r.html"
+    write_report(compare([(opened, "test")], models, MEASURES), page, [opened], models)
+    text = page.read_text("utf-8")
+    assert "nDCG@10 minus that of bm25" in text
+    script = """<script>document.querySelectorAll("details").forEach(d => d.open = true);
+    let wide = [...document.querySelectorAll(".wide")].map(e => e.scrollWidth - e.clientWidth);
+    document.title = JSON.stringify([document.documentElement.scrollWidth, ...wide])</script></body>"""
+    page.write_text(text.replace("</body>", script), "utf-8")
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--window-size={width},900",
+        "--dump-dom",
+        page.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert found
+    whole, *tables = json.loads(found[1])
+    assert whole <= width
+    if width >= 1280:
+        assert tables == [0] * len(tables)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.31, 0.33), (5.0, 5.0), (-2.0, 30_000.0)])
 def test_axes_hold_their_ticks(low: float, high: float) -> None:
     for log in (False, True) if low > 0 else (False,):
@@ -404,7 +443,7 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     run, sheet = tmp_path / "run.trec", tmp_path / "sheet.csv"
     run.write_text("q1 Q0 d2 1 3 t\nq1 Q0 d1 2 2 t\nq2 Q0 d2 1 1 t\n")
     code, _, err = cli("judge", "list", dataset, run, "-o", sheet)
-    assert (code, "1 document to judge for 1 queries" in err) == (0, True)
+    assert (code, "1 document to judge for 1 query:" in err) == (0, True)
     rows = list(csv.DictReader(sheet.open()))
     assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
     assert "may hold judgements" in cli("judge", "list", dataset, run, "-o", sheet)[2]

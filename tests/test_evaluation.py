@@ -156,3 +156,14 @@ def test_recipes_can_ask_for_answers(dataset: Path, tmp_path: Path) -> None:
     )
     (finding,) = check(load_recipe(str(tmp_path / "r.yaml")), dataset.parent)
     assert (finding.measure, finding.measured, finding.reached) == ("q Acc@1", 0.5, True)
+
+
+def test_what_is_no_number_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mean of it, its test and its place in a report would be none either."""
+    ir_measures = pytest.importorskip("ir_measures", reason="it computes the measure")
+    measure = ir_measures.parse_measure("Compat(p=0.8)")
+    found = [ir_measures.Metric("q1", measure, 0.5), ir_measures.Metric("q2", measure, float("nan"))]
+    monkeypatch.setattr(ir_measures, "iter_calc", lambda *_: iter(found))
+    run, qrels = Run({"q1": [("a", 1.0)], "q2": [("a", 1.0)]}), Qrels({"q1": {"a": 1}, "q2": {"a": 1}})
+    with pytest.raises(VizslaError, match=r"no number for Compat\(p=0.8\) on the query 'q2'"):
+        evaluate(run, qrels, "Compat(p=0.8)")

@@ -78,7 +78,7 @@ def test_two_builds_of_one_place_leave_each_other_alone(tmp_path: Path) -> None:
                 index.commit()
     assert size(place) == 3  # the one that was put in place last
     assert [p.name for p in tmp_path.iterdir()] == ["i"]
-    with pytest.raises(CollectionError, match="there is an index here already; say --overwrite"):
+    with pytest.raises(CollectionError, match="there is an index here already; --overwrite"):
         build(place, 3)
 
 

@@ -14,11 +14,13 @@ Importing the package is cheap: what a name needs is loaded when the name is fir
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing's own is worth no import of it: Ctrl-C is not quiet before the command line runs
 if TYPE_CHECKING:
+    from typing import Any
+
     from vizsla.datasets import BeirDataset, Document, read_documents
     from vizsla.errors import VizslaError
     from vizsla.evaluation import evaluate

@@ -1,4 +1,4 @@
-"""How numba is used here: one decorator, kernels cached on disk, and a word when one is compiled.
+"""How numba is used here: one decorator, kernels cached on disk, and a message when one is compiled.
 
 Kernels are cached beside the package, else in the user's cache folder (numba looks for both); where neither
 can be written they are compiled in memory, in every process anew, and the message says so.
@@ -9,12 +9,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import event
+from numba.core.caching import FunctionCache
+from numba.np import linalg
+
+from vizsla import compiling
 
 _cached = True
 
@@ -46,23 +51,62 @@ def reordered(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     global _cached
-    options = {"nogil": True, "error_model": "numpy", **options}
+    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     try:
-        compiled = numba.njit(cache=True, **options)(function)
+        compiled._cache = _Cache(function)
     except RuntimeError:  # numba found no folder it may write its cache to
         _cached = False
-        return numba.njit(**options)(function)
-    with suppress(AttributeError):  # where numba keeps it is no promise of theirs
-        compiled._cache._cache_file._source_stamp = _stamp()
     return compiled
 
 
-@functools.cache
-def _stamp() -> str:
-    """What a cached kernel was compiled from: all files with kernels, since they call each other.
+class _Cache(FunctionCache):
+    """A kernel on disk, which holds as long as no file with kernels changes, since they call each other.
 
     Numba alone would look at the kernel's own file and go on using what has changed in others.
     """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._cache_file._source_stamp = stamp()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        _load_arrays()
+        found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if found is None and compiling.prepared():
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        return found
+
+
+def cache_folder() -> Path | None:
+    """Where kernels are kept; None where there is no folder for them."""
+    try:
+        folder = Path(_Cache(cache_folder).cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (RuntimeError, OSError):
+        return None
+    return folder
+
+
+@functools.cache
+def _load_arrays() -> None:
+    """Have numba load what it knows of arrays, without scipy's linear algebra: a fifth of a second for nothing.
+
+    While it loads it asks whether that is installed, by importing it. It asks again before it compiles a kernel that
+    needs it, which none of ours does, so the first question can have its answer without the import.
+    """
+    asks = getattr(linalg, "ensure_blas", None)
+    if asks is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+        return
+    linalg.ensure_blas = lambda: None
+    try:
+        import_module("numba.np.arraymath").ensure_blas = asks  # type: ignore[attr-defined]
+    finally:
+        linalg.ensure_blas = asks
+
+
+@functools.cache
+def stamp() -> str:
+    """What cached kernels were compiled from: all files with kernels."""
     here = Path(__file__).parent
     files = [Path(__file__), *sorted((here / "engine").glob("*.py")), *sorted((here / "text").glob("*.py"))]
     stats = [file.stat() for file in files]
@@ -70,17 +114,11 @@ def _stamp() -> str:
 
 
 class _CompilationNotice(event.Listener):
-    """Says once per process that kernels are being compiled, so that a slow first run explains itself."""
-
-    def __init__(self) -> None:
-        self.silent = False
+    """Has the user told that a kernel of ours is compiled."""
 
     def on_start(self, event: event.Event) -> None:
-        if self.silent or not event.data["dispatcher"].py_func.__module__.startswith("vizsla."):
-            return
-        self.silent = True
-        where = "once, later runs start at once" if _cached else "in memory: no cache folder can be written"
-        print(f"vizsla: compiling kernels for this machine ({where}) ...", file=sys.stderr, flush=True)
+        if event.data["dispatcher"].py_func.__module__.startswith("vizsla."):
+            compiling.tell(*([] if _cached else ["in memory: no cache folder can be written"]))
 
     def on_end(self, event: event.Event) -> None:
         """Nothing to say."""

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from vizsla.cli.app import main
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit. Ctrl-C is quiet from here on, also while the application is imported."""
+    try:
+        from vizsla.cli.app import run
+
+        code = run()
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -20,11 +19,11 @@ def analyze(
     """Show how an analyzer cuts a text into terms, with their places."""
     from vizsla.text import Analyzer
 
-    source = sys.stdin.read() if text == "-" else text
+    source = console.read_input() if text == "-" else text
     tokens = Analyzer.parse(analyzer).tokens(source)
     if as_json:
         offsets = [[t.start, t.end] for t in tokens]
         console.print_json({"tokens": [t.term for t in tokens], "offsets": offsets})
         return
     for t in tokens:
-        console.out.print(f"{t.start:>6}-{t.end:<6} {t.term}", markup=False)
+        console.line(f"{t.start:>6}-{t.end:<6} {t.term}")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
-from collections.abc import Callable
-from functools import wraps
-from io import TextIOWrapper
-from typing import Annotated, Any
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import StringIO, TextIOWrapper
+from types import FrameType
+from typing import Annotated, Any, TextIO, cast
 
 import typer
+import typer.core
 
-from vizsla import __version__
+from vizsla import __version__, compiling
 from vizsla.cli import (
     add,
     agree,
@@ -42,13 +48,43 @@ from vizsla.cli import (
     weigh,
 )
 from vizsla.errors import VizslaError
+from vizsla.harmless import harmless
 
 WRONG_USE = 2
-_HIDDEN = "scipy.linalg.cython_blas"
-INTERRUPTED = 130
+OUR_MISTAKE = 70  # as in sysexits.h; 1 would say that something was found
+STOPPED_BY = 128  # plus the signal, as in a shell
+_LONGEST_SENTENCE = 2000
+_UsageError = cast("type[Exception]", typer.BadParameter.__bases__[0])  # click's, or typer's copy of it
+
+
+class _Stopped(BaseException):
+    """A signal asks to stop: no error of any verb, so none may catch it."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.code = STOPPED_BY + signal_number
+
+
+class _ReaderGone(BaseException):
+    """The reader of our output has gone, as with | head."""
+
+
+class _Verbs(typer.core.TyperGroup):
+    """The verbs; what typer would answer in its own way is passed on to `run`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Stopped(signal.SIGINT) from None
+        except BrokenPipeError as e:
+            if any(map(_has_no_reader, (sys.stdout, sys.stderr))):
+                raise _ReaderGone from None
+            raise VizslaError("a process that vizsla had started ended before its work was done") from e
+
 
 app = typer.Typer(
     name="vizsla",
+    cls=_Verbs,
     help="Search documents with BM25 and what comes after it, without Java. Start with: vizsla demo",
     no_args_is_help=True,
     add_completion=False,
@@ -70,21 +106,6 @@ def _options(
     ] = False,
 ) -> None:
     del version
-
-
-class _Interrupted(VizslaError):
-    """Ctrl-C, as an error that typer lets through."""
-
-
-def _interruptible(verb: Callable[..., None]) -> Callable[..., None]:
-    @wraps(verb)
-    def call(*arguments: Any, **options: Any) -> None:
-        try:
-            verb(*arguments, **options)
-        except KeyboardInterrupt:
-            raise _Interrupted("interrupted; nothing that was committed is lost") from None
-
-    return call
 
 
 _VERBS: dict[str, Callable[..., None]] = {
@@ -114,38 +135,142 @@ _VERBS: dict[str, Callable[..., None]] = {
     "train": train.train,
 }
 for _name, _verb in _VERBS.items():
-    app.command(_name)(_interruptible(_verb))
+    app.command(_name)(_verb)
 app.add_typer(judge.app, name="judge")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(recipes.app, name="recipes")
 
 
-def main() -> None:
+def run() -> int:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
-    # Where scipy is installed numba imports its linear algebra at the first kernel, a tenth of a second for nothing.
-    sys.modules.setdefault(_HIDDEN, None)  # type: ignore[arg-type]
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what a terminal cannot show must not stop it
-            stream.reconfigure(errors="backslashreplace")
+    with _streams(), _stopping():
+        try:
+            _check_arguments(sys.argv[1:])
+            compiling.prepare = _warm_up
+            code = typer.main.get_command(app).main(prog_name="vizsla", standalone_mode=False)
+            sys.stdout.flush()
+            return code or 0
+        except _UsageError as e:
+            _show_usage(cast("typer.BadParameter", e))
+        except VizslaError as e:
+            _say(str(e))
+        except _Stopped as e:
+            sys.unraisablehook = lambda _: None  # objects cut short in their making complain when they go
+            _say("interrupted; nothing that was committed is lost")
+            return e.code
+        except (_ReaderGone, BrokenPipeError):  # the latter from the last of the output
+            _discard_output()
+            return 0
+        except OSError as e:
+            what = e.strerror or str(e) or type(e).__name__
+            _say(f"{os.fsdecode(e.filename)}: {what}" if e.filename else f"cannot write the output ({what})")
+            _discard_output()
+        except MemoryError:
+            _say("there is not enough memory for this")
+        except Exception:
+            _show_mistake()
+            return OUR_MISTAKE
+        return WRONG_USE
+
+
+def _warm_up() -> bool:
+    from vizsla.cli.warming import warm_up
+
+    return warm_up()
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Output that takes any character, also where there is none at all; as it was for whoever comes after."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (open(os.devnull, "w") if s is None else s for s in before)  # noqa: SIM115 (until exit)
+    changed = [(s, s.errors) for s in before if isinstance(s, TextIOWrapper)]
+    for stream, _ in changed:  # what a terminal cannot show must not stop it
+        stream.reconfigure(errors="backslashreplace")
     try:
-        app()
-        sys.stdout.flush()
-    except VizslaError as e:
-        _say(str(e))
-        sys.exit(INTERRUPTED if isinstance(e, _Interrupted) else WRONG_USE)
-    except BrokenPipeError:  # the reader of our output has gone, as with | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as e:
-        _say(f"{e.filename}: {e.strerror}" if e.filename else f"cannot write the output ({e.strerror})")
-        sys.stdout = None  # what is left in its buffer has nowhere to go
-        sys.exit(WRONG_USE)
+        yield
     finally:
-        if sys.modules.get(_HIDDEN, sys) is None:  # a program that calls this may want it later
-            del sys.modules[_HIDDEN]
+        sys.stdout, sys.stderr = before
+        for stream, errors in changed:
+            with suppress(OSError, ValueError):  # what is left in a buffer may have nowhere to go
+                stream.reconfigure(errors=errors)
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Asked to end by kill, or with its terminal, a verb cleans up as after Ctrl-C."""
+    ours = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        if os.getpid() != ours:  # a process that was forked meanwhile has nothing to clean up
+            os._exit(STOPPED_BY + number)
+        raise _Stopped(number)
+
+    signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    if threading.current_thread() is not threading.main_thread():
+        signals = []
+    heard = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]  # not under nohup
+    for number in heard:
+        signal.signal(number, stop)
+    complain = sys.unraisablehook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = complain
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse bytes that are no text: nothing here could be asked, stored or shown with them."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            message = f"the argument {_cut(argument)!r} is not text in UTF-8; if it is a file's name, rename the file"
+            raise VizslaError(message) from None
+
+
+def _show_usage(error: typer.BadParameter) -> None:
+    """What typer says of arguments it does not understand."""
+    told = StringIO()
+    error.show(cast(TextIO, told))
+    _write(harmless(told.getvalue().rstrip(), lines=True))
+
+
+def _show_mistake() -> None:
+    """An error that nobody foresaw, with all that helps to mend it."""
+    _write(harmless(traceback.format_exc().rstrip(), lines=True))
+    _say("this is a mistake of vizsla's, not yours; please report it with the lines above")
 
 
 def _say(sentence: str) -> None:
-    from vizsla.cli.console import safe
+    _write(f"vizsla: {harmless(_cut(sentence))}")
 
-    print(f"vizsla: {safe(sentence, most=2000)}", file=sys.stderr)
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SENTENCE else f"{text[:_LONGEST_SENTENCE]}…"
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # there may be nobody left to tell
+        print(text, file=sys.stderr, flush=True)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nobody reads any more."""
+    with suppress(OSError, ValueError):
+        watch = select.poll()
+        watch.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in watch.poll(0))
+    return False
+
+
+def _discard_output() -> None:
+    """Let what is left in buffers go nowhere."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (sys.stdout, sys.stderr):
+            if _has_no_reader(stream) or stream is sys.stdout:
+                with suppress(OSError, ValueError):
+                    os.dup2(nowhere.fileno(), stream.fileno())

@@ -20,7 +20,7 @@ def show_curves(curves: Mapping[str, Sequence[float]], places: Sequence[object],
     from rich.text import Text
 
     wide = max(len(curves) + 2, *(len(str(place)) + 2 for place in places))
-    console.out.print(Text(title, style="dim"))
+    console.line(title, "dim")
     for line in chart_lines(list(curves.values()), len(places), wide):
         console.out.print(line)
     console.out.print(Text("     " + "".join(f"{place!s:>{wide}}" for place in places), style="dim"))

@@ -155,9 +155,7 @@ def remark_facts(name: str, facts: dict[str, int]) -> None:
     if facts.get("missing"):
         parts.append(f"{facts['missing']:,} of {facts['queries']:,} judged queries are not in the run")
     if facts.get("unjudged"):
-        parts.append(
-            f"{console.count(facts['unjudged'], 'query')} without judgements left out".replace("querys", "queries")
-        )
+        parts.append(f"{console.count(facts['unjudged'], 'query')} without judgements left out")
     if facts.get("unknown"):
         parts.append(f"{console.count(facts['unknown'], 'document')} found that the data set does not have")
     if parts:

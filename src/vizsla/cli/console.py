@@ -8,15 +8,15 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.harmless import harmless, harmless_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.text import Text
 
     from vizsla.runs import Measure
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """The reader of our output has gone, as with `| head`: that is no error."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0)
+        raise BrokenPipeError
 
 
 out = _Console(highlight=False, soft_wrap=True)
@@ -34,20 +33,35 @@ err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 _WIDE = 1000  # columns, where there is no terminal to be too narrow
+MOST_BYTES = 1 << 62
+_CELL = 1000  # characters of a cell of a table
 
 
-def remark(text: str) -> None:
-    """A word to the user beside the results."""
-    err.print(text, markup=False)
+def read_input() -> str:
+    """All of standard input."""
+    try:
+        text = sys.stdin.read()
+        text.encode()  # in some locales bytes that are no text come in disguise
+    except UnicodeError:
+        raise InputError("this is not UTF-8 text", file="standard input") from None
+    return text
+
+
+def remark(text: str, *, lines: bool = False) -> None:
+    """A message to the user beside the results; `lines`: of several lines."""
+    err.print(harmless(text, lines=lines), markup=False)
+
+
+def line(text: str = "", style: str = "") -> None:
+    """A line of results."""
+    from rich.text import Text
+
+    out.print(Text(harmless(text), style=style))
 
 
 def safe(text: str, most: int = 200) -> str:
-    """A text from outside on one line: what could move a terminal's cursor is spelt out, what is long is cut."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
-    return shown + "…" if len(text) > most else shown
-
-
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+    """A text from outside on one line of results: harmless, and cut where it is long."""
+    return harmless(text[:most]) + ("…" if len(text) > most else "")
 
 
 def print_indented(text: Text, by: int) -> None:
@@ -65,33 +79,76 @@ def print_json(value: Any) -> None:
     """One JSON object on standard output; escapes where the terminal, or its encoding, wants them."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, ensure_ascii=not unicode, indent=2)
-    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text) + "\n")
+    sys.stdout.write(harmless_json(text) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> None:
-    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere."""
-    from rich.markup import escape
+    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere.
+
+    Without columns it has no head.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        name = Text(safe(column, _CELL), style="bold")
+        table.add_column(name, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(safe(str(cell), _CELL)) for cell in row))
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
+
+
+STANDARD_OUTPUT = Path("-")
 
 
 def check_output(path: Path | None, *inputs: Path) -> None:
     """Refuse an output that cannot be written, or that is one of the inputs, before anything long is begun."""
-    if path is None:
+    if path is None or path == STANDARD_OUTPUT:
         return
     if path.is_dir():
         raise VizslaError(f"{path}: this is a folder; a file is to be written")
-    if not path.resolve().parent.is_dir():
+    folder = path.resolve().parent
+    if not folder.is_dir():
         raise VizslaError(f"{path}: there is no folder to write this to")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise VizslaError(f"{path}: this may not be written (permission denied)")
     if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
         raise VizslaError(f"{path}: this is also what is read; write to another file")
+
+
+def place(path: Path) -> str:
+    """Where a file was written to, for a message."""
+    return "standard output" if path == STANDARD_OUTPUT else str(path)
+
+
+def check_folder(path: Path | None, what: str) -> None:
+    """Refuse standard output where a folder is to be written."""
+    if path == STANDARD_OUTPUT:
+        raise VizslaError(f"- is standard output, and {what} is a folder; name one")
+
+
+def check_apart(path: Path | None, option: str) -> None:
+    """Refuse standard output for a file where figures go there."""
+    if path == STANDARD_OUTPUT:
+        raise VizslaError(f"figures go to standard output; name a file with {option} instead of -")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """The file to write: that at the path, or for - one that goes to standard output when it is complete."""
+    if path != STANDARD_OUTPUT:
+        yield path
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="vizsla-") as folder:
+        file = Path(folder) / "output"
+        yield file
+        shown = sys.stdout.isatty()
+        with file.open(encoding="utf-8", newline="") as content:
+            for text in content:
+                sys.stdout.write(harmless(text, lines=True) if shown else text)
 
 
 def check_depth(k: int, measures: Iterable[Measure]) -> None:
@@ -121,8 +178,9 @@ def one_of(what: str, name: str, names: Iterable[str]) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun: '1 document', '5,183 documents'."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """A number and its noun: '1 document', '5,183 documents', '2 queries'."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"
 
 
 def size(byte_count: int) -> str:
@@ -137,10 +195,11 @@ def size(byte_count: int) -> str:
 
 def parse_size(text: str) -> int:
     """Bytes from a size such as 512MB or 2GB."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
-    if match is None:
-        raise VizslaError(f"{text!r} is no size; expected something like 512MB or 2GB")
-    return int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " "))
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE | re.ASCII)
+    found = int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not 0 < found < MOST_BYTES:
+        raise VizslaError(f"{safe(text)!r} is no size; expected something like 512MB or 2GB")
+    return found
 
 
 @contextmanager
@@ -158,9 +217,9 @@ def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]
             rate = done / task.elapsed if task.elapsed else 0.0
             return Text(f"{done:,} {unit}, {rate:,.0f}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(title, total=total, units=0)
+        task = bar.add_task(safe(title), total=total, units=0)
 
         def advance(position: int, units: int, all_of_it: int | None = None) -> None:
             bar.update(task, completed=position, units=units, total=all_of_it or total or None)

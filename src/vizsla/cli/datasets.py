@@ -61,10 +61,10 @@ def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")
         "documents": f"{entry.documents:,}" if entry.documents else "", "parts": ", ".join(entry.parts),
         "answers": entry.answers, "licence": entry.licence, "from": sources, "note": entry.note,
     }  # fmt: skip
-    console.out.print(entry.title, style="bold")
+    console.line(entry.title, "bold")
     for what, value in facts.items():
         if value:
-            console.out.print(f"{what:>11}  {value}", markup=False)
+            console.line(f"{what:>11}  {value}")
 
 
 @app.command("fetch")

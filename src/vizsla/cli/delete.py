@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vizsla.cli import console
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 
 
 def delete(
@@ -22,13 +21,25 @@ def delete(
 
     wanted = list(ids or [])
     if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
-        wanted += [line for line in text.splitlines() if line]
+        wanted += _ids_in(file)
     if not wanted:
         raise VizslaError("no id was given; name documents to delete, or a file of ids with --ids")
     with Index.open(folder) as index:
         deleted = index.delete(wanted)
         index.commit()
     missing = len(set(wanted)) - deleted
-    there = f"; {missing:,} of the ids were not there" if missing else ""
+    there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
     console.remark(f"{console.count(deleted, 'document')} deleted{there}")
+
+
+def _ids_in(file: Path) -> list[str]:
+    """The ids in a file, one a line."""
+    try:
+        text = console.read_input() if str(file) == "-" else file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=str(file)) from None
+    except IsADirectoryError:
+        raise InputError("this is a folder, not a file", file=str(file)) from None
+    except UnicodeDecodeError:
+        raise InputError("this is not a UTF-8 text file", file=str(file)) from None
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]  # ids may have other line ends in them

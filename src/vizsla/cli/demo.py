@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vizsla import compiling
 from vizsla.cli import console
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def demo(
     """Index the documentation of Python's standard library on this machine, and search it."""
     from vizsla.index import Index
 
+    console.check_folder(output, "an index")
     with tempfile.TemporaryDirectory(prefix="vizsla-demo-") as temporary:
         folder = output or Path(temporary) / "python.index"
         console.remark("Reading the documentation strings of Python's standard library (parsed, not run) ...")
@@ -37,13 +39,13 @@ def demo(
         with Index.create(folder, "bm25") as index:
             index.add(_docstrings())
             index.commit()
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - started - compiling.seconds
             console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
             _answer(index)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 from vizsla.cli.prompt import prompt
 
-                console.remark("\nYour turn.")
+                console.remark("\nYour turn.", lines=True)
                 prompt(index, 5)
 
 
@@ -65,8 +67,15 @@ def _answer(index: Index) -> None:
 
     ids: list[str] = []
     for query in QUERIES:
-        console.out.print(f"\n[bold green]vizsla search[/] {query!r}")
+        _show_command("search", repr(query))
         ids = show_results(index, query, 3)
     if ids:
-        console.out.print(f"\n[bold green]vizsla explain[/] {QUERIES[-1]!r} {ids[0]}")
+        _show_command("explain", f"{QUERIES[-1]!r} {ids[0]}")
         show_explanation(index.explain(QUERIES[-1], ids[0]), ids[0])
+
+
+def _show_command(verb: str, arguments: str) -> None:
+    from rich.text import Text
+
+    console.line()
+    console.out.print(Text().append(f"vizsla {verb}", style="bold green").append(f" {arguments}"))

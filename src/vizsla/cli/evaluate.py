@@ -46,6 +46,7 @@ def evaluate(
         raise VizslaError("--combine and --dense are ways to search; a run has been searched already")
     console.one_of("convention", convention, CONVENTIONS)
     parsed = parse_measures(measures)
+    console.check_apart(output, "--output")
     console.check_output(output, *([run] if run else []))
     if run is None:
         console.check_depth(k, parsed)

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
+from vizsla.errors import VizslaError
 
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write; - is standard output.")],
     to: Annotated[str, typer.Option("--to", help="jsonl (Anserini's JsonVectorCollection) or npz (scipy).")] = "jsonl",
     quantise: Annotated[
         str | None, typer.Option("--quantise", help="Whole numbers, as in minmax:8 or range:5:256:ceil.")
@@ -22,6 +23,9 @@ def export(
     from vizsla.backends import export_vectors
     from vizsla.index import Index
 
-    with Index.open(folder) as index:
-        count = export_vectors(index, to, output, quantise)
-    console.remark(f"{console.count(count, 'vector')} written to {output}")
+    console.check_output(output)
+    if to != "jsonl" and output == console.STANDARD_OUTPUT:
+        raise VizslaError(f"only jsonl can go to standard output; {to} needs files")
+    with Index.open(folder) as index, console.written(output) as file:
+        count = export_vectors(index, to, file, quantise)
+    console.remark(f"{console.count(count, 'vector')} written to {console.place(output)}")

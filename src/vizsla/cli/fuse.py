@@ -14,7 +14,7 @@ from vizsla.errors import VizslaError
 
 def fuse(
     runs: Annotated[list[Path], typer.Argument(help="TREC runs; in interleaving the order counts.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the fused run goes.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the fused run goes; - is standard output.")],
     how: Annotated[
         str,
         typer.Option("--how", help="rrf(k=60), linear(normalise=minmax, missing=zero), mnz(...) or interleave."),
@@ -59,8 +59,9 @@ def fuse(
         given, value = tune_fusion(read, dataset.qrels(split), Measure.parse(measure), fusion)
         console.remark(f"Weights {', '.join(f'{w:g}' for w in given)}: {measure} {value:.4f} on {dataset.name} {split}")
     fused = fusion.fuse(read, given, k)
-    fused.untied(by_id=False).write(output)
-    console.remark(f"{console.count(len(fused), 'query').replace('querys', 'queries')} fused by {fusion}: {output}")
+    with console.written(output) as file:
+        fused.untied(by_id=False).write(file)
+    console.remark(f"{console.count(len(fused), 'query')} fused by {fusion}: {console.place(output)}")
 
 
 def _numbers(text: str) -> tuple[float, ...]:

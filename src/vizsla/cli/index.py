@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vizsla import compiling
 from vizsla.cli import console
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def index(
     from vizsla.index import Index, replace_index
     from vizsla.models import parse_model
 
+    console.check_folder(output, "an index")
     chosen = parse_model(model)
     options = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=chosen.fields, **options)
@@ -151,6 +153,7 @@ def watched(sources: list[Source], title: str, workers: int = 1) -> Iterator[Doc
 def report(index: Index, added: Added, seconds: float) -> None:
     report_empty(added)
     facts = index.info()
+    seconds -= compiling.seconds
     rate = added.documents / seconds if seconds else 0
     replaced = f", {added.replaced:,} of them replacing others" if added.replaced else ""
     console.remark(

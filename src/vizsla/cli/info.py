@@ -25,30 +25,26 @@ def info(
     if as_json:
         console.print_json(facts)
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("model", escape(facts["model"]))
+    rows = [("model", facts["model"])]
     unit = "document" if facts["passages"] is None else "passage"
     passages = "" if facts["passages"] is None else f" in {console.count(facts['passages'], 'passage')}"
     gone = f"{facts['deleted']:,} deleted" if unit == "document" else f"{console.count(facts['deleted'], unit)} deleted"
     deleted = f" ({gone} or replaced, not yet compacted away)" if facts["deleted"] else ""
-    table.add_row("documents", f"{facts['documents']:,}{passages}{deleted}")
+    rows.append(("documents", f"{facts['documents']:,}{passages}{deleted}"))
     for name, namespace in facts["namespaces"].items():
         terms, average = namespace["terms"], namespace["average_length"]
         numbers = f", {namespace['dimensions']} numbers each" if namespace["dimensions"] else ""
-        table.add_row(escape(f"namespace {name}"), f"{terms:,} tokens, {average:.1f} a {unit} on average{numbers}")
-    table.add_row("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}")
+        rows.append((f"namespace {name}", f"{terms:,} tokens, {average:.1f} a {unit} on average{numbers}"))
+    rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
     if facts["dense"] is not None:
-        table.add_row("dense vectors", escape(_dense(facts["dense"])))
-    table.add_row("index", console.size(facts["index_bytes"]))
-    table.add_row("stored documents", console.size(facts["document_bytes"]))
-    table.add_row("created", f"{facts['created']} by vizsla {facts['vizsla']}")
+        rows.append(("dense vectors", _dense(facts["dense"])))
+    rows.append(("index", console.size(facts["index_bytes"])))
+    rows.append(("stored documents", console.size(facts["document_bytes"])))
+    rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))
     for t in facts.get("terms", []):
         there = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
-        table.add_row(escape(f"{t['namespace']}: {console.safe(t['term'])}"), there)
-    console.out.print(table)
+        rows.append((f"{t['namespace']}: {t['term']}", there))
+    console.show_table((), rows)
 
 
 def _dense(facts: dict[str, Any]) -> str:

@@ -173,10 +173,10 @@ def _show(found: Interleaving) -> None:
             for first, cells, bests in interleaved_rows(found, measure)
         ]
         console.show_table((measure, *seconds), rows, right=seconds)
-        console.out.print()
+        console.line()
     console.remark(interleaved_legend(found))
     assert found.consistency is not None
-    console.out.print()
+    console.line()
     _show_consistency(found.consistency)
     console.remark(consistency_legend(found.consistency))
 
@@ -193,5 +193,5 @@ def _show_consistency(c: Consistency) -> None:
     names = [str(n) for n in c.depths]
     rows = [(run, f"{c.queries[run]:,}", *(f"{v:.3f}" for v in curve.values())) for run, curve in c.curves.items()]
     console.show_table((f"C(n) with {c.reference}", "queries", *names), rows, right=("queries", *names))
-    console.out.print()
+    console.line()
     show_curves({run: list(curve.values()) for run, curve in c.curves.items()}, names, "C(n) over n")

@@ -39,7 +39,7 @@ def list_unjudged(
     if k < 1:
         raise VizslaError(f"-k, how deep to look, must be 1 or more, not {k}")
     console.check_output(output, *runs)
-    if output.exists():
+    if output != console.STANDARD_OUTPUT and output.exists():
         raise VizslaError(f"{output} is there already and may hold judgements; name another file")
     member, qrels = _judged(dataset, split, data)
     read = [Run(Run.read(path), path.stem) for path in runs]
@@ -48,10 +48,12 @@ def list_unjudged(
     rows = unjudged(read, qrels, k)
     wanted = {row.document for row in rows}
     documents = {d.id: d for d in member.documents() if d.id in wanted}
-    count = write_sheet(output, rows, member.queries(), documents)
+    with console.written(output) as file:
+        count = write_sheet(file, rows, member.queries(), documents)
     queries = len({row.query for row in rows})
     console.remark(
-        f"{console.count(count, 'document')} to judge for {queries:,} queries: fill in the column 'score' of {output}"
+        f"{console.count(count, 'document')} to judge for {console.count(queries, 'query')}: "
+        f"fill in the column 'score' of {console.place(output)}"
     )
 
 
@@ -74,6 +76,7 @@ def evaluate_with(
     from vizsla.runs import Qrels, Run, parse_measures
 
     _, qrels = _judged(dataset, split, data)
+    console.check_apart(output, "--output")
     console.check_output(output, sheet, *runs)
     given, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
     new = given.only(qrels.judgements.keys())

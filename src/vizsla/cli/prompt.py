@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vizsla.cli import console
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.index import Index
@@ -33,8 +33,11 @@ def prompt(index: Index, k: int, filter: str | None = None) -> None:
         while True:
             try:
                 line = input("vizsla> " if interactive else "")
+                line.encode()  # in some locales bytes that are no text come in disguise
             except EOFError:
                 break
+            except UnicodeError:
+                raise InputError("this is not UTF-8 text", file="standard input") from None
             except KeyboardInterrupt:
                 print(file=sys.stderr)
                 continue
@@ -88,7 +91,7 @@ class _Session:
         else:
             if verb not in ("", "help"):
                 console.remark(f"':{console.safe(' '.join(words))}' is not understood.")
-            console.remark(HELP)
+            console.remark(HELP, lines=True)
 
 
 def _load_history() -> Path | None:

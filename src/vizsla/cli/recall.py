@@ -50,7 +50,7 @@ def recall(
     ]
     console.show_table(("dense", *right), rows, right=right)
     console.remark(
-        f"{console.count(len(asked), 'query').replace('querys', 'queries')}, {together} at a time; time is that of the "
+        f"{console.count(len(asked), 'query')}, {together} at a time; time is that of the "
         "exact search over the same stored vectors = 1, without the encoding of queries"
     )
 

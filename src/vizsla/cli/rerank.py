@@ -28,7 +28,9 @@ def rerank(
         Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
     ] = None,
     depth: Annotated[int, typer.Option("--depth", help="How many documents of a query are ranked anew.")] = 100,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The TREC run to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The TREC run to write; - is standard output.")
+    ] = None,
     depths: Annotated[
         str | None, typer.Option("--depths", help="With --dataset: figures at several depths, as in 5,10,50,100.")
     ] = None,
@@ -61,6 +63,8 @@ def rerank(
         raise VizslaError("figures need judgements; give --dataset NAME with --depths")
     if depths is None and (output is None or report or as_json):
         raise VizslaError("name the run to write with -o FILE, or ask for figures with --depths 5,10,50,100")
+    if depths is not None:
+        console.check_apart(output, "-o")
     if output is not None and len(runs) > 1:
         raise VizslaError("one run can be written with -o, not several; give one --run")
     if precision is not None:
@@ -85,8 +89,10 @@ def rerank(
     scores = _scores(folder, read, texts, second, cuts[-1])
     if output is not None:
         run = reranked(next(iter(read.values())), scores.scores, cuts[-1] if depths is not None else depth)
-        run.untied(by_id=False).write(output, tag=second.name)
-        console.remark(f"{console.count(scores.pairs, 'pair')} in {scores.seconds:.1f} s, written to {output}")
+        with console.written(output) as file:
+            run.untied(by_id=False).write(file, tag=second.name)
+        pairs = console.count(scores.pairs, "pair")
+        console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.place(output)}")
     if depths is not None and qrels is not None:
         _figures(read, scores, qrels, measures, cuts, convention, report or [], as_json)
 
@@ -137,7 +143,7 @@ def _figures(
     else:
         for head, rows in depth_tables(found).values():
             console.show_table(head, rows, right=head[1:])
-            console.out.print()
+            console.line()
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
     for path in report:

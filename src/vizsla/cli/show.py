@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from vizsla.cli import console
+from vizsla.harmless import harmless
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -70,11 +72,8 @@ def _marked(snippet: Snippet, style: str) -> Text:
 
 
 def _one_line(text: str) -> str:
-    """White space as single blanks, and no control characters that could move a terminal's cursor."""
-    spaced = "".join(" " if c.isspace() else c for c in text if c.isprintable() or c.isspace())
-    while "  " in spaced:
-        spaced = spaced.replace("  ", " ")
-    return spaced
+    """White space as single blanks, and nothing that could move a terminal's cursor."""
+    return harmless(re.sub(r"\s+", " ", text))
 
 
 def nothing_found(index: Index, query: str, filter: str | None = None) -> str:

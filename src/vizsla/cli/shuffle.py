@@ -83,6 +83,7 @@ Results = list[tuple[str, str, "Shuffled"]]
 def _write(sets: list[QuestionSet], folder: Path, seeds: int) -> None:
     from vizsla.evaluation import shuffled
 
+    console.check_folder(folder, "what is written")
     if folder.exists() and not folder.is_dir():
         raise VizslaError(f"{folder}: this is a file; shuffled questions go into a folder, one file for each seed")
     folder.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,7 @@ def train(
 
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
+    console.check_folder(output, "a model")
     judged = [BeirDataset.open(folder) for folder in dataset or []]
     if not corpus and not judged and not resume:
         raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")

@@ -72,7 +72,7 @@ def tune(
     if judged is not None:
         rows.append((f"{folder.name} {then}", f"{result['then']['before']:.4f}", f"{result['then']['after']:.4f}"))
     console.show_table((str(chosen), model, "tuned"), rows, right=(model, "tuned"))
-    console.out.print(result["model"], markup=False)
+    console.line(result["model"])
     console.remark(f"{console.count(len(found.tried), 'setting')} tried on {split}")
     ends = {s.name: (min(s.values), max(s.values)) for s in wanted if len(s.values) > 1}
     for name, value in found.settings.items():

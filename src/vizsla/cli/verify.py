@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console
+from vizsla.errors import InputError
 
 FINDING = 1
 
@@ -21,12 +22,14 @@ def verify(
     from vizsla.index import Index
     from vizsla.index import verify as verify_index
 
+    if not folder.is_dir():
+        raise InputError("there is no such folder", file=str(folder))
     problems = verify_index(folder)
     if as_json:
         console.print_json({"path": str(folder), "problems": problems})
     elif problems:
         for problem in problems:
-            console.out.print(console.safe(problem, most=2000), markup=False)
+            console.line(problem)
     else:
         with Index.open(folder) as index:
             console.remark(f"all is well: {count_documents(index)}, every file as it was written")

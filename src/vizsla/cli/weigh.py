@@ -55,7 +55,7 @@ def weigh(
         return
     rows = [(f"{w:g}", f"{value:.4f}", "<" if w == found.weight else "") for w, value in found.tried.items()]
     console.show_table((f"weight of {names[1]}", str(chosen), ""), rows, right=(f"weight of {names[1]}", str(chosen)))
-    console.out.print(f"{names[0]} + {found.weight:g} * {names[1]}", markup=False)
+    console.line(f"{names[0]} + {found.weight:g} * {names[1]}")
     if found.weight in (min(found.tried), max(found.tried)):
         console.remark("This is at the edge of what was tried; more may be gained beyond")
 

@@ -84,4 +84,8 @@ def _elsewhere(run: Run, qrels: Qrels, measures: list[Measure], how: Convention)
         raise VizslaError(f"ir_measures cannot compute {told} here ({type(e).__name__}: {e})") from None
     for metric in found:
         values[names[metric.measure]][places[metric.query_id]] = float(metric.value)
+    for measure, figures in values.items():
+        if not np.isfinite(figures).all():  # a mean, and a test, of what is no number would be none either
+            query = list(places)[int(np.flatnonzero(~np.isfinite(figures))[0])]
+            raise VizslaError(f"ir_measures has no number for {measure} on the query {query!r}; leave {measure} out")
     return values

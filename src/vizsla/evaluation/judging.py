@@ -9,7 +9,9 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.errors import InputError
+from vizsla.evaluation.foreign import quoted, unquoted
 from vizsla.evaluation.matching import in_order
+from vizsla.harmless import harmless
 from vizsla.runs import Qrels, Run
 
 COLUMNS = ("query-id", "corpus-id", "score", "query", "title", "text")
@@ -54,7 +56,8 @@ def write_sheet(
         for row in rows:
             document = documents.get(row.document)
             title, text = (document.get("title") or "", document.get("text") or "") if document else ("", "")
-            writer.writerow([row.query, row.document, "", queries.get(row.query, ""), title, text])
+            shown = (harmless(str(each), lines=True) for each in (queries.get(row.query, ""), title, text))
+            writer.writerow([quoted(row.query), quoted(row.document), "", *map(quoted, shown)])
             count += 1
     return count
 
@@ -79,7 +82,8 @@ def read_sheet(path: Path) -> tuple[Qrels, int]:
                 except ValueError:
                     message = f"{score!r} is no judgement; expected a whole number"
                     raise InputError(message, file=str(path), line=reader.line_num) from None
-                judged, document = judgements.setdefault(row["query-id"], {}), row["corpus-id"]
+                query, document = unquoted(row["query-id"] or ""), unquoted(row["corpus-id"] or "")
+                judged = judgements.setdefault(query, {})
                 if judged.setdefault(document, grade) != grade:
                     message = f"the document {document!r} has a second, other judgement"
                     raise InputError(message, file=str(path), line=reader.line_num)

@@ -24,7 +24,7 @@ class Difference:
     """How a system differs from a baseline on the same queries."""
 
     mean: float
-    """The system's mean less the baseline's."""
+    """The system's mean minus the baseline's."""
     p: float
     """How likely so large a difference is by chance."""
     effect: float | None

@@ -54,7 +54,7 @@ def check_room(folder: Path, overwrite: bool) -> None:
         raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
     if not overwrite and not _never_committed(folder):
         raise CollectionError(
-            f"{folder}: there is an index here already; say --overwrite (overwrite=True), or choose another folder"
+            f"{folder}: there is an index here already; --overwrite (in Python overwrite=True) replaces it"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -62,9 +61,7 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "
 
 
 def transformers() -> Any:
-    """The library of that name. It needs the part of scipy that the command line hides from numba to start faster."""
-    if sys.modules.get("scipy.linalg.cython_blas", sys) is None:
-        del sys.modules["scipy.linalg.cython_blas"]
+    """The library of that name, which takes seconds to import."""
     return import_module("transformers")
 
 

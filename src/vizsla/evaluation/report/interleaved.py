@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from html import escape
 from typing import Any
 
+from vizsla.evaluation.foreign import in_csv, in_html, in_markdown
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.evaluation.report import charts
 from vizsla.evaluation.report.formats import Formats
@@ -94,10 +94,12 @@ def _as_csv(found: Interleaving) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     for entry in _figures(found):
-        writer.writerow(["" if entry.get(c) is None else entry[c] for c in columns])
+        names = [in_csv(entry[c] or "") for c in columns[:3]]
+        writer.writerow([*names, *("" if entry.get(c) is None else entry[c] for c in columns[3:])])
     if found.consistency is not None:
+        reference = in_csv(found.consistency.reference)
         for run, curve in found.consistency.curves.items():
-            writer.writerows((run, found.consistency.reference, f"C@{n}", v, *[""] * 4) for n, v in curve.items())
+            writer.writerows((in_csv(run), reference, f"C@{n}", v, *[""] * 4) for n, v in curve.items())
     return file.getvalue()
 
 
@@ -109,11 +111,11 @@ def _as_markdown(found: Interleaving) -> str:
             for first, cells, bests in interleaved_rows(found, measure)
         ]
         parts += [markdown_table([measure, *_seconds(found)], rows, left=1), ""]
-    parts += [interleaved_legend(found), ""]
+    parts += [in_markdown(interleaved_legend(found)), ""]
     if found.consistency is not None:
         c = found.consistency
         rows = [[str(n), *(f"{curve[n]:.4f}" for curve in c.curves.values())] for n in c.depths]
-        parts += [markdown_table(["n", *c.curves], rows, left=0), "", consistency_legend(c), ""]
+        parts += [markdown_table(["n", *c.curves], rows, left=0), "", in_markdown(consistency_legend(c)), ""]
     return "\n".join(parts)
 
 
@@ -128,9 +130,9 @@ def _as_html(found: Interleaving) -> str:
     pairs = [(a, b) for a in found.names for b in found.names]
     first, second = max(pairs, key=lambda pair: sign * found.value(pair[0], pair[1], measure))
     name = first if first == second else f"{first} + {second}"
-    headline = f"Best: <b>{escape(name)}</b> with {measure} {found.value(first, second, measure):.4f}."
+    headline = f"Best: <b>{in_html(name)}</b> with {in_html(measure)} {found.value(first, second, measure):.4f}."
     tables = "".join(_html_table(found, measure) for measure in found.measures)
-    sections = [("figures", "Two by two", f'{tables}<p class="small">{escape(interleaved_legend(found))}</p>')]
+    sections = [("figures", "Two by two", f'{tables}<p class="small">{in_html(interleaved_legend(found))}</p>')]
     if found.consistency is not None:
         c = found.consistency
         lines = [
@@ -140,7 +142,7 @@ def _as_html(found: Interleaving) -> str:
         told = f"Consistency with {c.reference}"
         drawn = charts.curves(lines, "n, how many documents", "C(n)", told, log_x=True)
         figures = f"<figure>{drawn}</figure><figure>{_consistency_table(c)}</figure>"
-        body = f'<div class="cards">{figures}</div><p class="small">{escape(consistency_legend(c))}</p>'
+        body = f'<div class="cards">{figures}</div><p class="small">{in_html(consistency_legend(c))}</p>'
         sections.append(("consistency", told, body))
     return html_page(title, headline, sections, "")
 

@@ -7,9 +7,9 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 
 from vizsla.evaluation.depths import AtDepth
+from vizsla.evaluation.foreign import in_csv, in_html
 from vizsla.evaluation.report import charts
 from vizsla.evaluation.report.formats import Formats
 from vizsla.evaluation.report.page import COLOURS, html_page, html_table
@@ -59,7 +59,7 @@ def _as_csv(found: Sequence[AtDepth]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("run", "depth", *found[0].measures, RECALL, "seconds_a_query"))
-    writer.writerows((one.run, one.depth, *one.measures.values(), one.recall, one.seconds) for one in found)
+    writer.writerows((in_csv(one.run), one.depth, *one.measures.values(), one.recall, one.seconds) for one in found)
     return file.getvalue()
 
 
@@ -73,7 +73,7 @@ def _as_html(found: Sequence[AtDepth]) -> str:
     sign = -1 if Measure.parse(measure).lower_is_better else 1
     best = max(found, key=lambda one: sign * one.measures[measure])
     where = f"its first {best.depth:,} ranked anew" if best.depth else "as it is"
-    headline = f"Best: <b>{escape(best.run)}</b>, {where}, with {measure} {best.measures[measure]:.4f}."
+    headline = f"Best: <b>{in_html(best.run)}</b>, {where}, with {in_html(measure)} {best.measures[measure]:.4f}."
     sections: list[tuple[str, str, str]] = []
     for name, (head, rows) in depth_tables(found).items():
         values = _values(found, name)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from vizsla.evaluation.compare import Comparison
+from vizsla.evaluation.foreign import in_csv, in_markdown, in_tex
+from vizsla.harmless import harmless
 from vizsla.runs import Measure
 
 TEST_NAMES = {"t-test": "paired t-test", "randomisation": "randomisation test"}
@@ -54,12 +56,14 @@ def as_markdown(c: Comparison) -> str:
     for name, measure, *cells in rows(c):
         shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append([name, measure, *shown])
-    return "\n".join([markdown_table(["data set", "measure", *c.systems], lines, left=2), "", legend(c), ""])
+    table = markdown_table(["data set", "measure", *c.systems], lines, left=2)
+    return "\n".join([table, "", in_markdown(legend(c)), ""])
 
 
 def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
-    """A table in Markdown; after the first `left` columns come numbers."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
+    """A table in Markdown; after the first `left` columns, which are names, come numbers, perhaps bold."""
+    escaped = [[*map(in_markdown, row[:left]), *row[left:]] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in ([*map(in_markdown, head)], *escaped)]
     return "\n".join([lines[0], "|---" * left + "|---:" * (len(head) - left) + "|", *lines[1:]])
 
 
@@ -69,15 +73,15 @@ def as_csv(c: Comparison) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["dataset", "split", "system", "measure", "value", "difference", "p", "p_corrected", "effect"])
     for entry in _entries(c):
-        writer.writerow([entry.get(k, "") for k in ("dataset", "split", "system", "measure", "value")] + [
-            entry.get(k, "") for k in ("difference", "p", "p_corrected", "effect")])  # fmt: skip
+        names = [in_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
+        writer.writerow([*names, *(entry.get(k, "") for k in ("value", "difference", "p", "p_corrected", "effect"))])
     return file.getvalue()
 
 
 def as_latex(c: Comparison) -> str:
     """A booktabs table; the best figure of a row in bold, arrows where a difference is beyond chance."""
     lines = [f"\\begin{{tabular}}{{ll{'r' * len(c.systems)}}}", "\\toprule"]
-    lines.append(" & ".join(_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
+    lines.append(" & ".join(in_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
     lines.append("\\midrule")
     for name, measure, *cells in rows(c):
         shown = []
@@ -85,13 +89,8 @@ def as_latex(c: Comparison) -> str:
             plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
             sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
             shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
-        lines.append(" & ".join([_tex(name), _tex(measure), *shown]) + r" \\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {legend(c)}", ""])
-
-
-def _tex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
-    return "".join("\\" + char if char in "&%$#_{}" else special.get(char, char) for char in text)
+        lines.append(" & ".join([in_tex(name), in_tex(measure), *shown]) + r" \\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {harmless(legend(c))}", ""])
 
 
 def as_data(c: Comparison) -> dict[str, Any]:

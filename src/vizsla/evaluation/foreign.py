@@ -1,0 +1,64 @@
+"""Names and texts of others in a report: harmless first, then escaped as the format wants it."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from vizsla.harmless import harmless
+
+_MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
+_HTML_IN_MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+_TEX = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}", **{char: "\\" + char for char in "&%$#_{}"}}
+_FORMULA = tuple("=+-@'")
+
+
+def in_html(text: str) -> str:
+    """A text in a page, or in an attribute of it.
+
+    >>> in_html('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return html.escape(harmless(text, lines=True))
+
+
+def in_markdown(text: str) -> str:
+    r"""A text in a paragraph or a cell of Markdown.
+
+    >>> print(in_markdown("2 * bm25 | <script>"))
+    2 \* bm25 \| &lt;script>
+    """
+    plain = _HTML_IN_MARKDOWN.sub(lambda match: html.escape(match[0]), harmless(text))
+    return _MARKDOWN.sub(r"\\\g<0>", plain)
+
+
+def in_tex(text: str) -> str:
+    r"""A text in LaTeX.
+
+    >>> print(in_tex("bm25_wp at 5%"))
+    bm25\_wp at 5\%
+    """
+    return "".join(_TEX.get(char, char) for char in harmless(text))
+
+
+def in_csv(text: str) -> str:
+    """A text in a cell; one that a spreadsheet would compute is quoted.
+
+    >>> in_csv("=1+1"), in_csv("bm25")
+    ("'=1+1", 'bm25')
+    """
+    return quoted(harmless(text))
+
+
+def quoted(text: str) -> str:
+    """A text as it is, behind a quotation mark if a spreadsheet would take it for a formula; see `unquoted`."""
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def unquoted(text: str) -> str:
+    """What `quoted` was given.
+
+    >>> unquoted(quoted("=1+1")), unquoted("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_FORMULA) else text

@@ -1,0 +1,123 @@
+"""Kernels are compiled once: all of them, at the first command that needs one, with one message."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import DOCUMENTS
+from vizsla import compiling
+from vizsla.cli import warming
+
+COMMANDS = r"""
+import contextlib, pathlib, sys, tempfile
+from numba.core.dispatcher import Dispatcher
+from vizsla.cli import main, warming
+
+def kernels():
+    modules = [m for name, m in sys.modules.items() if name.startswith(("vizsla.engine", "vizsla.text"))]
+    found = {(k.py_func.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Dispatcher)
+             for s in k.overloads}
+    return found
+
+for name, part in warming.PARTS.items():
+    part(pathlib.Path(f"warming-{name}"))
+before = kernels()
+commands = '''index a.jsonl -o i
+search i dogs
+search i dogs --json
+explain i dogs d1
+add i b.jsonl
+delete i d2
+search i --queries q.tsv --output run.trec
+compact i
+search i dogs --filter year=1999
+eval pets
+info i --terms dogs
+analyze dogs'''
+for command in commands.splitlines():
+    sys.argv = ["vizsla", *command.split()]
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
+        main()
+print(len(before), sorted(name for name, _ in kernels() - before))
+"""
+
+
+def test_what_is_compiled_at_once_is_what_commands_take(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
+    (tmp_path / "b.jsonl").write_text(json.dumps({"_id": "d5", "text": "A bird sings, not a dog."}))
+    (tmp_path / "q.tsv").write_text("1\tdog\n2\tpurring cats\n")
+    done = subprocess.run([sys.executable, "-c", COMMANDS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    count, others = done.stdout.split(maxsplit=1)
+    assert dataset.name == "pets"
+    assert int(count) > 10
+    assert others.strip() == "[]", done.stderr
+
+
+def test_a_kernel_that_is_missing_has_all_compiled_once(tmp_path: Path) -> None:
+    """A process that finds no kernel asks once, reads what was made for it, and tells the user in one line."""
+    code = """
+import sys
+from vizsla import compiling
+asked = []
+compiling.prepare = lambda: bool(asked.append(len(asked)))
+from vizsla.text.porter import _consonant
+import numpy as np
+word = np.frombuffer(b"dogs", np.uint8).copy()
+for _ in range(2):
+    _consonant(word, 0)
+print(asked)
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )  # fmt: skip
+        said.append((done.stdout.strip(), done.stderr.count("compiling kernels for this machine (once")))
+    assert said == [("[0]", 1), ("[]", 0)]
+
+
+def test_warming_up_is_done_by_one_process_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
+    monkeypatch.setattr(compiling, "_told", True)
+    asked: list[int] = []
+    monkeypatch.setattr(warming, "_compile_all", lambda: asked.append(1) or len(asked) > 1)
+    assert [warming.warm_up() for _ in range(3)] == [False, True, False]  # a failure is tried again, success is not
+    assert len(asked) == 2
+
+
+def test_workers_end_with_who_wants_them(tmp_path: Path) -> None:
+    code = (
+        "from vizsla.cli import warming\nimport time\nwarming.PARTS['x'] = lambda _: time.sleep(60)\nwarming.work('x')"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=tmp_path)
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert worker.wait(timeout=20) == 1
+
+
+def test_starting_loads_no_linear_algebra_and_hides_none(tmp_path: Path) -> None:
+    """Numba would import scipy's at its first kernel; who wants it has it, before and after, in a kernel, too."""
+    code = """
+import sys
+from vizsla.cli import main
+sys.argv = ["vizsla", "analyze", "dogs"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+assert "scipy.linalg" not in sys.modules
+import numba, numpy as np
+import scipy.linalg.cython_blas
+assert numba.np.arraymath._HAVE_BLAS
+assert numba.np.linalg.ensure_blas.__module__ == numba.np.arraymath.ensure_blas.__module__ == "numba.np.linalg"
+print(numba.njit(lambda a: np.dot(a, a))(np.ones(3)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["3.0"]), done.stderr
