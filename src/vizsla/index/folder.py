@@ -101,7 +101,7 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """
     if folder.name in ("", ".."):
         raise CollectionError(
-            f"{folder}: an index is put in place by renaming; give its folder by name, as in my.index"
+            f"{folder}: an index is put in place by renaming; give its folder a name, as in my.index"
         )
     if folder.is_symlink():
         folder = folder.resolve()
