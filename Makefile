@@ -1,15 +1,19 @@
-# Everything sets itself up from a fresh clone: a virtual environment in .venv, the pinned packages, then the job.
+# Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
+# The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+
+LIGHT := .venv-light
+LIGHT_READY := $(LIGHT)/.ready
 
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
 .PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
-demo: $(READY)
-	@$(BIN)/vizsla demo
+demo: $(LIGHT_READY)
+	@$(LIGHT)/bin/vizsla demo
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -53,6 +57,12 @@ bench-evaluation: $(READY)
 bench-text: $(READY)
 	$(BIN)/python bench/text.py $(FILE)
 
+$(LIGHT_READY): pyproject.toml constraints.txt
+	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
+	@echo "Installing Vizsla into $(LIGHT) ..."
+	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing Vizsla into .venv ..."
@@ -60,7 +70,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@# The beir package, to hold our figures against its own; what it needs for that is here, the rest is for encoders.
-	@# ir_measures comes with Vizsla where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
+	@# ir_measures comes with dev where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt beir==2.2.0 ir_measures
 	@touch $@
 
@@ -74,4 +84,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
