@@ -162,10 +162,6 @@ def test_threads_share_an_index(folder: Path) -> None:
 
 
 def test_an_index_carries_its_tokenizer(folder: Path, documents: Records) -> None:
-    try:
-        parse_model("bm25-wp")
-    except VizslaError as e:
-        pytest.skip(str(e))
     with build(folder, documents, "bm25-wp") as index:
         (file,) = (folder / "model").iterdir()
         assert [h.id for h in index.search("vizsla")] == ["d3"]

@@ -1,0 +1,213 @@
+"""Run what the README and the docs show: every console and Python block, from top to bottom.
+
+    python docs/run.py [FILE.md ...] [--no-install]
+
+Each file is run in a fresh copy of the repository, in the environment of this Python, with a home of its own in which
+`data` is $VIZSLA_DATA. A block fails if a command does; a block whose commands begin with `$`, or a Python session,
+also if something else comes out than it shows. What stands in front of a block decides how it is taken:
+
+    <!-- not run: REASON -->         it is only shown; the reason is listed at the end
+    <!-- needs: scifact, torch -->   it is run where these data sets and Python packages are, and listed elsewhere
+    <!-- file: NAME -->              it is a file; those of the README are there for all
+
+Blocks of other languages are only shown; indented blocks are refused, so that none is overlooked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = re.compile(r"<!-- (not run|needs|file): (.+) -->")
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?")
+TOLERANCE = 0.005  # of figures in shown output: 8-bit networks differ a little from processor to processor
+SHELL = "set -eu -o pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
+SESSION = (
+    "import doctest, sys\n"
+    "flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS\n"
+    "sys.exit(doctest.testfile(sys.argv[1], module_relative=False, optionflags=flags).failed > 0)\n"
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a Markdown file, and what the comment before it says of it."""
+
+    place: str
+    language: str
+    text: str
+    note: str = ""
+    value: str = ""
+
+
+class Failed(Exception):
+    """A block did not do what it shows."""
+
+
+def blocks(file: Path) -> Iterator[Block]:
+    """The fenced blocks of a Markdown file, in their order."""
+    lines = file.read_text().split("\n")
+    place = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name
+    number = 0
+    while number < len(lines):
+        start, line = number, lines[number]
+        number += 1
+        if line.startswith("    ") and (start == 0 or not lines[start - 1].strip()):
+            raise SystemExit(f"{place}:{number}: an indented block, which nobody runs; put it between ```")
+        if not line.startswith("```"):
+            continue
+        while not lines[number].startswith("```"):
+            number += 1
+        text = "\n".join(lines[start + 1 : number]) + "\n"
+        number += 1
+        note = NOTE.fullmatch(lines[start - 1].strip()) if start else None
+        yield Block(f"{place}:{start + 1}", line[3:].strip(), text, *(note.groups() if note else ()))
+
+
+def missing(needs: str) -> list[str]:
+    """Which of these data sets and packages are not here."""
+    importlib.invalidate_caches()  # a block before this one may have installed it
+    data = Path(os.environ.get("VIZSLA_DATA", os.devnull))
+    return [n for n in needs.split(", ") if not ((data / n).is_dir() or importlib.util.find_spec(n))]
+
+
+def run(block: Block, folder: Path, install: bool) -> str | None:
+    """Run a block in a folder; why it was not run, or None."""
+    if block.note == "file":
+        (folder / block.value).write_text(block.text)
+        return None
+    if block.language not in ("console", "python"):
+        return None
+    if block.note == "not run":
+        return block.value
+    if block.note == "needs" and (absent := missing(block.value)):
+        return "needs " + ", ".join(absent)
+    text, left_out = block.text, []
+    if not install:
+        kept = [line for line in text.split("\n") if not re.match(r"(pip|make) ", line)]
+        left_out = sorted(set(text.split("\n")) - set(kept))
+        text = "\n".join(kept)
+    if block.language == "python":
+        run_python(text, folder)
+    elif text.startswith("$ "):
+        run_transcript(text, folder)
+    elif text.strip():
+        execute(["bash", "-c", SHELL + text], folder)
+    return f"--no-install: {'; '.join(line.split('  ')[0] for line in left_out)}" if left_out else None
+
+
+def run_python(text: str, folder: Path) -> None:
+    """A script, or a session whose answers are compared."""
+    script = folder / "block.py"
+    script.write_text(text)
+    execute([sys.executable, *(["-c", SESSION] if text.startswith(">>> ") else []), str(script)], folder)
+
+
+def run_transcript(text: str, folder: Path) -> None:
+    """Commands after `$`, each with the output it must print."""
+    for command, shown in re.findall(r"^\$ ((?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        printed = execute(["bash", "-c", SHELL + command], folder)
+        if (difference := differs(shown, printed)) is not None:
+            raise Failed(f"{command.strip()}\n{difference}\nprinted:\n{printed}")
+
+
+def differs(shown: str, printed: str) -> str | None:
+    """The first line that is not what was shown; blanks do not count, nor do small differences of numbers."""
+    pairs = [[" ".join(line.split()) for line in text.split("\n") if line.strip()] for text in (shown, printed)]
+    for theirs, ours in zip(*(p + [""] * (max(map(len, pairs)) - len(p)) for p in pairs), strict=True):
+        numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (theirs, ours)]
+        same = NUMBER.sub("#", theirs) == NUMBER.sub("#", ours) and len(numbers[0]) == len(numbers[1])
+        if not same or any(abs(a - b) > TOLERANCE for a, b in zip(*numbers, strict=True)):
+            return f"shown:   {theirs}\nprinted: {ours}"
+    return None
+
+
+def execute(command: list[str], folder: Path) -> str:
+    """Standard output of a command; an error if it fails."""
+    home = folder.parent / "home"
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path("~/.cache/pip").expanduser())),
+        "VIZSLA_DATA": str(home / "data"),
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Failed(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def lay_out(folder: Path) -> None:
+    """A copy of the repository, the README's files in it, and beside it a home with the data sets."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0"):
+        if name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    home = folder.parent / "home"
+    home.mkdir()
+    if "VIZSLA_DATA" in os.environ:
+        (home / "data").symlink_to(Path(os.environ["VIZSLA_DATA"]).absolute())
+    for block in blocks(ROOT / "README.md"):
+        if block.note == "file":
+            run(block, folder, install=False)
+
+
+def run_file(file: Path, install: bool) -> tuple[list[str], list[tuple[str, str]]]:
+    """Run a file's blocks: the places of those that failed, and of those not run with the reason."""
+    failed, left = [], []
+    with tempfile.TemporaryDirectory(prefix="vizsla-docs-") as temporary:
+        folder = Path(temporary) / "vizsla"
+        folder.mkdir()
+        lay_out(folder)
+        for block in blocks(file):
+            started = time.perf_counter()
+            try:
+                reason = run(block, folder, install)
+            except Failed as e:
+                failed.append(block.place)
+                print(f"{block.place}: FAILED\n{e}\n", flush=True)
+                continue
+            if reason:
+                left.append((block.place, reason))
+            elif block.language in ("console", "python"):
+                print(f"{block.place}: fine ({time.perf_counter() - started:.0f} s)", flush=True)
+    return failed, left
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run what the README and the docs show.")
+    parser.add_argument("files", nargs="*", type=Path, help="all unless named")
+    parser.add_argument("--no-install", action="store_true", help="leave out lines that begin with pip or make")
+    options = parser.parse_args()
+    files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    failed, left = [], []
+    for file in files:
+        outcome = run_file(file, not options.no_install)
+        failed += outcome[0]
+        left += outcome[1]
+    if left:
+        print("\nNot run:")
+    for reason, places in groupby(sorted(left, key=lambda x: x[1]), key=lambda x: x[1]):
+        print(f"  {reason}: {', '.join(place for place, _ in places)}")
+    print(f"\n{len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
