@@ -1,5 +1,6 @@
 # Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
-# The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv).
+# The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv); the docs are run in
+# an environment that is made anew each time (.venv-docs).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -7,10 +8,16 @@ READY := .venv/.ready
 LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
+DOCS := .venv-docs
+EXTRAS := neural,train,dense,faiss,parquet,measures
+ifeq ($(shell uname -sm),Linux aarch64)
+EXTRAS := neural,train,dense,faiss,parquet
+endif
+
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test check crash bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -20,6 +27,14 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+# README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
+docs:
+	rm -rf $(DOCS)
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
+	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]"
+	$(DOCS)/bin/python docs/run.py
 
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.
 check: $(READY)
@@ -84,4 +99,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
