@@ -49,7 +49,8 @@ def test_search_as_json(cli: Cli, index: Path) -> None:
     assert found["query"] == "barking dogs"
     (result,) = found["results"]
     assert (result["rank"], result["id"], result["document"]["year"]) == (1, "d1", 1999)
-    assert result["score"] == pytest.approx(vizsla.Index.open(index).search("barking dogs")[0].score)
+    with vizsla.Index.open(index) as opened:
+        assert result["score"] == pytest.approx(opened.search("barking dogs")[0].score)
 
 
 def test_search_a_file_of_queries(cli: Cli, index: Path, tmp_path: Path) -> None:

@@ -383,7 +383,8 @@ def test_a_handle_on_an_index_that_was_replaced_is_refused(folder: Path) -> None
         Index.create(folder, "bm25(namespace=other)", overwrite=True).close()
         with pytest.raises(CollectionError, match="has been replaced by another"):
             old.add(records(3))
-    assert len(Index.open(folder)) == 0
+    with Index.open(folder) as index:
+        assert len(index) == 0
 
 
 def test_a_closed_index_says_so(folder: Path) -> None:
@@ -426,4 +427,5 @@ def test_a_bad_line_in_another_process_is_named(folder: Path, tmp_path: Path) ->
         pytest.raises(VizslaError, match=r"corpus\.jsonl:2: the document '2' has no text"),
     ):
         index.add(Source.find(corpus).raw_lines() or (), workers=2)
-    assert len(Index.open(folder)) == 0
+    with Index.open(folder) as index:
+        assert len(index) == 0
