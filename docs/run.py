@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -83,29 +83,21 @@ def missing(needs: str) -> list[str]:
     return [n for n in needs.split(", ") if not ((data / n).is_dir() or importlib.util.find_spec(n))]
 
 
-def run(block: Block, folder: Path, install: bool) -> str | None:
+def run(block: Block, folder: Path) -> str | None:
     """Run a block in a folder; why it was not run, or None."""
     if block.note == "file":
         (folder / block.value).write_text(block.text)
-        return None
-    if block.language not in ("console", "python"):
-        return None
-    if block.note == "not run":
+    elif block.note == "not run":
         return block.value
-    if block.note == "needs" and (absent := missing(block.value)):
-        return "needs " + ", ".join(absent)
-    text, left_out = block.text, []
-    if not install:
-        kept = [line for line in text.split("\n") if not re.match(r"(pip|make) ", line)]
-        left_out = sorted(set(text.split("\n")) - set(kept))
-        text = "\n".join(kept)
-    if block.language == "python":
-        run_python(text, folder)
-    elif text.startswith("$ "):
-        run_transcript(text, folder)
-    elif text.strip():
-        execute(["bash", "-c", SHELL + text], folder)
-    return f"--no-install: {'; '.join(line.split('  ')[0] for line in left_out)}" if left_out else None
+    elif block.note == "needs" and (absent := missing(block.value)):
+        return f"needs {', '.join(absent)}"
+    elif block.language == "python":
+        run_python(block.text, folder)
+    elif block.text.startswith("$ "):
+        run_transcript(block.text, folder)
+    else:
+        execute(["bash", "-c", SHELL + block.text], folder)
+    return None
 
 
 def run_python(text: str, folder: Path) -> None:
@@ -165,7 +157,14 @@ def lay_out(folder: Path) -> None:
         (home / "data").symlink_to(Path(os.environ["VIZSLA_DATA"]).absolute())
     for block in blocks(ROOT / "README.md"):
         if block.note == "file":
-            run(block, folder, install=False)
+            run(block, folder)
+
+
+def without_installing(block: Block) -> tuple[Block, list[str]]:
+    """A block without the lines that install something, and these lines."""
+    lines = block.text.split("\n")
+    left_out = [line for line in lines if re.match(r"(pip|make) ", line)]
+    return replace(block, text="\n".join(line for line in lines if line not in left_out)), left_out
 
 
 def run_file(file: Path, install: bool) -> tuple[list[str], list[tuple[str, str]]]:
@@ -176,16 +175,21 @@ def run_file(file: Path, install: bool) -> tuple[list[str], list[tuple[str, str]
         folder.mkdir()
         lay_out(folder)
         for block in blocks(file):
+            if block.note != "file" and block.language not in ("console", "python"):
+                continue
+            if not install and block.note != "not run":
+                block, lines = without_installing(block)
+                left += [(block.place, f"--no-install ({line.partition('  ')[0]})") for line in lines]
             started = time.perf_counter()
             try:
-                reason = run(block, folder, install)
+                reason = run(block, folder)
             except Failed as e:
                 failed.append(block.place)
                 print(f"{block.place}: FAILED\n{e}\n", flush=True)
                 continue
             if reason:
                 left.append((block.place, reason))
-            elif block.language in ("console", "python"):
+            else:
                 print(f"{block.place}: fine ({time.perf_counter() - started:.0f} s)", flush=True)
     return failed, left
 
