@@ -118,15 +118,12 @@ def run_transcript(text: str, folder: Path) -> None:
 
 def differs(shown: str, printed: str) -> str | None:
     """The first words that are not what was shown, but for blanks, line breaks and what `about` allows figures."""
-    theirs, ours = (
-        shown.split(),
-        " ".join(line for line in printed.split("\n") if not line.startswith(COMPILING)).split(),
-    )
+    lines = (line for line in printed.split("\n") if not line.startswith(COMPILING))
+    theirs, ours = shown.split(), " ".join(lines).split()
     for i, (a, b) in enumerate(zip_longest(theirs, ours, fillvalue="")):
         if a != b and not about(a, b):
-            return (
-                f"shown:   {' '.join(theirs[max(i - 5, 0) : i + 5])}\nprinted: {' '.join(ours[max(i - 5, 0) : i + 5])}"
-            )
+            near = slice(max(i - 5, 0), i + 5)
+            return f"shown:   {' '.join(theirs[near])}\nprinted: {' '.join(ours[near])}"
     return None
 
 
