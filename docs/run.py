@@ -120,6 +120,8 @@ def differs(shown: str, printed: str) -> str | None:
     """The first words that are not what was shown, but for blanks, line breaks and what `about` allows figures."""
     lines = (line for line in printed.split("\n") if not line.startswith(COMPILING))
     theirs, ours = shown.split(), " ".join(lines).split()
+    if theirs[-1:] == ["..."]:  # only the beginning is shown
+        theirs, ours = theirs[:-1], ours[: len(theirs) - 1]
     for i, (a, b) in enumerate(zip_longest(theirs, ours, fillvalue="")):
         if a != b and not about(a, b):
             near = slice(max(i - 5, 0), i + 5)

@@ -136,7 +136,7 @@ def test_readers_never_see_half_a_commit(folder: Path) -> None:
     done = threading.Event()
 
     def read() -> None:
-        while not done.is_set():
+        while not done.wait(0.1):  # readers that never rest leave the writer no processor
             try:
                 with Index.open(folder) as index:
                     seen = {h["round"] for h in index.search("common", 2 * size)}
@@ -286,7 +286,7 @@ def test_deleting_what_is_not_there(folder: Path) -> None:
 
 def test_large_documents_and_long_ids(folder: Path) -> None:
     with Index.create(folder) as index:
-        index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 6_000_000}])
+        index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 2_000_000}])
         index.commit()
         assert [h.id for h in index.search("dog")] == ["x" * 10_000]
         assert index.search("cat")[0].id == "big"
