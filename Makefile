@@ -1,21 +1,40 @@
-# Everything sets itself up from a fresh clone: a virtual environment in .venv, the pinned packages, then the job.
+# Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
+# The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv); the docs are run in
+# an environment that is made anew each time (.venv-docs).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+LIGHT := .venv-light
+LIGHT_READY := $(LIGHT)/.ready
+
+DOCS := .venv-docs
+EXTRAS := neural,train,dense,faiss,parquet,measures
+ifeq ($(shell uname -sm),Linux aarch64)
+EXTRAS := neural,train,dense,faiss,parquet
+endif
+
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test check crash faults endurance bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash faults endurance bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
-demo: $(READY)
-	@$(BIN)/vizsla demo
+demo: $(LIGHT_READY)
+	@$(LIGHT)/bin/vizsla demo
 
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+# README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
+docs:
+	rm -rf $(DOCS)
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
+	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]"
+	$(DOCS)/bin/python docs/run.py
 
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.
 check: $(READY)
@@ -63,6 +82,12 @@ bench-evaluation: $(READY)
 bench-text: $(READY)
 	$(BIN)/python bench/text.py $(FILE)
 
+$(LIGHT_READY): pyproject.toml constraints.txt
+	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
+	@echo "Installing Vizsla into $(LIGHT) ..."
+	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing Vizsla into .venv ..."
@@ -70,7 +95,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@# The beir package, to hold our figures against its own; what it needs for that is here, the rest is for encoders.
-	@# ir_measures comes with Vizsla where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
+	@# ir_measures comes with dev where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt beir==2.2.0 ir_measures
 	@touch $@
 
@@ -84,4 +109,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

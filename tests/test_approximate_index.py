@@ -210,7 +210,7 @@ class OnGpu:
         return scores, found
 
 
-def test_the_way_to_a_gpu(built: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is masked falls out of what a GPU finds, which knows no masks; on a device that is not one."""
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -49,7 +50,8 @@ def test_search_as_json(cli: Cli, index: Path) -> None:
     assert found["query"] == "barking dogs"
     (result,) = found["results"]
     assert (result["rank"], result["id"], result["document"]["year"]) == (1, "d1", 1999)
-    assert result["score"] == pytest.approx(vizsla.Index.open(index).search("barking dogs")[0].score)
+    with vizsla.Index.open(index) as opened:
+        assert result["score"] == pytest.approx(opened.search("barking dogs")[0].score)
 
 
 def test_milliseconds_are_of_the_search_alone(cli: Cli, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,12 +389,32 @@ def test_interrupting_a_build_leaves_nothing(
     assert not (tmp_path / "new").exists()
 
 
-def test_demo(cli: Cli) -> None:
-    code, out, err = cli("demo")
-    assert code == 0
-    assert "documents indexed in" in err
-    assert "subprocess" in out
-    assert "length norm" in out
+HEAVY = ("scipy", "torch", "transformers", "onnx", "onnxruntime", "pyarrow", "faiss", "ir_measures", "beir")
+
+
+def test_the_demo_needs_the_light_install_alone_and_says_what_next(tmp_path: Path) -> None:
+    """What is not among the dependencies is hidden; the commands at the end are then run as they stand."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "dogs.md").write_text("# Dogs\nA query about dogs.")
+    program = tmp_path / "bin" / "vizsla"
+    program.parent.mkdir()
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({HEAVY}))\nfrom vizsla.cli import main\nmain()\n"
+    program.write_text(f"#!{sys.executable}\n{hidden}")
+    program.chmod(0o755)
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run("bin/vizsla demo")
+    assert (done.returncode, "documents indexed in" in done.stderr) == (0, True), done.stderr
+    assert "subprocess" in done.stdout
+    assert "length norm" in done.stdout
+    commands = [line.strip() for line in done.stderr.splitlines() if line.startswith("  ")]
+    assert [c.split()[:2] for c in commands] == [["bin/vizsla", verb] for verb in ("index", "search", "explain")]
+    for command in commands:
+        done = run(command)
+        assert done.returncode == 0, (command, done.stderr)
+    assert "bm25 for dogs.md" in done.stdout
 
 
 def test_version(cli: Cli) -> None:

@@ -136,7 +136,7 @@ def test_readers_never_see_half_a_commit(folder: Path) -> None:
     done = threading.Event()
 
     def read() -> None:
-        while not done.is_set():
+        while not done.wait(0.1):  # readers that never rest leave the writer no processor
             try:
                 with Index.open(folder) as index:
                     seen = {h["round"] for h in index.search("common", 2 * size)}
@@ -286,7 +286,7 @@ def test_deleting_what_is_not_there(folder: Path) -> None:
 
 def test_large_documents_and_long_ids(folder: Path) -> None:
     with Index.create(folder) as index:
-        index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 6_000_000}])
+        index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 2_000_000}])
         index.commit()
         assert [h.id for h in index.search("dog")] == ["x" * 10_000]
         assert index.search("cat")[0].id == "big"
@@ -383,7 +383,8 @@ def test_a_handle_on_an_index_that_was_replaced_is_refused(folder: Path) -> None
         Index.create(folder, "bm25(namespace=other)", overwrite=True).close()
         with pytest.raises(CollectionError, match="has been replaced by another"):
             old.add(records(3))
-    assert len(Index.open(folder)) == 0
+    with Index.open(folder) as index:
+        assert len(index) == 0
 
 
 def test_a_closed_index_says_so(folder: Path) -> None:
@@ -426,4 +427,5 @@ def test_a_bad_line_in_another_process_is_named(folder: Path, tmp_path: Path) ->
         pytest.raises(VizslaError, match=r"corpus\.jsonl:2: the document '2' has no text"),
     ):
         index.add(Source.find(corpus).raw_lines() or (), workers=2)
-    assert len(Index.open(folder)) == 0
+    with Index.open(folder) as index:
+        assert len(index) == 0

@@ -52,10 +52,6 @@ def test_one_index_answers_as_each_models_own(data: Path) -> None:
 
 def test_the_bm26_papers_rows_from_one_comparison(cli: Cli, data: Path, tmp_path: Path) -> None:
     """BM25, BM25-wordpiece and BM25' on SciFact and NFCorpus: table 2 of the BM26 paper prints these digits."""
-    try:
-        parse_model("bm25-wp")
-    except VizslaError as e:
-        pytest.skip(str(e))
     file = tmp_path / "table.json"
     code, out, err = cli(
         "compare", "scifact", "nfcorpus", "-m", "bm25,bm25-wp,bm25-prime", "--data", data, "--report", file
@@ -202,7 +198,7 @@ def test_tables_in_every_format(dataset: Path, tmp_path: Path) -> None:
         write_report(found, tmp_path / f"r{ending}", [opened], models)
     assert "| data set | measure | bm25 | a\\|b_c |" in (tmp_path / "r.md").read_text()
     assert "a|b\\_c" in (tmp_path / "r.tex").read_text()
-    rows = list(csv.DictReader((tmp_path / "r.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert len(rows) == 4
     assert json.loads((tmp_path / "r.json").read_text())["figures"][0]["value"] == float(rows[0]["value"])
     with pytest.raises(VizslaError, match=r"a report ends in \.html"):
@@ -444,7 +440,7 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     run.write_text("q1 Q0 d2 1 3 t\nq1 Q0 d1 2 2 t\nq2 Q0 d2 1 1 t\n")
     code, _, err = cli("judge", "list", dataset, run, "-o", sheet)
     assert (code, "1 document to judge for 1 query:" in err) == (0, True)
-    rows = list(csv.DictReader(sheet.open()))
+    rows = list(csv.DictReader(sheet.read_text().splitlines()))
     assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
     assert "may hold judgements" in cli("judge", "list", dataset, run, "-o", sheet)[2]
     code, _, err = cli("judge", "evaluate", dataset, sheet, run)

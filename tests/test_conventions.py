@@ -6,6 +6,7 @@ import copy
 import string
 import sys
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,13 @@ def without_own_ids(found: Found) -> Found:
     return {q: {d: s for d, s in scores.items() if d != q} for q, scores in found.items()}
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_anserinis_convention_is_trec_eval_with_c(seed: int) -> None:
+def test_anserinis_convention_is_trec_eval_with_c() -> None:
     pytrec_eval = pytest.importorskip("pytrec_eval")
+    for seed in range(200):
+        check_anserini(pytrec_eval, seed)
+
+
+def check_anserini(pytrec_eval: Any, seed: int) -> None:
     judged, found = difficult(seed)
     names = {f"{ours}@{k}": f"{theirs}_{k}" for ours, theirs in TREC.items() for k in CUTOFFS}
     names |= {"AP": "map", "nDCG": "ndcg", "RR": "recip_rank", "Rprec": "Rprec"}
@@ -68,14 +73,19 @@ def test_anserinis_convention_is_trec_eval_with_c(seed: int) -> None:
         ours = evaluate(run_of(found), Qrels(judged), parse_measures(list(names)), convention)
         for mine, other in names.items():
             values = {q: theirs[q][other] if q in theirs else 0.0 for q in judged}
-            assert ours.by_query[mine] == pytest.approx(values, abs=1e-9), mine
-            assert ours.measures[mine] == pytest.approx(sum(values.values()) / len(judged), abs=1e-9)
+            assert ours.by_query[mine] == pytest.approx(values, abs=1e-9), (seed, convention, mine)
+            mean = sum(values.values()) / len(judged)
+            assert ours.measures[mine] == pytest.approx(mean, abs=1e-9), (seed, convention, mine)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_beirs_convention_is_the_packages(seed: int) -> None:
+def test_beirs_convention_is_the_packages() -> None:
     pytest.importorskip("beir")
     pytest.importorskip("pytrec_eval")  # which beir asks, and which has no wheel for some machines
+    for seed in range(200):
+        check_beir(seed)
+
+
+def check_beir(seed: int) -> None:
     from beir.retrieval.evaluation import EvaluateRetrieval
 
     judged, found = difficult(seed)
@@ -93,8 +103,8 @@ def test_beirs_convention_is_the_packages(seed: int) -> None:
             figures = EvaluateRetrieval.evaluate_custom(judged, given, cutoffs, name)
             expected |= {f"{ours}@{k}": v for k, v in zip(cutoffs, figures.values(), strict=True)}
     mine = evaluate(run, Qrels(judged), parse_measures(list(expected)), "beir").measures
-    assert mine == pytest.approx(expected, abs=0.5001e-5)  # it prints five digits
-    assert run == run_of(found)  # unlike the package's, evaluating leaves the run as it is
+    assert mine == pytest.approx(expected, abs=0.5001e-5), seed  # it prints five digits
+    assert run == run_of(found), seed  # unlike the package's, evaluating leaves the run as it is
 
 
 def test_where_the_beir_package_fails_ours_counts_nothing() -> None:

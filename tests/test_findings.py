@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from conftest import BESIDE
 from vizsla.errors import VizslaError
@@ -28,7 +29,7 @@ from vizsla.evaluation import (
     rbo,
 )
 from vizsla.evaluation.domains import domain_map, similarity_matrix, weighted_jaccard
-from vizsla.evaluation.significance import randomisation_test
+from vizsla.evaluation.significance import both_tails, critical_t, randomisation_test
 from vizsla.runs import Run
 
 VALUES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=40)
@@ -46,6 +47,12 @@ def test_the_t_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
     low, high = theirs.confidence_interval(0.95)
     assert found.interval == pytest.approx((low, high), abs=1e-9)
     assert found.wins + found.ties + found.losses == len(pairs)
+
+
+@given(st.integers(1, 100_000), st.floats(0, 1e6))
+def test_students_distribution_is_scipys(freedom: int, t: float) -> None:
+    assert both_tails(t, freedom) == pytest.approx(2 * stdtr(freedom, -t), rel=1e-8, abs=1e-300)
+    assert critical_t(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-10)
 
 
 def test_the_randomisation_test_counts_all_signs_where_it_can() -> None:

@@ -19,7 +19,9 @@ from vizsla.text import Analyzer, WordPiece, analyzer_names, register_filter
 from vizsla.text.filters import snowball_languages
 from vizsla.text.words import word_classes
 
-GOLDEN = [json.loads(line) for line in (Path(__file__).parent / "data" / "lucene-9.9.jsonl").open()]
+GOLDEN = [
+    json.loads(line) for line in (Path(__file__).parent / "data" / "lucene-9.9.jsonl").read_text().split("\n") if line
+]
 
 
 @pytest.mark.parametrize("name", ["lucene-english", "standard", "cjk"])
@@ -33,7 +35,7 @@ def test_tokens_and_offsets_equal_lucenes(name: str) -> None:
 
 def test_every_line_of_the_reference_file_equals_lucenes(reference: Path) -> None:
     analyzer = Analyzer.parse("lucene-english")
-    cases = [json.loads(line) for line in (reference / "lucene-analysis.jsonl").open()]
+    cases = [json.loads(line) for line in (reference / "lucene-analysis.jsonl").read_text().split("\n") if line]
     assert len(cases) == 105
     for case in cases:
         assert analyzer(case["text"]) == case["tokens"]
@@ -153,15 +155,15 @@ def test_wordpiece_is_saved_with_its_file(tmp_path: Path) -> None:
     assert list(again.tokens("Héllo, [SEP]")[0]) == ["hello", 0, 5]
 
 
-@pytest.mark.parametrize("language", snowball_languages())
-def test_every_snowball_language_has_a_stemmer_and_stop_words(language: str) -> None:
-    analyzer = Analyzer.parse(f"snowball-{language}")
+def test_every_snowball_language_has_a_stemmer_and_stop_words() -> None:
     from vizsla.text.stopwords import stop_words
 
-    assert len(stop_words(language)) >= 30
-    assert analyzer("42") == ["42"]
-    single = [w for w in stop_words(language) if analyzer.tokenizer.tokens(w)[0].term == w and len(w) > 1]
-    assert [analyzer(w) for w in single] == [[] for _ in single]
+    for language in snowball_languages():
+        analyzer = Analyzer.parse(f"snowball-{language}")
+        assert len(stop_words(language)) >= 30, language
+        assert analyzer("42") == ["42"], language
+        single = [w for w in stop_words(language) if analyzer.tokenizer.tokens(w)[0].term == w and len(w) > 1]
+        assert [analyzer(w) for w in single] == [[] for _ in single], language
 
 
 def test_snowball_stems() -> None:

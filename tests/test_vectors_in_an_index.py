@@ -68,7 +68,7 @@ def test_a_weight_beyond_all_numbers_is_told(tmp_path: Path) -> None:
 def test_eight_bits(tmp_path: Path) -> None:
     with bm25_index(tmp_path / "a") as index:
         export_vectors(index, "jsonl", tmp_path / "v.jsonl", "minmax:8")
-    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").open()]
+    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().split("\n") if line]
     weights = [w for row in rows for w in row["vector"].values()]
     assert (min(weights), max(weights)) == (1, 256)
     assert all(isinstance(w, int) for w in weights)
@@ -97,7 +97,8 @@ def test_a_quantiser_is_part_of_the_model(tmp_path: Path) -> None:
         index.commit()
         assert [(h.id, h.score) for h in index.search("dog cat")] == [("1", 123.0)]
         assert index.search("cat") == []
-    assert Index.open(tmp_path / "i").model == parse_model("vectors(quantiser=range:1:100:even)")
+    with Index.open(tmp_path / "i") as index:
+        assert index.model == parse_model("vectors(quantiser=range:1:100:even)")
     with pytest.raises(VizslaError, match="has to be fitted first"):
         parse_model("vectors(quantiser=minmax:8)")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -47,6 +50,7 @@ def demo(
 
                 console.remark("\nYour turn.", lines=True)
                 prompt(index, 5)
+    _say_what_next()
 
 
 def _docstrings() -> Iterator[Document]:
@@ -79,3 +83,29 @@ def _show_command(verb: str, arguments: str) -> None:
 
     console.line()
     console.out.print(Text().append(f"vizsla {verb}", style="bold green").append(f" {arguments}"))
+
+
+def _say_what_next() -> None:
+    """The three commands to go on with; where a folder of documentation is at hand they run as they stand."""
+    command, pages = _command(), sorted(Path("docs").glob("*.md"))
+    files, document = ("docs", pages[0].name) if pages else ("FILES", "ID")
+    console.remark(
+        "\nNow your own files: JSON lines, csv, tsv, Parquet, TREC SGML, or folders of text, Markdown and HTML.\n"
+        f"  {command} index {files} -o my.index\n"
+        f'  {command} search my.index "a query"\n'
+        f'  {command} explain my.index "a query" {shlex.quote(document)}',
+        lines=True,
+    )
+
+
+def _command() -> str:
+    """How this program is called from the current folder."""
+    program = Path(sys.argv[0])
+    if program.name != "vizsla" or not program.exists():
+        return f"{shlex.quote(sys.executable)} -m vizsla"
+    found = shutil.which("vizsla")
+    if found and os.path.samefile(found, program):
+        return "vizsla"
+    here = Path.cwd()
+    program = program.absolute()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -179,17 +182,24 @@ def preparing(
     each with a share of the memory, which make the model anew from its description beside its files in the folder.
     """
     executor: Executor
+    processes = _Processes()
     if workers == 1:
         task: Task = Analyst(model, splitter, store, most_bytes).prepare
         executor = ThreadPoolExecutor(1)
     else:
         start = (description, folder, splitter, store, most_bytes // workers)
-        executor = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
+        executor = ProcessPoolExecutor(workers, processes, _start, start)
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
     try:
         most = min(p.component.together for p in model.parts)
         yield lambda items: _in_order(executor, task, batches(items, most), ahead)
+    except BrokenExecutor:
+        executor.shutdown()
+        raise VizslaError(processes.obituary()) from None
+    except BaseException:  # nobody waits for what the workers are at
+        processes.end()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -206,16 +216,72 @@ def _in_order(
         yield waiting.popleft().result()
 
 
+class _Processes(SpawnContext):
+    """Starts the workers' processes and knows what became of them."""
+
+    def __init__(self) -> None:
+        self._all: list[SpawnProcess] = []
+
+    def Process(self, *arguments: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]
+        process = _Process(*arguments, **options)
+        self._all.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._all:
+            if process.pid is not None:  # it has been started
+                process.terminate()
+
+    def obituary(self) -> str:
+        """Why the work cannot go on, in a sentence; the pool has ended the others by SIGTERM."""
+        codes = {process.pid: process.exitcode for process in self._all if process.exitcode}
+        first = next((pid for pid, code in codes.items() if code != -signal.SIGTERM), next(iter(codes), None))
+        code = codes.get(first) or 0
+        if code >= 0:
+            return (
+                f"worker process {first} ended by itself (exit code {code}), what it says is above; "
+                "index with one worker, or, in a script of your own, under if __name__ == '__main__'"
+            )
+        return (
+            f"worker process {first} was killed ({signal.Signals(-code).name}), as the system does where memory runs "
+            "out; try again with fewer workers or less memory (--workers, --memory)"
+        )
+
+
+class _Process(SpawnProcess):
+    """A process that Ctrl-C does not reach, from its first moment on: the parent hears it, and ends its workers."""
+
+    def start(self) -> None:
+        if not hasattr(signal, "pthread_sigmask"):
+            super().start()
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what a new process inherits
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _analyst: Analyst | None = None
 
 
 def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
     """What a process does first."""
     global _analyst
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         _analyst = Analyst(Model.from_description(description, folder), splitter, store, most_bytes)
     except VizslaError:  # a filter of the user's own, say: told by the first batch, where it can be heard
         _analyst = None
+
+
+def _end_with_the_parent() -> None:
+    """A worker waits for work for ever, since other workers hold the pipe that it comes by, too."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(batch: list[Document] | RawLines) -> Prepared:

@@ -100,9 +100,7 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     1
     """
     if folder.name in ("", ".."):
-        raise CollectionError(
-            f"{folder}: an index is put in place by renaming; give its folder a name, as in my.index"
-        )
+        raise CollectionError(f"{folder}: an index is put in place by renaming; give its folder a name, as in my.index")
     if folder.is_symlink():
         folder = folder.resolve()
     recover(folder)

@@ -1,0 +1,56 @@
+"""What the README and the docs show is what comes out; all of it: make docs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+specification = importlib.util.spec_from_file_location("run_docs", ROOT / "docs" / "run.py")
+assert specification is not None
+assert specification.loader is not None
+docs = importlib.util.module_from_spec(specification)
+sys.modules["run_docs"] = docs
+specification.loader.exec_module(docs)
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+QUICK = ("README.md", "docs/models.md")
+"""Pages whose blocks take seconds where no data set is at hand."""
+
+
+def test_quick_pages_run_from_top_to_bottom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("VIZSLA_DATA", raising=False)
+    for page in QUICK:
+        failed, left = docs.run_file(ROOT / page, install=False)
+        assert failed == [], capsys.readouterr().out
+        assert all(reason.startswith(("--no-install", "needs ", "the test suite")) for _, reason in left)
+
+
+def test_every_block_can_be_found_and_says_why_it_is_not_run() -> None:
+    languages = {block.language for page in PAGES for block in docs.blocks(page)}
+    assert languages == {"console", "python", "json", "text"}
+
+
+def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\nvizsla search no.index dogs\n```\n\n"
+        "```console\n$ echo 0.526\n0.507\n```\n\n"
+        "```console\n$ echo 'about 0.5062 dogs'\nabout   0.507 dogs\n```\n\n"
+        "```python\n>>> 1 + 1\n3\n```\n\n"
+        "<!-- not run: nobody can -->\n```console\nfalse\n```\n"
+    )
+    done = subprocess.run([sys.executable, ROOT / "docs" / "run.py", page], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "there is no index" in done.stdout
+    assert "nobody can: page.md:21" in done.stdout
+    assert done.stdout.splitlines()[-1] == "3 failed: page.md:1, page.md:5, page.md:15"
+    page.write_text("Look:\n\n    vizsla demo\n")
+    with pytest.raises(SystemExit, match=r"page\.md:3: an indented block"):
+        list(docs.blocks(page))
