@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.models import BM25, Model, Sum, parse_model
 from vizsla.models.lengths import lucene_codes, lucene_lengths
+from vizsla.models.statistics import load_statistics, save_statistics
 
 TEXTS = ["dog dog cat", "cat", "fish " * 50 + "dog", ""]
 
@@ -135,3 +136,15 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{")
     with pytest.raises(VizslaError, match="not the description of a model"):
         parse_model(str(tmp_path))
+
+
+def test_damaged_statistics_are_one_sentence(tmp_path: Path) -> None:
+    """Also where the file is cut, which numpy leaves open and tells by an error of its own."""
+    name, *counts = save_statistics(BM25().fit(["a dog barks", "cats and dogs"])["words"], tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    assert load_statistics(name, *counts, folder=tmp_path).frequencies["dog"] == 2
+    for damaged in (content[:100], b"", b"nothing"):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match="these are no frozen statistics"):
+            load_statistics(name, *counts, folder=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,9 +74,9 @@ def load_statistics(name: str, documents: int, total: int, longest: int, *, fold
     """The counts that `save_statistics` wrote to a folder."""
     file = folder / f"{name}.npz"
     try:
-        with np.load(file, allow_pickle=False) as kept:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as kept:
             terms = kept["terms"].tobytes().decode("utf-8", "surrogatepass").split("\n")
             frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
-    except (OSError, ValueError, KeyError) as e:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
         raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
     return CountedStatistics(documents, total, longest, frequencies)

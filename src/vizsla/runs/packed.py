@@ -38,7 +38,7 @@ def write_packed(run: Run, path: Path) -> None:
 def read_packed(path: Path) -> Run:
     """Read what `write_packed` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             queries, documents, (name,) = (_lines(arrays[key]) for key in ("queries", "documents", "name"))
             ends = np.cumsum(arrays["sizes"], dtype=np.int64)
             codes, scores = arrays["codes"].tolist(), arrays["scores"]
