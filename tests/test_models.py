@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.models import BM25, GivenVectors, Model, Part, Spar, Sum, names, parse_model
 from vizsla.models.lengths import lucene_codes, lucene_lengths
 from vizsla.models.names import expression
@@ -252,3 +252,15 @@ def test_statistics_written_before_are_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "old.npz", terms=terms, counts=np.array([2, 1]))
     read = load_statistics(["old", 3, 6, 3], tmp_path)
     assert read == CountedStatistics(3, 6, 3, {"dog": 2, "cat": 1})
+
+
+def test_damaged_statistics_are_one_sentence(tmp_path: Path) -> None:
+    """Also where the file is cut, which numpy leaves open and tells by an error of its own."""
+    told = save_statistics(BM25().fit(["a dog barks", "cats and dogs"])["words"], tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    assert load_statistics(told, tmp_path) is not None
+    for damaged in (content[:100], b"", b"nothing"):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match="these are no frozen statistics"):
+            load_statistics(told, tmp_path)

@@ -345,7 +345,7 @@ def _save(file: str | Path, **arrays: np.ndarray) -> None:
 def read_arrays(file: str | Path, *names: str) -> list[np.ndarray]:
     """Some arrays of a file, in this order."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with Path(file).open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             return [arrays[name] for name in names]
     except FileNotFoundError:
         raise InputError("there are no packed queries here", file=str(file)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,9 +155,9 @@ class CrossDev:
     def open(cls, folder: str | Path) -> CrossDev:
         path = Path(folder)
         try:
-            with np.load(path / "judged.npz", allow_pickle=False) as told:
+            with (path / "judged.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as told:
                 name, grades, ideal, lengths = (told[part] for part in ("name", "grades", "ideal", "lengths"))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             raise InputError("there are no packed candidates here (no judged.npz)", file=str(folder)) from None
         queries, documents, candidates = (TokenCorpus.open(path / part) for part in _TEXTS)
         return cls(str(name), queries, documents, candidates, grades, ideal, int(lengths[0]), int(lengths[1]))
