@@ -150,7 +150,7 @@ def test_an_index_is_asked_as_its_runs_say(cli: Cli, dataset: Path, index: Path,
         (["--index", "i", "--questions", "q.tsv", "-m", "bm25"], "two models at least"),
         (["--index", "i", "--questions", "none.tsv", "-m", "bm25,bm25-wp"], "no such file"),
         (["--index", "i", "--questions", "q.tsv", "--questions", "q.tsv", "-m", "bm25,bm25(k1=2)"], "one name"),
-        (["--index", "nowhere", "--questions", "q.tsv", "-m", "bm25,bm25(k1=2)"], "this is no Vizsla index"),
+        (["--index", "nowhere", "--questions", "q.tsv", "-m", "bm25,bm25(k1=2)"], "there is no such folder"),
         (["--index", "i", "--questions", "q.tsv", "-m", "bm25,bm25"], "named twice"),
     ],
 )

@@ -151,7 +151,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["pets"], "name the index to ask by --index"),
         (["none.jsonl", "--index", "i"], "no such file"),
-        (["pets", "--index", "nowhere"], "this is no Vizsla index"),
+        (["pets", "--index", "nowhere"], "there is no such folder"),
         (["pets", "--index", "i", "--seeds", "0"], "must be 1 or more, not 0"),
         (["pets", "--index", "i", "--most", "0"], "must be 1 or more, not 0"),
         (["pets", "--index", "i", "--depths", "0"], "are no depths"),
