@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -117,6 +118,9 @@ FACTS: list[Callable[[dict[str, Any]], object]] = [
     lambda f: f.update({"../x": f["numbers"]}),
     lambda f: f.update({"dense_99999999999999999999": f["numbers"]}),
     lambda f: f.pop("sizes"),
+    lambda f: f["numbers"].update(sha256="/any/path"),
+    lambda f: f["numbers"].update(file="alive-2.npy"),
+    lambda f: f.update(alive={**f["numbers"], "file": "alive-2.npy", "type": "|b1"}),
 ]
 
 
@@ -132,14 +136,14 @@ def test_files_are_not_what_the_attacker_says(folder: Path, treasure: Path) -> N
     assert verify(folder) == []
 
 
-META = ["7", "null", "{", '"x"', "[1, 2, 3]", "-1", "99999999999999999999", "true"]
+META = ["7", "null", '"x"', "[1]", "{}", "-1", "99999999999999999999", "[" * 100_000]
 
 
 def test_meta_that_makes_no_sense_is_told(folder: Path) -> None:
     db = sqlite3.connect(folder / "index.db")
     kept = dict(db.execute("SELECT key, value FROM meta"))
     db.close()
-    for key in ("format", "uuid", "generation", "next_number", "next_term", "stored", "passages", "model_files"):
+    for key in kept:
         for value in META:
             db = sqlite3.connect(folder / "index.db")
             db.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
@@ -267,6 +271,77 @@ def test_random_damage_to_the_database_is_found_or_harmless(folder: Path) -> Non
         if not problems:
             assert content() == expected
     assert found > 20
+
+
+def test_a_journal_that_names_another_file_is_not_played_back(folder: Path, tmp_path: Path) -> None:
+    """SQLite would remove the file that such a journal names."""
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("mine")
+    name = str(thesis).encode()
+    header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 0, 1, 512, 4096)
+    record = struct.pack(">I", (1 << 30) // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
+    journal = folder / "index.db-journal"
+    journal.write_bytes(header.ljust(512, b"\0") + record + bytes.fromhex("d9d505f920a163d7"))
+    assert all("index.db-journal is no file of an index" in sentence for sentence in use(folder))
+    with pytest.raises(CollectionError, match="holds something that is no index"):
+        Index.create(folder, overwrite=True)
+    assert thesis.read_text() == "mine"
+
+
+def test_a_commit_writes_into_no_file_that_is_there(folder: Path, treasure: Path) -> None:
+    """A link with the name of a file that a coming commit will write."""
+    for name in facts_of(folder):
+        for generation in range(1, 9):
+            for part in ("alive", "frequencies"):
+                link = folder / "segments" / name / f"{part}-{generation}.npy"
+                if not link.exists():
+                    link.symlink_to(treasure / "letters" / "terms.npy")
+    with Index.open(folder) as index:
+        index.delete([str(i) for i in range(61, 70)])
+        index.commit()
+    assert is_whole(treasure)
+    set_files(folder, lambda f: f.update({"scales_2": {**f["large_tops"], "file": "scales_2.npy", "type": "<f4"}}))
+    assert any("damaged" in sentence for sentence in use(folder))
+
+
+def test_a_model_of_other_namespaces_than_the_segments_is_refused(folder: Path) -> None:
+    """Kernels once looked for lengths of namespaces that no segment has."""
+    db = sqlite3.connect(folder / "index.db")
+    ((model,),) = db.execute("SELECT value FROM meta WHERE key = 'model'").fetchall()
+    rows = db.execute("SELECT id, statistics FROM segments").fetchall()
+    db.close()
+    described = json.loads(model)
+    (part,) = described["parts"]
+    described["parts"] = [{**part, "namespace": f"n{i}"} for i in range(50)]
+    changes: list[tuple[str, tuple[Any, ...]]] = [
+        ("UPDATE meta SET value = ? WHERE key = 'model'", (json.dumps({**described, "name": "many"}),)),
+        ("UPDATE terms SET namespace = 49", ()),
+    ]
+    for name, text in rows:
+        statistics = json.loads(text)
+        (only,) = statistics["namespaces"].values()
+        statistics["namespaces"] = {f"n{i}": only for i in range(50)}
+        changes.append(("UPDATE segments SET statistics = ? WHERE id = ?", (json.dumps(statistics), name)))
+    tamper(folder, *changes)
+    assert len(use(folder)) >= len(USES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE contents SET fields = '{'",
+        "UPDATE contents SET fields = '[1]'",
+        "UPDATE documents SET metadata = '[]'",
+        "UPDATE terms SET number = 'x'",
+        "UPDATE terms SET number = -1",
+        "UPDATE terms SET number = 1.5",
+        "UPDATE terms SET namespace = 7",
+    ],
+)
+def test_rows_that_make_no_sense_are_told(folder: Path, change: str) -> None:
+    tamper(folder, (change, ()))
+    assert verify(folder) != []
+    use(folder)  # raises nothing but sentences
 
 
 # What faiss reads

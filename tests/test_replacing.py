@@ -109,6 +109,93 @@ def test_names_are_not_patterns(tmp_path: Path) -> None:
     assert (size(tmp_path / "i1"), size(tmp_path / "i[1]")) == (2, 3)
 
 
+def test_long_names_that_begin_alike_are_two(tmp_path: Path) -> None:
+    one, two = tmp_path / ("a" * 120 + "1"), tmp_path / ("a" * 120 + "2")
+    build(one, 3)
+    one.rename(one.with_name(old_name(one)))  # a replacement was killed between the renamings
+    with pytest.raises(CollectionError, match="no such folder"):
+        Index.open(two)
+    build(two, 4, overwrite=True)
+    assert (size(one), size(two)) == (3, 4)
+
+
+def old_name(place: Path) -> str:
+    return f"{folder._prefix(place, 'old')}0123abcd"
+
+
+def test_a_build_that_is_put_in_place_is_swept_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another build begins just when the first is renamed."""
+    place = tmp_path / "i"
+    rename = folder._put_in_place
+
+    def meanwhile(building: Path, target: Path) -> None:
+        folder._sweep(target)
+        rename(building, target)
+
+    monkeypatch.setattr(folder, "_put_in_place", meanwhile)
+    build(place, 3)
+    build(place, 4, overwrite=True)
+    assert size(place) == 4
+    assert [p.name for p in tmp_path.iterdir()] == ["i"]
+
+
+def test_an_index_that_somebody_has_removed_stays_removed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replacement was killed when only the old index was left to be removed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        build(place, 9, overwrite=True)
+    shutil.rmtree(place)
+    with pytest.raises(CollectionError, match="no such folder"):
+        Index.open(place)
+    build(place, 2)
+    assert [p.name for p in place.parent.iterdir()] == ["i"]
+
+
+def test_an_old_index_that_cannot_be_had_is_not_waited_for_at_full_speed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = place.rename(place.with_name(old_name(place)))
+    (old / "writer.lock").unlink()
+    (old / "writer.lock").mkdir()
+    monkeypatch.setattr(folder, "_LONGEST_SWAP", 0.2)
+    started = time.process_time()
+    with pytest.raises(CollectionError, match="no such folder"):
+        Index.open(place)
+    assert time.process_time() - started < 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_that_is_forked_while_an_index_is_built_removes_nothing(place: Path) -> None:
+    replacing = replace_index(place, overwrite=True)
+    building = replacing.__enter__()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            replacing.__exit__(ValueError, ValueError("the child ends"), None)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    with Index.create(building) as index:
+        index.add(records(6))
+        index.commit()
+    replacing.__exit__(None, None, None)
+    assert size(place) == 6
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "a\0" * 2])
+def test_names_that_cannot_be_are_told(tmp_path: Path, name: str) -> None:
+    for call in (Index.open, Index.create):
+        with pytest.raises(CollectionError, match="this cannot be a folder"):
+            call(f"{tmp_path}/{name}")
+
+
+def test_files_of_others_among_the_segments_are_not_removed(place: Path) -> None:
+    (place / "segments" / "notes.txt").write_text("mine")
+    with pytest.raises(CollectionError, match="holds something that is no index"):
+        Index.create(place, overwrite=True)
+    assert (place / "segments" / "notes.txt").read_text() == "mine"
+
+
 def test_readers_between_the_renamings_wait(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader once brought the old index back, and the finished build was deleted."""
     between = threading.Event()
@@ -164,7 +251,7 @@ def test_a_renaming_that_fails_leaves_the_old_index(place: Path, monkeypatch: py
 
 
 def test_leftovers_of_a_killed_writer_are_known(place: Path) -> None:
-    for name in ("writer.lock-journal", "index.db-journal", "index.seal", "index.seal.new", "index.db.new"):
+    for name in ("writer.lock-journal", "index.seal", "index.seal.new", "index.db.new", "building.lock"):
         (place / name).write_text("")
     build(place, 3, overwrite=True)
     assert size(place) == 3

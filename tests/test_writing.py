@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import threading
@@ -9,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from vizsla.datasets import Document
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Index, buffer, verify
+from vizsla.index import Index, buffer, forking, verify
 from vizsla.models import BM25
 
 
@@ -177,6 +178,127 @@ def test_leaving_changes_behind_warns(folder: Path) -> None:
     assert len(found(folder)) == 5
 
 
+def test_what_a_full_disk_has_taken_is_not_committed_as_if_nothing_were(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Index.open(folder, memory=1) as index:
+        monkeypatch.setattr(BM25, "together", 2)
+        index.add(records(range(5, 6)))
+        with monkeypatch.context() as patch:
+            patch.setattr("vizsla.index.files.write_segment", fails_for_want_of_room)
+            with pytest.raises(CollectionError, match="No space left"):
+                index.add(records(range(20, 30)))
+        for call in (index.commit, lambda: index.add(records(range(3))), index.compact):
+            with pytest.raises(CollectionError, match="all changes since the last commit were given up"):
+                call()
+        index.rollback()
+        index.add(records(range(6, 8)))
+        index.commit()
+    assert found(folder) == {*map(str, range(5)), "6", "7"}
+
+
+def fails_for_want_of_room(*_: object) -> None:
+    raise CollectionError("No space left on device")
+
+
+def test_terms_that_cannot_be_written_are_refused_before_anything_is(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", "bm25(analyzer=whitespace)", store=False) as index:
+        index.add(records(range(5)))
+        with pytest.raises(VizslaError, match="cannot be stored"):
+            index.add([{"id": "x", "text": "abc\ud800def"}])
+        index.commit()
+        assert len(index.search("common", 10)) == 5
+    assert verify(tmp_path / "i") == []
+
+
+def test_another_folder_is_no_other_index(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    (tmp_path / "elsewhere").mkdir()
+    with Index.open(folder.name) as index:
+        index.add(records(range(5, 9)))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        index.commit()
+        index.refresh()
+        assert len(index) == 9
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert len(found(folder)) == 9
+
+
+def test_a_writer_reads_what_it_has_opened(folder: Path) -> None:
+    """Another has removed and replaced documents since; a snapshot once lost them when writing began."""
+    with Index.open(folder) as old:
+        with Index.open(folder) as other:
+            other.delete(["0", "1"])
+            other.add(records(range(2, 3), "other"))
+            other.commit()
+        old.delete(["nobody"])
+        assert sorted(h.id for h in old.search("common", 10)) == ["0", "1", "2", "3", "4"]
+        assert old.get("0") is not None
+        old.rollback()
+        assert old.get("0") is not None
+        old.refresh()
+        assert len(old) == 3
+
+
+def test_what_is_closed_stays_closed(folder: Path) -> None:
+    index = Index.open(folder)
+    index.close()
+    index.close()
+    calls = (
+        lambda: index.add(records(range(3))),
+        index.commit,
+        index.compact,
+        index.refresh,
+        lambda: index.delete("1"),
+    )
+    for _ in range(2):
+        for call in calls:
+            with pytest.raises(CollectionError, match="the index has been closed"):
+                call()
+    with Index.open(folder) as other:
+        other.delete(["1"])
+        other.commit()
+
+
+def test_an_index_that_was_forgotten_frees_its_lock(folder: Path) -> None:
+    forgotten = Index.open(folder)
+    forgotten.add(records(range(9)))
+    del forgotten
+    gc.collect()
+    with Index.open(folder) as index:
+        index.add(records(range(5, 6)))
+        index.commit()
+    assert len(found(folder)) == 6
+
+
+def test_garbage_that_wants_the_lock_gets_it(folder: Path) -> None:
+    """Half-read documents in a cycle are collected while the same thread holds the snapshot's lock."""
+    with Index.open(folder) as index:
+        cycle: list[Any] = [index.documents()]
+        next(cycle[0])
+        cycle.append(cycle)
+        snapshot = index._snapshot
+        with snapshot.lock:
+            del cycle
+            gc.collect()
+        assert len(index.search("common")) == 5
+
+
+def test_documents_cannot_roll_back_or_close_either(folder: Path) -> None:
+    with Index.open(folder) as index:
+        index.add(records(range(5, 7)))
+        for call in (index.rollback, index.close):
+
+            def documents(call: Callable[[], None] = call) -> Iterator[dict[str, Any]]:
+                yield from records(range(10, 12))
+                call()
+
+            with pytest.raises(VizslaError, match="is being changed"):
+                index.add(documents())
+        index.commit()
+    assert len(found(folder)) == 7
+
+
 # Ids
 
 
@@ -330,6 +452,56 @@ def test_a_fork_beside_searching_threads(folder: Path) -> None:
         for thread in threads:
             thread.join()
     assert said == {"5"}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_waits_for_who_is_inside_sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that open indexes and write; a child once waited for ever for SQLite's own locks."""
+    done = threading.Event()
+
+    def open_all_the_time() -> None:
+        while not done.is_set():
+            Index.open(folder).close()
+
+    def write_all_the_time() -> None:
+        with Index.create(folder.with_name("other")) as other:
+            while not done.is_set():
+                other.add(records(range(20)))
+                other.commit()
+
+    threads = [threading.Thread(target=work) for work in (open_all_the_time, write_all_the_time)]
+    with Index.open(folder) as index:
+        for thread in threads:
+            thread.start()
+        said = {fork(lambda: len(index.search("common", 10))) for _ in range(25)}
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert said == {"5"}
+        monkeypatch.setattr(forking, "_PATIENCE", 0.05)
+        with in_another_thread(forking.inside_sqlite()):
+            assert "was forked while" in fork(lambda: len(index.search("common", 10)))
+        assert len(index.search("common", 10)) == 5
+
+
+@contextmanager
+def in_another_thread(held: AbstractContextManager[None]) -> Iterator[None]:
+    """Hold something in a thread of its own."""
+    entered, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with held:
+            entered.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait(30)
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 # Limits, and what is not there any more

@@ -130,14 +130,14 @@ class Analyst:
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields) if self._store else None
+            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields)
             for text in row:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
             own = document.id if self._splitter is None else document_of(document.id)
             name = own.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
-        return row
+        return row if self._store else (*row[:2], None)
 
 
 def batches(items: Iterable[Document | RawLines], most: int) -> Iterator[list[Document] | RawLines]:

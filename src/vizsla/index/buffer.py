@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,9 +21,11 @@ MOST_TERMS = (1 << 32) - 1  # a term's number has 32 bits
 class Buffer:
     """The rows of documents that are not yet in a segment, namespace by namespace."""
 
-    def __init__(self, model: Model, db: sqlite3.Connection, checksums: Checksums, form: str = "float32") -> None:
+    def __init__(
+        self, path: Path, model: Model, db: sqlite3.Connection, checksums: Checksums, form: str = "float32"
+    ) -> None:
         """`form`: what dense vectors are stored in."""
-        terms = TermNumbers(db, checksums)
+        terms = TermNumbers(path, db, checksums)
         self._form = form
         self._namespaces = [_Namespace(i, p.component, terms) for i, p in enumerate(model.parts)]
         self._first = 0
@@ -84,7 +87,8 @@ class Buffer:
 class TermNumbers:
     """Numbers for terms; those the index has of old keep theirs."""
 
-    def __init__(self, db: sqlite3.Connection, checksums: Checksums) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums) -> None:
+        self._path = path
         self._db = db
         self._checksums = checksums
         self._next: int = database.get_meta(db, "next_term")
@@ -99,9 +103,7 @@ class TermNumbers:
         if not all_new:
             find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
             for i, term in enumerate(terms):
-                row = self._db.execute(find, (namespace, term)).fetchone()
-                if row is not None:
-                    numbers[i] = row[0]
+                numbers[i] = database.term_number(self._db.execute(find, (namespace, term)).fetchone(), self._path)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MOST_TERMS:
             raise VizslaError(f"the index would have more than {MOST_TERMS:,} different terms, the most it can have")

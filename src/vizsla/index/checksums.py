@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 KEY = "checksums"
 """Where in `meta` the sums lie; an index written by an earlier version has none until its next commit."""
 
+TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
 _DOCUMENTS = "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number)"
 _TERMS = "SELECT namespace, term, number FROM terms"
@@ -38,8 +40,7 @@ class Checksums:
 
     def __init__(self, db: sqlite3.Connection, generation: int) -> None:
         """Begin with the last commit's; `generation` is its number. Leftovers of others must have been swept."""
-        stored = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-        kept = json.loads(stored[0]) if stored else computed(db, generation, None)
+        kept = of_commit(db) or computed(db, generation, None)
         self._sums: dict[str, int] = {name: int(kept[name], 16) for name in ("documents", "terms", "deletions")}
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -57,7 +58,7 @@ class Checksums:
     def store(self, db: sqlite3.Connection, generation: int, next_term: int) -> None:
         """Write the sums down, last in the transaction of the commit."""
         sums = {name: f"{total % _MODULUS:016x}" for name, total in self._sums.items()}
-        kept = {**sums, **_small_tables(db, generation), "next_term": next_term}
+        kept = {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (KEY, json.dumps(kept)))
 
 
@@ -70,18 +71,33 @@ def computed(db: sqlite3.Connection, generation: int, next_term: int | None) -> 
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
     tables = {"documents": documents, "terms": terms, "deletions": deletions}
     sums = {name: f"{row_sum(rows):016x}" for name, rows in tables.items()}
-    return {**sums, **_small_tables(db, generation), "next_term": next_term}
+    return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
 
 
-def wrong_table(db: sqlite3.Connection, generation: int, kept: dict[str, Any] | None) -> str | None:
+def of_commit(db: sqlite3.Connection) -> dict[str, Any] | None:
+    """The sums of the last commit; None where it was made by an earlier version, which knows of none."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    kept: dict[str, Any] | None = json.loads(row[0]) if row else None
+    return kept
+
+
+def are_sums(found: Any) -> bool:
+    """Whether something is what `Checksums.store` writes."""
+    if not isinstance(found, dict) or any(type(found.get(key)) is not int for key in ("next_term", "generation")):
+        return False
+    return all(re.fullmatch("[0-9a-f]{16}", str(found.get(table))) for table in TABLES)
+
+
+def wrong_table(db: sqlite3.Connection, generation: int) -> str | None:
     """The first of the tables that are quickly read which is not as it was written; None if all are."""
+    kept = of_commit(db)
     if kept is None:
         return None
     found = _small_tables(db, generation)
     ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-    if int(next_term) < kept["next_term"]:
+    if int(next_term) < kept["next_term"] or kept["generation"] != generation:
         return "meta"
-    return next((name for name, total in found.items() if kept.get(name) != total), None)
+    return next((name for name, total in found.items() if kept[name] != total), None)
 
 
 def _small_tables(db: sqlite3.Connection, generation: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaErro
 from vizsla.index import database, files, forking, trust
 from vizsla.index.explain import Explanation, explain
 from vizsla.index.filters import Filter
-from vizsla.index.folder import BUILDING, recover, replace_index
+from vizsla.index.folder import absolute, is_being_built, recover, replace_index
 from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.kinds import check_change, check_kind, dense_facts
 from vizsla.index.pooling import Pool, pools_of
@@ -60,13 +60,14 @@ class Index:
     """
 
     def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
-        self.path = Path(path)
+        self.path = absolute(path)
         recover(self.path)
         self.memory = memory
         self._writing = threading.RLock()  # one thread writes at a time; the others wait
         self._changing = False
+        self._given_up = False
+        self._closed = False
         self._opened: Snapshot | None = Snapshot(self.path)
-        self._held: Snapshot | None = None
         self._writer: Writer | None = None
         self._asked: Model | None = None
         self._parsed = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
@@ -93,7 +94,7 @@ class Index:
         `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
         `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024, probes=16)`; see `DenseKind`.
         """
-        folder = Path(path)
+        folder = absolute(path)
         chosen = parse_model(model) if isinstance(model, str) else model
         kind = DenseKind.parse(dense) if isinstance(dense, str) else dense
         check_kind(kind, chosen)
@@ -108,7 +109,7 @@ class Index:
             "vizsla": vizsla.__version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if (folder / BUILDING).exists():
+        if is_being_built(folder):
             _write_new(folder, chosen, meta)
         else:
             with replace_index(folder, overwrite=overwrite) as building:
@@ -124,8 +125,9 @@ class Index:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        given_up = kind is None and self._writer is not None and self._writer.changed
-        self.close()
+        with self._writing:
+            given_up = kind is None and self._writer is not None and self._writer.changed
+            self.close()
         if given_up:
             warnings.warn(
                 f"{self.path}: changes that were not committed are given up; call commit() to keep them",
@@ -137,26 +139,20 @@ class Index:
         """Give up what is not committed and free files and locks."""
         with self._writing:
             self.rollback()
+            self._closed = True
             if self._opened is not None:
                 self._opened.close()
 
     # A fork of the process: see `forking`
 
-    def hold_still(self) -> None:
-        self._held = self._opened
-        if self._held is not None:
-            self._held.lock.acquire()
-
-    def go_on(self) -> None:
-        if self._held is not None:
-            self._held.lock.release()
-
-    def clean_up_in_child(self) -> None:
+    def clean_up_in_child(self, may_close: bool) -> None:
         self._writing = threading.RLock()
         self._changing = False
-        snapshot, writer = self._held, self._writer
+        snapshot, writer = self._opened, self._writer
         self._writer = None
-        if snapshot is not None and not snapshot.close_in_child():  # it was open, and is opened again when it is used
+        if snapshot is not None:
+            snapshot.close_in_child(may_close and writer is None)
+        if not self._closed:  # it is opened again when it is used
             self._opened = None
         if writer is not None:
             writer.leave_to_parent()
@@ -164,10 +160,15 @@ class Index:
     @property
     def _snapshot(self) -> Snapshot:
         """What this object sees; in a forked child it is opened again."""
-        if self._opened is None:
+        opened = self._opened
+        if opened is None:
             with self._writing:
-                self._opened = self._opened or Snapshot(self.path)
-        return self._opened
+                opened = self._opened = self._opened or Snapshot(self.path)
+        return opened
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CollectionError(f"{self.path}: the index has been closed")
 
     # Writing
 
@@ -175,7 +176,9 @@ class Index:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document whose id is there already replaces it; an id twice in one call is refused. A call that fails adds
-        nothing; what earlier calls have added stays. Any thread may call it; one call goes on at a time.
+        nothing; what earlier calls have added stays. Only if storing itself fails, as on a full disk, is all given up
+        that was pending; then nothing can be committed before `rollback` has said that this is known. Any thread may
+        call it; one call goes on at a time.
 
         `workers`: more than one analyses documents in so many other processes; call it under
         `if __name__ == "__main__":` then. `Source.raw_lines` lets them read JSON, too.
@@ -193,8 +196,7 @@ class Index:
     def _change(self, change: Callable[[Writer], T]) -> T:
         """Change something by the writer; when that leaves it in an unknown state, all that is pending is given up."""
         with self._writing:
-            if self._changing:
-                raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
+            self._check_idle()
             writer = self._open_writer()
             self._changing = True
             try:
@@ -202,19 +204,34 @@ class Index:
             finally:
                 self._changing = False
                 if not writer.sound:
+                    given_up = writer.changed
                     self.rollback()
+                    self._given_up = given_up
+
+    def _check_idle(self) -> None:
+        """Refuse to write where it cannot be, or where what was pending is gone and nobody has said to know it."""
+        self._check_open()
+        forking.check(self.path)
+        if self._changing:
+            raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
+        if self._given_up:
+            raise CollectionError(
+                f"{self.path}: an earlier call failed while it was stored, and all changes since the last commit were "
+                "given up; call rollback() to begin again"
+            )
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
             uuid, splitter = self._snapshot.meta["uuid"], self._snapshot.splitter
             self._writer = Writer(self.path, self.model, uuid, splitter, self.memory)
-            self._snapshot.unpin()  # nobody else writes now; pinned, it would keep the log of writes growing
+            if self._writer.base == self._snapshot.generation:
+                self._snapshot.unpin()  # nobody else writes now; pinned, it would keep the log of writes growing
         return self._writer
 
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
         with self._writing:
-            forking.check(self.path)
+            self._check_idle()
             if self._writer is not None:
                 self._finish(compact=False)
 
@@ -228,11 +245,10 @@ class Index:
             check_kind(kind, self.model)
             check_change(kind, self._snapshot.kind)
         with self._writing:
+            self._check_idle()
             self._finish(compact=True, kind=kind)
 
     def _finish(self, *, compact: bool, kind: DenseKind | None = None) -> None:
-        if self._changing:
-            raise VizslaError("this index is being changed; commit when that is done")
         try:
             # Pinned again at the last moment, so that searches going on keep what the commit removes.
             self._open_writer().commit(compact=compact, just_before=self._snapshot.pin, kind=kind)
@@ -254,6 +270,9 @@ class Index:
     def rollback(self) -> None:
         """Give up what was changed since the last commit."""
         with self._writing:
+            if self._changing:
+                raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
+            self._given_up = False
             if self._writer is not None:
                 writer, self._writer = self._writer, None
                 try:
@@ -264,6 +283,7 @@ class Index:
     def refresh(self) -> None:
         """See the newest commit of any writer from now on."""
         with self._writing:
+            self._check_open()
             old, self._opened = self._opened, Snapshot(self.path)
             if old is not None:
                 old.close()

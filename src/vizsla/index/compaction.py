@@ -198,5 +198,9 @@ class Compaction:
 def check_hashes(path: Path, name: str, facts: dict[str, files.Facts]) -> None:
     """Refuse to build on a file that is not what was written."""
     for entry in facts.values():
-        if files.hash_file(files.segment_folder(path, name) / entry["file"]) != entry["sha256"]:
+        try:
+            is_right = files.hash_file(files.segment_folder(path, name) / entry["file"]) == entry["sha256"]
+        except OSError as e:
+            raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
+        if not is_right:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")

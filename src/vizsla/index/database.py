@@ -25,8 +25,10 @@ from vizsla.index import checksums, forking
 from vizsla.index.files import Facts, check_facts, sync_folder
 from vizsla.index.locks import FileLock
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)  # one of format 2 has no checksums; its next commit makes it one of format 3
 FILE = "index.db"
+JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 DENSE = "dense"  # how dense vectors are kept and searched; an index without it keeps and searches them exactly
 _LOG_BYTES = 4 << 20  # how long the log of writes may get before what is in it is moved to its place
@@ -60,9 +62,10 @@ CREATE TABLE segments (
 
 @contextmanager
 def told_plainly(path: Path) -> Iterator[None]:
-    """SQLite's errors in one sentence that names the collection."""
+    """Around every use of SQLite: its errors in one sentence that names the collection, and no fork meanwhile."""
     try:
-        yield
+        with forking.inside_sqlite():
+            yield
     except sqlite3.Error as e:
         text = str(e)
         if "disk is full" in text or "disk I/O error" in text:
@@ -108,10 +111,12 @@ def check_folder(path: Path) -> None:
         raise CollectionError(f"{path}: there is no such folder; create an index with 'vizsla index'") from None
     except NotADirectoryError:
         raise CollectionError(f"{path}: this is a file; an index is a folder") from None
-    except OSError as e:
-        raise CollectionError(f"{path}: cannot be read ({e.strerror})") from None
+    except (OSError, ValueError) as e:  # a ValueError: a path with a NUL
+        raise CollectionError(f"{str(path)!r}: cannot be read ({getattr(e, 'strerror', None) or e})") from None
     if FILE not in plain or (plain[FILE] and not (path / FILE).is_file()):
         raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
+    if JOURNAL in plain:
+        raise CollectionError(f"{path}: {JOURNAL} is no file of an index, and SQLite would do what it says; remove it")
     odd = sorted(name for name, is_plain in plain.items() if not is_plain)
     if odd:
         raise CollectionError(f"{path}: {odd[0]} is a link or no file at all; an index holds plain files and folders")
@@ -129,13 +134,22 @@ def _connect_immutable(path: Path, file: Path) -> sqlite3.Connection:
             f"{path}: the last commit is still in {wal.name}, and the folder cannot be written to; "
             "open it once where it can"
         )
-    return _connect(file, "ro&immutable=1")
+    return _connect(file, "ro&immutable=1", Unlocked)
 
 
-def _connect(file: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{file.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=10
-    )
+class Unlocked(sqlite3.Connection):
+    """A connection of somebody who may not write: without side files there are no locks, and no snapshot either."""
+
+
+def _connect(file: Path, mode: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    uri = f"{file.as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10, factory=kind)
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """What changes when index.db is written to."""
+    found = (path / FILE).stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
@@ -145,11 +159,11 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
     try:
         version = get_meta(connection, "format")
-    except (sqlite3.OperationalError, ValueError):
+    except (sqlite3.OperationalError, ValueError, TypeError, RecursionError):
         version = None
     if type(version) is not int:
         raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
-    if version != FORMAT:
+    if version not in READABLE:
         advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
         raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
     if found != _schema():
@@ -169,16 +183,19 @@ def _schema() -> frozenset[tuple[str, str, str | None]]:
 
 def is_ours(file: Path) -> bool:
     """Whether a file is the database of an index, of whatever format."""
-    try:
-        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
-    except sqlite3.Error:
+    if file.is_symlink() or file.with_name(JOURNAL).exists():
         return False
-    try:
-        return get_meta(connection, "format") is not None
-    except (sqlite3.Error, ValueError):
-        return False
-    finally:
-        connection.close()
+    with forking.inside_sqlite():
+        try:
+            connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        except sqlite3.Error:
+            return False
+        try:
+            return get_meta(connection, "format") is not None
+        except (sqlite3.Error, ValueError, TypeError, RecursionError):
+            return False
+        finally:
+            connection.close()
 
 
 def create(path: Path, meta: dict[str, Any]) -> None:
@@ -212,7 +229,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 
 
 _META: dict[str, Callable[[Any], bool]] = {
-    "format": lambda v: v == FORMAT,
+    "format": lambda v: v in READABLE,
     "uuid": lambda v: isinstance(v, str),
     "generation": lambda v: _is_count(v),
     "next_number": lambda v: _is_count(v),
@@ -224,10 +241,14 @@ _META: dict[str, Callable[[Any], bool]] = {
     "vizsla": lambda v: isinstance(v, str),
     "created": lambda v: isinstance(v, str),
 }
+_MAY_BE_ABSENT: dict[str, Callable[[Any], bool]] = {
+    DENSE: lambda v: isinstance(v, str),
+    checksums.KEY: checksums.are_sums,
+}
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
+    return type(value) is int and 0 <= value < 1 << 60
 
 
 def _is_plain_path(name: str) -> bool:
@@ -240,9 +261,11 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     rows = connection.execute("SELECT key, value FROM meta").fetchall()
     try:
         meta = {key: json.loads(value) for key, value in rows}
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise damaged(path, "meta holds something that is not JSON") from None
-    for key, is_right in _META.items():
+    needed = (checksums.KEY,) if meta.get("format") == FORMAT else ()
+    there = {key: is_right for key, is_right in _MAY_BE_ABSENT.items() if key in meta or key in needed}
+    for key, is_right in {**_META, **there}.items():
         if key not in meta or not is_right(meta[key]):
             raise damaged(path, f"{key} in meta is not what a writer puts there")
     return meta
@@ -260,11 +283,20 @@ def sweep(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
-    kept = get_meta(connection, checksums.KEY)
+    kept = checksums.of_commit(connection)
     if kept is not None and kept["next_term"] < get_meta(connection, "next_term"):
         connection.execute("DELETE FROM terms WHERE number >= ?", (kept["next_term"],))
         set_meta(connection, "next_term", kept["next_term"])
     connection.execute("COMMIT")
+
+
+def term_number(row: tuple[Any, ...] | None, path: Path) -> int:
+    """The number of a term from its row; -1 where there is none."""
+    if row is None:
+        return -1
+    if type(row[0]) is not int or not 0 <= row[0] < 1 << 32:
+        raise damaged(path, "a term has no number")
+    return row[0]
 
 
 def insert_segment(
@@ -283,7 +315,7 @@ def segment_rows(
     for name, files_text, statistics_text in connection.execute(query, (generation,)):
         try:
             facts, statistics = json.loads(files_text), json.loads(statistics_text)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise damaged(path, "a segment is described by something that is not JSON") from None
         if not check_facts(name, facts) or not _are_statistics(statistics):
             raise damaged(path, f"segment {str(name)[:40]!r} is not described as a writer does it")
@@ -325,7 +357,7 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
 
 def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
     """Move what is in the log of writes to its place, where the log has become long. Failing does no harm."""
-    with suppress(OSError, sqlite3.Error):
+    with suppress(OSError, sqlite3.Error), forking.inside_sqlite():
         if (path / (FILE + "-wal")).stat().st_size > _LOG_BYTES:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

@@ -76,21 +76,26 @@ def check_facts(segment: Any, facts: Any) -> bool:
     """Whether a segment and its files are described as `write_segment` and the others here do it."""
     if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):
         return False
-    return all(part in facts for part in PARTS) and all(_is_described(*item) for item in facts.items())
+    if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
+        return False
+    codes, scales = ({part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES))
+    return codes == scales and all(_is_described(*item) for item in facts.items())
 
 
 def _is_described(part: str, entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     name, size, sha256 = entry.get("file"), entry.get("bytes"), entry.get("sha256")
-    if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or not isinstance(sha256, str):
+    if type(size) is not int or size < 0 or not isinstance(name, str):
         return False
-    if type(size) is not int or size < 0:
+    if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
     space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{NEAR})[0-9]{{1,4}}", part)
     if space is not None and space[1] == NEAR:
-        return isinstance(entry.get("built"), str)
+        return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
+        return False
+    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}[.]npy", name):
         return False
     dimensions, types = _KINDS[space[1] if space else re.sub("^(small|large)_", "", part)]
     shape = entry.get("shape")
@@ -226,7 +231,8 @@ class HashedFile:
     """A file written piece by piece, whose hash is made on the way; synced when it is complete."""
 
     def __init__(self, file: Path, more: Facts) -> None:
-        self._file = file.open("wb")
+        file.unlink(missing_ok=True)  # whatever has the name is not ours to write into
+        self._file = file.open("xb")
         self._digest = hashlib.sha256()
         self.facts: Facts = {"file": file.name, "bytes": 0, **more}
 
@@ -251,7 +257,12 @@ class ArrayFile(HashedFile):
 
     def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         super().__init__(file, {"type": dtype.str, "shape": list(shape)})
-        self.put(_header(dtype, shape))
+        try:
+            self.put(_header(dtype, shape))
+        except BaseException:
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def write(self, piece: np.ndarray) -> None:
         self.put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
@@ -371,12 +382,12 @@ def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
     What has no name of ours was put there by somebody else, and stays.
     """
     for folder in _plain_folders(path):
-        unnamed = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)} - live.get(folder.name, set())
-        for name in unnamed:
-            with suppress(IsADirectoryError, PermissionError):  # a folder, which is not ours
-                (folder / name).unlink(missing_ok=True)
-        if folder.name not in live:
-            with suppress(OSError):  # there is something else in it
+        with suppress(OSError):  # it cannot be read, or there is something in it that is not ours
+            unnamed = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)}
+            for name in unnamed - live.get(folder.name, set()):
+                with suppress(OSError):  # a folder
+                    (folder / name).unlink(missing_ok=True)
+            if folder.name not in live:
                 folder.rmdir()
 
 
@@ -398,9 +409,16 @@ def strangers(path: Path, live: Mapping[str, set[str]]) -> Iterator[str]:
     if root.is_dir():
         yield from (f"{FOLDER}/{f.name}" for f in root.iterdir() if f not in ours)
     for folder in ours:
-        for file in folder.iterdir():
+        try:
+            inside = list(folder.iterdir())
+        except FileNotFoundError:  # a commit has just removed it
+            continue
+        except OSError:
+            yield f"{FOLDER}/{folder.name}"
+            continue
+        for file in inside:
             plain = _FILE_NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
-            if not plain and file.name not in live.get(folder.name, set()):
+            if not plain and file.name not in live.get(folder.name, set()) and os.path.lexists(file):
                 yield f"{FOLDER}/{folder.name}/{file.name}"
 
 

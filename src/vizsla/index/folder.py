@@ -7,6 +7,8 @@ there whole. While it is built, the old one's writer lock is held: nobody writes
 from __future__ import annotations
 
 import glob
+import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -17,14 +19,14 @@ from pathlib import Path
 
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
-from vizsla.index.locks import FileLock, LockedError
+from vizsla.index.locks import FileLock
 
 BUILDING = "building.lock"
 """Held in a folder that is being built, and gone when it is done."""
 _SEALS = ("index.seal", "index.seal.new")  # of earlier versions
 _OWN_NAMES = frozenset(
     (
-        *(database.FILE + ending for ending in ("", "-wal", "-shm", "-journal", ".new", ".new-wal", ".new-shm")),
+        *(database.FILE + ending for ending in ("", "-wal", "-shm", ".new", ".new-wal", ".new-shm", ".new-journal")),
         *(database.LOCK + ending for ending in ("", "-journal", "-wal", "-shm")),
         *_SEALS,
         BUILDING,
@@ -33,13 +35,31 @@ _OWN_NAMES = frozenset(
     )
 )
 _LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a replacement
+_PAUSE = 0.01
+
+
+def absolute(path: str | Path) -> Path:
+    """A path that stays what it is when the process changes its folder; one that cannot be is refused."""
+    found = Path(os.path.abspath(path))
+    try:
+        os.lstat(found)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # told by who opens it
+    except (OSError, ValueError) as e:
+        raise CollectionError(f"{str(path)!r}: this cannot be a folder ({getattr(e, 'strerror', None) or e})") from None
+    return found
 
 
 def is_index(folder: Path) -> bool:
     """Whether a folder holds an index, of any format, and nothing else."""
     if any(entry.name not in _OWN_NAMES or entry.is_symlink() for entry in folder.iterdir()):
         return False
-    return database.is_ours(folder / database.FILE)
+    return not any(files.strangers(folder, {})) and database.is_ours(folder / database.FILE)
+
+
+def is_being_built(folder: Path) -> bool:
+    """Whether `replace_index` has given this folder to build an index in, and none is there yet."""
+    return (folder / BUILDING).exists() and not (folder / database.FILE).exists()
 
 
 def check_room(folder: Path, overwrite: bool) -> None:
@@ -68,20 +88,16 @@ def recover(folder: Path) -> None:
         kept = _beside(folder, "old")
         if len(kept) != 1:
             return
-        try:
+        with suppress(CollectionError, OSError):  # it is locked, or gone: the replacement goes on
             lock = database.lock_for_writing(kept[0], wait=0.0)
-        except LockedError:
-            time.sleep(0.01)
-            continue
-        except CollectionError:  # it is gone: the replacement has gone on
-            continue
-        try:
-            if not folder.exists():
-                with suppress(OSError):  # somebody else has done it
+            try:
+                if not folder.exists():
                     kept[0].rename(folder)
                     files.sync_folder(folder.parent)
-        finally:
-            lock.release()
+            finally:
+                lock.release()
+            return
+        time.sleep(_PAUSE)
 
 
 @contextmanager
@@ -101,40 +117,58 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """
     if folder.name in ("", ".."):
         raise CollectionError(f"{folder}: an index is put in place by renaming; give its folder a name, as in my.index")
-    if folder.is_symlink():
-        folder = folder.resolve()
     recover(folder)
     check_room(folder, overwrite)
+    folder = folder.resolve() if folder.is_symlink() else absolute(folder)
     replaced = database.lock_for_writing(folder, wait=1.0) if (folder / database.FILE).exists() else None
     try:
         _sweep(folder)
-        with _building(folder) as (building, mark):
+        with _building(folder) as building:
             yield building
-            mark.release()
-            (building / BUILDING).unlink()
-            if replaced is None and (folder / database.FILE).exists():  # another build was faster
-                check_room(folder, overwrite)
-                replaced = database.lock_for_writing(folder, wait=1.0)
-            _put_in_place(building, folder)
+            with _one_at_a_time(folder.parent):
+                if replaced is None and (folder / database.FILE).exists():  # another build was faster
+                    check_room(folder, overwrite)
+                    replaced = database.lock_for_writing(folder, wait=1.0)
+                _put_in_place(building, folder)
     finally:
         if replaced is not None:
             replaced.release()
 
 
 @contextmanager
-def _building(folder: Path) -> Iterator[tuple[Path, FileLock]]:
+def _building(folder: Path) -> Iterator[Path]:
     """A new folder beside, marked as being worked on; removed if it is still there at the end."""
     building = folder.with_name(f"{_prefix(folder, 'new')}{secrets.token_hex(4)}")
+    process = os.getpid()
     try:
         building.mkdir(parents=True)
         mark = FileLock(building / BUILDING)
     except OSError as e:
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from None
     try:
-        yield building, mark
+        yield building
     finally:
         mark.release()
-        shutil.rmtree(building, ignore_errors=True)
+        if os.getpid() == process:  # a forked child has nothing to clean up
+            shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def _one_at_a_time(parent: Path) -> Iterator[None]:
+    """Nobody else looks at what is there and renames, while somebody does: the folder above is locked."""
+    try:
+        import fcntl
+
+        descriptor = os.open(parent, os.O_RDONLY)
+    except (ImportError, OSError):  # where folders have no locks
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _put_in_place(building: Path, folder: Path) -> None:
@@ -154,11 +188,20 @@ def _put_in_place(building: Path, folder: Path) -> None:
             with suppress(OSError):  # if even this fails, `recover` does it when the index is next opened
                 old.rename(folder)
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); what was there is as it was") from None
-    shutil.rmtree(old, ignore_errors=True)
+    with suppress(OSError):
+        (folder / BUILDING).unlink()
+    if moved:
+        gone = folder.with_name(f"{_prefix(folder, 'new')}{secrets.token_hex(4)}")
+        with suppress(OSError):
+            old.rename(gone)  # so that nobody takes it for an index that lost its name
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _prefix(folder: Path, what: str) -> str:
-    return f".{folder.name[:100]}.{what}-"
+    name = folder.name
+    if len(name) > 100:  # names that begin alike must not be taken for each other
+        name = f"{name[:80]}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    return f".{name}.{what}-"
 
 
 def _beside(folder: Path, what: str) -> list[Path]:
@@ -171,8 +214,9 @@ def _beside(folder: Path, what: str) -> list[Path]:
 def _sweep(folder: Path) -> None:
     """Remove what builds and replacements that were killed have left beside the folder."""
     for left in _beside(folder, "new"):
-        if not (left / BUILDING).exists() or FileLock.is_free(left / BUILDING):
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(CollectionError):
+            if not (left / BUILDING).exists() or FileLock.is_free(left / BUILDING):
+                shutil.rmtree(left, ignore_errors=True)
     if (folder / database.FILE).exists():  # else an old index is all there is
         for left in _beside(folder, "old"):
             with suppress(CollectionError):  # somebody is still at it

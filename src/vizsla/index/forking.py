@@ -1,9 +1,10 @@
 """What a forked child does with the indexes its parent has open.
 
-SQLite's locks belong to a process, and a connection must not be used on the other side of a fork. So nobody is inside
-SQLite while a fork goes on, and a child closes what it has inherited and opens it again when it is first used. Only a
-connection with changes pending cannot be closed there: that would undo them in memory which is shared with the parent.
-The child must not use such an index at all.
+SQLite's locks belong to a process, and a connection must not be used on the other side of a fork. So a fork waits
+until no thread is inside SQLite; then a child closes what it has inherited, and opens it again when it is first used.
+Two things cannot be closed there: a connection with changes pending, since that would undo them in memory which is
+shared with the parent, and any connection if a thread stays inside SQLite for long. The child leaves these as they
+are and does not use their indexes.
 """
 
 from __future__ import annotations
@@ -13,26 +14,71 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from vizsla.errors import CollectionError
 
+_PATIENCE = 5.0  # seconds a fork waits for threads to leave SQLite
+
 
 class Forked(Protocol):
-    """Something with connections: it is held still for a fork, and cleans up in the child."""
+    """Something with connections."""
 
-    def hold_still(self) -> None: ...
-
-    def go_on(self) -> None: ...
-
-    def clean_up_in_child(self) -> None: ...
+    def clean_up_in_child(self, may_close: bool) -> None: ...
 
 
+class _Gate:
+    """Counts the threads that are inside SQLite; a fork waits for them, and lets nobody in meanwhile."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # of a lock that a thread may take twice: garbage is collected anywhere
+        self._inside = 0
+        self._forking = False
+        self._own = threading.local()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        depth = getattr(self._own, "depth", 0)
+        if depth == 0:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._forking)
+                self._inside += 1
+        self._own.depth = depth + 1
+        try:
+            yield
+        finally:
+            self._own.depth = depth
+            if depth == 0:
+                with self._changed:
+                    self._inside -= 1
+                    self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Wait until nobody else is inside; whether that came to be."""
+        own = getattr(self._own, "depth", 0) > 0
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._forking = True
+            return self._changed.wait_for(lambda: self._inside == own, _PATIENCE) and not own
+
+    def open(self) -> None:
+        with self._changed:
+            self._forking = False
+            self._changed.notify_all()
+
+
+_gate = _Gate()
+_quiet = True
 _open: weakref.WeakSet[Forked] = weakref.WeakSet()
-_held: list[Forked] = []
-_forking = threading.Lock()  # one fork at a time
 _unusable: set[tuple[int, int]] = set()
+
+
+def inside_sqlite() -> AbstractContextManager[None]:
+    """Enter it around every use of SQLite."""
+    return _gate.passed()
 
 
 def watch(opened: Forked) -> None:
@@ -41,7 +87,7 @@ def watch(opened: Forked) -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse a folder whose parent process had changes pending when this one was forked from it."""
+    """Refuse a folder whose connections were left as they are when this process was forked."""
     if _unusable and _identity(path) in _unusable:
         raise CollectionError(
             f"{path}: this process was forked while changes to the index were pending; commit before forking, "
@@ -50,7 +96,7 @@ def check(path: Path) -> None:
 
 
 def leave_alone(path: Path, connection: sqlite3.Connection) -> None:
-    """Never close a connection with changes pending, not even at exit, and use its folder no more."""
+    """Never close an inherited connection, not even at exit, and use its folder no more."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     _unusable.add(_identity(path))
 
@@ -64,22 +110,19 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _before() -> None:
-    _forking.acquire()
-    for opened in list(_open):
-        opened.hold_still()
-        _held.append(opened)
+    global _quiet
+    _quiet = _gate.close()
 
 
 def _in_parent() -> None:
-    while _held:
-        _held.pop().go_on()
-    _forking.release()
+    _gate.open()
 
 
 def _in_child() -> None:
-    while _held:
-        _held.pop().clean_up_in_child()
-    _forking.release()
+    global _gate
+    _gate = _Gate()
+    for opened in list(_open):
+        opened.clean_up_in_child(_quiet)
 
 
 if hasattr(os, "register_at_fork"):

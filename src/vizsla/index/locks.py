@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,12 +35,12 @@ class FileLock:
 
     def __init__(self, file: Path, wait: float = 0.0) -> None:
         """Take the lock, or raise `LockedError` if it is not free within `wait` seconds."""
-        self._process = os.getpid()
         until = time.monotonic() + wait
         while True:
             descriptor = _open(file)
             if _lock(descriptor) and _is_still(descriptor, file):
-                self._descriptor: int | None = descriptor
+                # Whoever loses the object, by an interruption or a forgotten close, loses the lock, too.
+                self._free = weakref.finalize(self, _let_go, descriptor, os.getpid())
                 return
             os.close(descriptor)
             if time.monotonic() >= until:
@@ -57,11 +58,13 @@ class FileLock:
 
     def release(self) -> None:
         """Free the lock. A forked child only lets go of its copy; the lock stays with the parent."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            if os.getpid() == self._process:
-                _unlock(descriptor)
-            os.close(descriptor)
+        self._free()
+
+
+def _let_go(descriptor: int, process: int) -> None:
+    if os.getpid() == process:
+        _unlock(descriptor)
+    os.close(descriptor)
 
 
 class LockedError(CollectionError):

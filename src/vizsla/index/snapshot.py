@@ -16,9 +16,9 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, by_document, search_among, search_many
+from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, Segment, by_document, search_among, search_many
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import checksums, database, files
+from vizsla.index import checksums, database, files, forking
 from vizsla.index.asking import Asking
 from vizsla.index.filters import DocumentTable, Filter
 from vizsla.models import Component, Model, Part, Statistics
@@ -66,8 +66,15 @@ class _Filtered:
         return self.snapshot.statistics_of(component)
 
 
-def _read(fields: str | None) -> dict[str, Any]:
-    return {} if fields is None else json.loads(fields)
+def _read(fields: str | None, path: Path) -> dict[str, Any]:
+    """What is stored of a document."""
+    try:
+        found = {} if fields is None else json.loads(fields)
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise database.damaged(path, "what is stored of a document is no JSON object")
+    return found
 
 
 class _Part:
@@ -88,7 +95,7 @@ class Snapshot:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lock = threading.Lock()  # one connection, many threads
+        self.lock = threading.RLock()  # one connection, many threads; garbage that is collected may want it, too
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
         self._ids: dict[int, str] = {}
@@ -101,7 +108,8 @@ class Snapshot:
                 self._load()
                 return
             except BaseException as e:
-                self._db.close()
+                with forking.inside_sqlite():
+                    self._db.close()
                 # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
                 if not isinstance(e, files.MissingFileError) or attempt == ATTEMPTS - 1:
                     raise
@@ -113,14 +121,17 @@ class Snapshot:
             self.generation: int = self.meta["generation"]
             self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
             rows = database.segment_rows(self._db, self.path, self.generation)
-            if problem := checksums.wrong_table(self._db, self.generation, self.meta.get(checksums.KEY)):
+            if problem := checksums.wrong_table(self._db, self.generation):
                 raise database.damaged(self.path, f"{problem} is not what was written")
+        self._stamp = database.stamp(self.path) if isinstance(self._db, database.Unlocked) else None
         files.check_model_folder(self.path / "model")
         self.kind = DenseKind.parse(self.meta.get(database.DENSE) or "exact")
         self.model = Model.from_description(self.meta["model"], self.path / "model")
         if any(statistics["namespaces"].keys() != set(self.model.namespaces) for *_, statistics in rows):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
         parts = [_Part(self.path, name, facts) for name, facts, _ in rows]
+        if not all(self._fits(p.segment) for p in parts):
+            raise database.damaged(self.path, "a segment has not what the model needs")
         parts.sort(key=lambda p: int(p.segment.numbers[0]))
         self.segments = [p.segment for p in parts]
         self.alive = [p.alive for p in parts]
@@ -130,6 +141,13 @@ class Snapshot:
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
         self.asking = self.asked_with(self.model)
+
+    def _fits(self, segment: Segment) -> bool:
+        """Whether a segment has what the model's namespaces need, so that nothing is looked for where it is not."""
+        widths = {i: part.component.dimensions for i, part in enumerate(self.model.parts) if part.component.dimensions}
+        return len(segment.sizes) == len(self.model.parts) and widths == {
+            space: rows.shape[1] for space, rows in segment.dense.items()
+        }
 
     def _sum_up(self, namespace: str, by_segment: list[dict[str, Any]]) -> _NamespaceStatistics:
         entries = [s["namespaces"][namespace] for s in by_segment]
@@ -151,13 +169,18 @@ class Snapshot:
                 database.get_meta(self._db, "generation")
 
     def unpin(self) -> None:
-        """Let go while nobody else can write: what is newer is told by its generation."""
-        with self.lock:
+        """Let go while nobody else can write, so that what this commit holds stays there."""
+        with self.lock, database.told_plainly(self.path):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
+        if self._stamp is not None and self._stamp != database.stamp(self.path):
+            raise CollectionError(
+                f"{self.path}: the index has changed, and who may not write to it cannot keep what he has opened; "
+                "refresh() or open it again"
+            )
         with self.lock:
             self._users += not self._retired
             return not self._retired
@@ -176,17 +199,20 @@ class Snapshot:
     def _close_if_done(self) -> None:
         """Let go of everything at once: what is left to the garbage collector may be collected late."""
         if self._retired and self._users == 0:
-            self._db.close()
+            with forking.inside_sqlite():
+                self._db.close()
             self.segments, self.alive, self._frequencies = [], [], []
             self.statistics, self._asked, self._masks = {}, {}, {}
             self.__dict__.pop("asking", None)
 
-    def close_in_child(self) -> bool:
-        """Close what a forked child has inherited, where no other thread goes on; gives whether it was closed."""
-        self.lock = threading.Lock()
-        was_closed, self._users = self._retired, 0
+    def close_in_child(self, may_close: bool) -> None:
+        """Close what a forked child has inherited, where no other thread goes on; or leave it as it is."""
+        if not may_close and not self._retired:
+            forking.leave_alone(self.path, self._db)
+            return
+        self.lock = threading.RLock()
+        self._users = 0
         self.close()
-        return was_closed
 
     @contextmanager
     def damage_told(self) -> Iterator[None]:
@@ -219,7 +245,7 @@ class Snapshot:
             written = [t.encode("utf-8", "replace").decode() for t in terms]
             space = self.model.namespaces.index(namespace)
             rows = [self._db.execute(find, (space, t)).fetchone() for t in written]
-            return np.array([row[0] if row else -1 for row in rows], np.int64)
+            return np.array([database.term_number(row, self.path) for row in rows], np.int64)
 
     def _document_frequencies(self, numbers: np.ndarray) -> np.ndarray:
         df = np.zeros(len(numbers), np.int64)
@@ -434,7 +460,7 @@ class Snapshot:
         else:
             rows = self._select("number, id, NULL, metadata", wanted, "documents")
         return {
-            number: Document(doc_id, _read(fields) if metadata is None else {**_read(fields), **_read(metadata)})
+            number: Document(doc_id, {**_read(fields, self.path), **_read(metadata, self.path)})
             for number, doc_id, fields, metadata in rows
         }
 

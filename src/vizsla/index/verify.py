@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, DenseKind, Lists, Segment, living_frequencies
 from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import checksums, database, files
+from vizsla.index import checksums, database, files, forking
 from vizsla.index.folder import recover
 from vizsla.models import Model
+
+ATTEMPTS = 5  # beside a writer that commits all the time
 
 
 def verify(path: Path) -> list[str]:
@@ -26,22 +29,48 @@ def verify(path: Path) -> list[str]:
     rows of index.db are compared with the checksums of the last commit; an index that an earlier version has written
     has none before its next commit, and less can be found there.
     """
-    problems: list[str] = []
     recover(path)
+    for _ in range(ATTEMPTS):
+        problems, generation = _problems(path)
+        # A commit that came meanwhile has removed files; what it holds is looked at then.
+        if not problems or generation is None or generation == _generation(path):
+            break
+    return problems
+
+
+def _problems(path: Path) -> tuple[list[str], int | None]:
+    """What is wrong, and the generation that was looked at."""
+    problems: list[str] = []
+    generation = None
     try:
         db = database.connect(path, write=False)
     except CollectionError as e:
-        return [str(e)]
+        return [str(e)], None
     try:
         with database.told_plainly(path):
             db.execute("BEGIN")
+            meta = database.read_meta(db, path)
+            generation = meta["generation"]
             for check in (_check_database, _check_model, _check_segments):
-                problems += check(path, db, database.read_meta(db, path))
+                problems += check(path, db, meta)
     except VizslaError as e:
         problems.append(str(e))
+    except OSError as e:
+        problems.append(f"{path}: cannot be read ({e.filename}: {e.strerror})")
     finally:
-        db.close()
-    return problems
+        with forking.inside_sqlite():
+            db.close()
+    return problems, generation
+
+
+def _generation(path: Path) -> int | None:
+    try:
+        db = database.connect(path, write=False)
+    except CollectionError:
+        return None
+    with database.told_plainly(path), closing(db):
+        found: int = database.get_meta(db, "generation")
+        return found
 
 
 def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
@@ -49,11 +78,11 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = meta["generation"]
-    kept = meta.get(checksums.KEY)
+    kept = checksums.of_commit(db)
     if kept is not None:
-        found = checksums.computed(db, generation, kept.get("next_term"))
-        for table in found:
-            if found[table] != kept.get(table):
+        found = checksums.computed(db, generation, kept["next_term"])
+        for table in checksums.TABLES:
+            if found[table] != kept[table]:
                 yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
     stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
     if not meta["stored"]:
@@ -61,7 +90,7 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     for number, fields, metadata in db.execute(f"{stored} WHERE generation <= ?", (generation,)):
         try:
             whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             whole = False
         if not whole:
             yield f"{path}: document number {number} is damaged in {database.FILE}"
@@ -72,9 +101,12 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     ).fetchone()
     if twice:
         yield f"{path}: {twice} ids stand for more than one document"
-    (most,) = db.execute("SELECT max(number) FROM terms").fetchone()
-    if most is not None and most >= meta["next_term"]:
-        yield f"{path}: there are terms beyond the last number given out"
+    sound = "typeof(number) = 'integer' AND number BETWEEN 0 AND ? AND typeof(namespace) = 'integer'"
+    spaces = len(meta["model"].get("parts") or ())
+    odd = f"SELECT count(*) FROM terms WHERE NOT ({sound} AND namespace BETWEEN 0 AND ?)"
+    ((count,),) = db.execute(odd, (meta["next_term"] - 1, spaces - 1)).fetchall()
+    if count:
+        yield f"{path}: {count:,} terms have numbers or namespaces that no writer gives"
 
 
 def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
@@ -108,7 +140,11 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         try:
             segment = files.read_segment(path, name, facts)
             alive = files.read_array(path, name, facts[files.ALIVE]) if files.ALIVE in facts else None
-            yield from _check_arrays(path, name, segment, len(namespaces), terms)
+            contradictions = list(_check_arrays(path, name, segment, len(namespaces), terms))
+            if contradictions:
+                complete = False
+                yield from contradictions
+                continue
             yield from _check_dense(path, name, segment)
             yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
             living.append(segment.numbers if alive is None else segment.numbers[alive])

@@ -88,6 +88,8 @@ class Writer:
         """Sweep what others have left, and begin the coming commit."""
         database.sweep(self._db)
         current = database.get_meta(self._db, "generation")
+        self.base = current
+        """The generation of the last commit, which this one follows."""
         self._generation = current + 1
         self._next_number: int = database.get_meta(self._db, "next_number")
         self._store_texts: bool = database.get_meta(self._db, "stored")
@@ -95,7 +97,7 @@ class Writer:
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
         self._kind = DenseKind.parse(database.get_meta(self._db, database.DENSE) or "exact")
-        self._buffer = Buffer(self._model, self._db, self._checksums, self._kind.store)
+        self._buffer = Buffer(self._path, self._model, self._db, self._checksums, self._kind.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
         """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused.
@@ -105,7 +107,8 @@ class Writer:
         added = Added()
         first, sampled, replaced = self._next_number, len(self._sample), array("q")
         terms_bytes = int(self._memory * TERMS_SHARE)
-        description, folder = database.get_meta(self._db, "model"), self._path / "model"
+        with database.told_plainly(self._path):
+            description, folder = database.get_meta(self._db, "model"), self._path / "model"
         if self._model.settles:
             documents = self._sampled(documents)
         try:
@@ -276,6 +279,7 @@ class Writer:
             compaction.run(whole=compact)
             self._drop_rows()
             self._checksums.remove("deletions", compaction.drop_deletions())
+            database.set_meta(self._db, "format", database.FORMAT)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._settle()
@@ -295,7 +299,7 @@ class Writer:
 
     def _tidy_up(self, shrink: bool) -> None:
         """What follows a commit. It is durable by now, so nothing that fails here may look like a failed commit."""
-        with suppress(OSError, sqlite3.Error, VizslaError):
+        with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
             files.sweep_segments(self._path, database.live_files(self._db, self._path))
         if shrink:  # where there are texts it would take long
             self._shrink()
@@ -313,12 +317,15 @@ class Writer:
 
     def _shrink(self) -> None:
         """Give the room of rows that are gone back to the disk; needs as much again while it works."""
-        with suppress(sqlite3.Error):  # without room to do it the database stays as large as it is, and as good
+        with (
+            suppress(sqlite3.Error),
+            forking.inside_sqlite(),
+        ):  # without room to do it the database stays as large as it is, and as good
             self._db.execute("VACUUM")
 
     def empty_log(self) -> None:
         """Move what is in the log of writes to its place, and cut the log, as far as readers allow."""
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error), forking.inside_sqlite():
             self._db.execute("PRAGMA busy_timeout=0")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -330,9 +337,10 @@ class Writer:
     def close(self) -> None:
         """Give up what is not committed and free the lock."""
         try:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            self._db.close()
+            with forking.inside_sqlite():
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self._db.close()
         except sqlite3.Error:  # a full disk can refuse even this; what is not committed is swept by the next writer
             pass
         finally:
