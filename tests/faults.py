@@ -1,4 +1,4 @@
-"""Let every file operation of a commit fail once, and see whether what is said of it is true.
+"""Let every file operation of adding and of a commit fail once, and see whether what is said of it is true.
 
     python tests/faults.py
 
@@ -103,6 +103,8 @@ class Scenario:
     model: Callable[[], Any]
     dense: str
     finish: Callable[[Any], None]
+    adding: bool = False
+    """Whether operations of adding fail, too, segments being written all the time."""
 
 
 def scenarios() -> list[Scenario]:
@@ -122,6 +124,7 @@ def scenarios() -> list[Scenario]:
         Scenario("dense", Scattered, hnsw, lambda index: index.commit()),
         Scenario("dense, compacted", Scattered, hnsw, lambda index: index.compact()),
         Scenario("mixed", mixed, hnsw, lambda index: index.commit()),
+        Scenario("adding", bm25, "exact", lambda index: index.commit(), adding=True),
     ]
 
 
@@ -162,10 +165,13 @@ def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int
         return answer
     outcome, said = "fine", ""
     try:
-        index = Index.open(place, memory=1 << 20)
-        change(index)
+        index = Index.open(place, memory=1 if scenario.adding else 1 << 20)
+        if not scenario.adding:
+            change(index)
         faults.faults_arm(str(place).encode(), number, code, onward)
         try:
+            if scenario.adding:
+                change(index)
             scenario.finish(index)
         except VizslaError as e:
             outcome, said = "told", str(e)
