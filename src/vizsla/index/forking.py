@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -39,21 +39,21 @@ class _Gate:
         self._forking = False
         self._own = threading.local()
 
-    @contextmanager
-    def passed(self) -> Iterator[None]:
-        depth = getattr(self._own, "depth", 0)
+    def enter(self) -> None:
+        depth = self._own.__dict__.get("depth", 0)
         if depth == 0:
             with self._changed:
-                self._changed.wait_for(lambda: not self._forking)
+                if self._forking:
+                    self._changed.wait_for(lambda: not self._forking)
                 self._inside += 1
         self._own.depth = depth + 1
-        try:
-            yield
-        finally:
-            self._own.depth = depth
-            if depth == 0:
-                with self._changed:
-                    self._inside -= 1
+
+    def leave(self) -> None:
+        self._own.depth -= 1
+        if self._own.depth == 0:
+            with self._changed:
+                self._inside -= 1
+                if self._forking:
                     self._changed.notify_all()
 
     def close(self) -> bool:
@@ -76,9 +76,15 @@ _open: weakref.WeakSet[Forked] = weakref.WeakSet()
 _unusable: set[tuple[int, int]] = set()
 
 
-def inside_sqlite() -> AbstractContextManager[None]:
+@contextmanager
+def inside_sqlite() -> Iterator[None]:
     """Enter it around every use of SQLite."""
-    return _gate.passed()
+    gate = _gate
+    gate.enter()
+    try:
+        yield
+    finally:
+        gate.leave()
 
 
 def watch(opened: Forked) -> None:

@@ -459,10 +459,7 @@ class Snapshot:
             rows = self._select("number, id, fields, metadata", wanted, "documents JOIN contents USING (number)")
         else:
             rows = self._select("number, id, NULL, metadata", wanted, "documents")
-        return {
-            number: Document(doc_id, {**_read(fields, self.path), **_read(metadata, self.path)})
-            for number, doc_id, fields, metadata in rows
-        }
+        return {number: Document(doc_id, self._content(fields, metadata)) for number, doc_id, fields, metadata in rows}
 
     def whole_documents(self, ids: Iterable[str]) -> dict[str, Document]:
         """Stored documents by their ids, those in passages put together again; without those that are not there."""
@@ -482,6 +479,10 @@ class Snapshot:
 
     def _whole(self, rows: Sequence[Document]) -> Document:
         return rows[0] if self.splitter is None else self.splitter.whole(rows)
+
+    def _content(self, fields: str | None, metadata: str | None) -> dict[str, Any]:
+        found = _read(fields, self.path)
+        return found if metadata is None else {**found, **_read(metadata, self.path)}
 
     def vectors(self) -> Iterator[tuple[int, dict[str, float]]]:
         """Each living document's number and weights, what the query side adds to a term included.
