@@ -176,9 +176,8 @@ class Index:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document whose id is there already replaces it; an id twice in one call is refused. A call that fails adds
-        nothing; what earlier calls have added stays. Only if storing itself fails, as on a full disk, is all given up
-        that was pending; then nothing can be committed before `rollback` has said that this is known. Any thread may
-        call it; one call goes on at a time.
+        nothing; what earlier calls have added stays. If storing itself fails, as on a full disk, all pending changes
+        are given up, and `commit` refuses until you call `rollback`. Any thread may call it; calls take turns.
 
         `workers`: more than one analyses documents in so many other processes; call it under
         `if __name__ == "__main__":` then. `Source.raw_lines` lets them read JSON, too.
@@ -209,7 +208,7 @@ class Index:
                     self._given_up = given_up
 
     def _check_idle(self) -> None:
-        """Refuse to write where it cannot be, or where what was pending is gone and nobody has said to know it."""
+        """Refuse to write to a closed index, from inside another change, or after pending changes were given up."""
         self._check_open()
         forking.check(self.path)
         if self._changing:
