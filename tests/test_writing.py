@@ -271,6 +271,30 @@ def test_an_index_that_was_forgotten_frees_its_lock(folder: Path) -> None:
     assert len(found(folder)) == 6
 
 
+def test_an_interruption_while_writing_begins_leaves_nothing_locked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the making of a writer and its keeping; Python alone would leave the lost connection's lock held."""
+    from vizsla.index import collection
+
+    writer = collection.Writer
+
+    def interrupted(*arguments: Any) -> None:
+        writer(*arguments)
+        raise KeyboardInterrupt
+
+    with Index.open(folder) as index:
+        monkeypatch.setattr(collection, "Writer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            index.add(records(range(9)))
+        monkeypatch.setattr(collection, "Writer", writer)
+        started = time.monotonic()
+        index.add(records(range(5, 6)))
+        index.commit()
+        assert time.monotonic() - started < 4
+    assert len(found(folder)) == 6
+
+
 def test_garbage_that_wants_the_lock_gets_it(folder: Path) -> None:
     """Half-read documents in a cycle are collected while the same thread holds the snapshot's lock."""
     with Index.open(folder) as index:

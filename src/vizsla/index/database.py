@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -100,6 +101,19 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
+
+
+def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finalize[..., object]:
+    """Close a connection when it is called, or when its owner is lost: Python alone would leave it open, and locked."""
+    return weakref.finalize(owner, _close, connection, os.getpid())
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:  # a forked child must not touch its parent's
+        with suppress(sqlite3.Error), forking.inside_sqlite():  # a full disk can refuse even this
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.close()
 
 
 def check_folder(path: Path) -> None:

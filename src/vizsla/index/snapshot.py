@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
@@ -104,12 +105,12 @@ class Snapshot:
         self._retired = False
         for attempt in range(ATTEMPTS):
             self._db = database.connect(path, write=False)
+            self._close_database = database.close_with(self, self._db)
             try:
                 self._load()
                 return
             except BaseException as e:
-                with forking.inside_sqlite():
-                    self._db.close()
+                self._close_database()
                 # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
                 if not isinstance(e, files.MissingFileError) or attempt == ATTEMPTS - 1:
                     raise
@@ -199,17 +200,19 @@ class Snapshot:
     def _close_if_done(self) -> None:
         """Let go of everything at once: what is left to the garbage collector may be collected late."""
         if self._retired and self._users == 0:
-            with forking.inside_sqlite():
-                self._db.close()
+            self._close_database()
             self.segments, self.alive, self._frequencies = [], [], []
             self.statistics, self._asked, self._masks = {}, {}, {}
             self.__dict__.pop("asking", None)
 
     def close_in_child(self, may_close: bool) -> None:
         """Close what a forked child has inherited, where no other thread goes on; or leave it as it is."""
+        self._close_database.detach()
         if not may_close and not self._retired:
             forking.leave_alone(self.path, self._db)
             return
+        with suppress(sqlite3.Error):
+            self._db.close()
         self.lock = threading.RLock()
         self._users = 0
         self.close()

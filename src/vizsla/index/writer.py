@@ -74,6 +74,7 @@ class Writer:
         except BaseException:
             self._lock.release()
             raise
+        self._close_database = database.close_with(self, self._db)
         try:
             with database.told_plainly(path):
                 if database.get_meta(self._db, "uuid") != uuid:
@@ -331,20 +332,14 @@ class Writer:
 
     def leave_to_parent(self) -> None:
         """In a forked child: what is pending is the parent's, and so is the lock."""
+        self._close_database.detach()
         forking.leave_alone(self._path, self._db)
         self._lock.release()
 
     def close(self) -> None:
-        """Give up what is not committed and free the lock."""
-        try:
-            with forking.inside_sqlite():
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                self._db.close()
-        except sqlite3.Error:  # a full disk can refuse even this; what is not committed is swept by the next writer
-            pass
-        finally:
-            self._lock.release()
+        """Give up what is not committed, which the next writer sweeps, and free the lock."""
+        self._close_database()
+        self._lock.release()
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:
