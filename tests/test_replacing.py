@@ -308,8 +308,11 @@ def killed_at(step: int, place: Path, work: Callable[[], object]) -> bool:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["create", "replace"])
-def test_killed_at_any_step_one_of_the_two_is_there(place: Path, tmp_path: Path, kind: str) -> None:
+def test_killed_at_any_step_one_of_the_two_is_there(
+    place: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A kill at every file operation of `create`, and at every sixth of a whole build."""
+    monkeypatch.setattr(folder, "_UNMARKED", 0.0)
     new = {"create": 0, "replace": 7}[kind]
     work: dict[str, Callable[[], object]] = {
         "create": lambda: Index.create(place, overwrite=True).close(),

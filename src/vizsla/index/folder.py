@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from vizsla.errors import CollectionError
@@ -36,6 +36,7 @@ _OWN_NAMES = frozenset(
 )
 _LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a replacement
 _PAUSE = 0.01
+_UNMARKED = 60.0  # seconds after which a folder without a mark is no build that has just begun
 
 
 def absolute(path: str | Path) -> Path:
@@ -182,16 +183,16 @@ def _put_in_place(building: Path, folder: Path) -> None:
         elif folder.exists():  # empty, or it would have been refused
             folder.rmdir()
         building.rename(folder)
-        files.sync_folder(folder.parent)
     except OSError as e:
         if moved and not folder.exists():
             with suppress(OSError):  # if even this fails, `recover` does it when the index is next opened
                 old.rename(folder)
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); what was there is as it was") from None
-    with suppress(OSError):
+    with suppress(OSError):  # it is in place; what fails from here on is no failure of that
         (folder / BUILDING).unlink()
+        files.sync_folder(folder.parent)
     if moved:
-        gone = folder.with_name(f"{_prefix(folder, 'new')}{secrets.token_hex(4)}")
+        gone = folder.with_name(f"{_prefix(folder, 'gone')}{secrets.token_hex(4)}")
         with suppress(OSError):
             old.rename(gone)  # so that nobody takes it for an index that lost its name
         shutil.rmtree(gone, ignore_errors=True)
@@ -213,9 +214,12 @@ def _beside(folder: Path, what: str) -> list[Path]:
 
 def _sweep(folder: Path) -> None:
     """Remove what builds and replacements that were killed have left beside the folder."""
+    for left in _beside(folder, "gone"):
+        shutil.rmtree(left, ignore_errors=True)
     for left in _beside(folder, "new"):
-        with suppress(CollectionError):
-            if not (left / BUILDING).exists() or FileLock.is_free(left / BUILDING):
+        with suppress(CollectionError, OSError):
+            marked = (left / BUILDING).exists()
+            if FileLock.is_free(left / BUILDING) if marked else time.time() - left.stat().st_mtime > _UNMARKED:
                 shutil.rmtree(left, ignore_errors=True)
     if (folder / database.FILE).exists():  # else an old index is all there is
         for left in _beside(folder, "old"):
@@ -234,7 +238,5 @@ def remove_seal(folder: Path) -> None:
 def _never_committed(folder: Path) -> bool:
     """Whether the folder holds a build that was stopped before its first commit."""
     connection = database.connect(folder, write=False)
-    try:
-        return bool(database.get_meta(connection, "generation") == 0)
-    finally:
-        connection.close()
+    with database.told_plainly(folder), closing(connection):
+        return bool(database.read_meta(connection, folder)["generation"] == 0)
