@@ -105,7 +105,8 @@ def test_bm51_on_a_part_of_scifact(data: Path, tmp_path: Path) -> None:
         index.add(d for i, d in enumerate(dataset.documents()) if d.id in wanted or i % 40 == 0)
         index.commit()
         assert len(index) == 209
-        assert evaluate(index.run(queries), judged, "nDCG@10").measures["nDCG@10"] == pytest.approx(0.9428, abs=0.004)
+        figure = evaluate(index.run(queries), judged, "nDCG@10").measures["nDCG@10"]
+        assert figure == pytest.approx(0.9428, abs=0.012)  # a rank or two may differ where 8 bits are rounded otherwise
 
 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
