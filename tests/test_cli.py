@@ -526,8 +526,14 @@ def test_a_mistake_of_ours_is_no_finding(cli: Cli, index: Path, monkeypatch: pyt
 def test_a_build_that_was_killed_is_swept_by_the_next(cli: Cli, index: Path, corpus: Path) -> None:
     left = index.with_name(f".{index.name}.new-12345678")
     vizsla.Index.create(left).close()
+    (left / "building.lock").touch()
+    begun = index.with_name(f".{index.name}.new-abcdef01")  # a build that has not come to its mark yet
+    begun.mkdir()
     assert cli("index", corpus, "-o", index, "--overwrite")[0] == 0
     assert not left.exists()
+    os.utime(begun, (0, 0))
+    assert cli("index", corpus, "-o", index, "--overwrite")[0] == 0
+    assert not begun.exists()
 
 
 def test_an_index_whose_replacement_was_stopped_gets_its_name_back(cli: Cli, index: Path) -> None:
