@@ -147,7 +147,7 @@ def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.M
     monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
     with build(folder, documents[:1]) as first, Index.open(folder) as second:
         first.add(documents[1:2])
-        with pytest.raises(CollectionError, match="another process is writing to it"):
+        with pytest.raises(CollectionError, match="another writer is at work on it"):
             second.add(documents[2:])
         first.commit()
         second.add(documents[2:])

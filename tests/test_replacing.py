@@ -48,7 +48,7 @@ def test_nobody_writes_to_what_is_being_replaced(place: Path, monkeypatch: pytes
     monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
     with Index.open(place) as old:
         with replace_index(place, overwrite=True) as building, Index.create(building) as index:
-            with pytest.raises(CollectionError, match="another process is writing"):
+            with pytest.raises(CollectionError, match="another writer is at work"):
                 old.add(records(9))
             index.add(records(7))
             index.commit()
@@ -63,7 +63,7 @@ def test_a_writer_at_work_is_not_replaced(place: Path) -> None:
     with Index.open(place) as index:
         index.add(records(8))
         for replaced in (lambda: build(place, 3, overwrite=True), lambda: Index.create(place, overwrite=True)):
-            with pytest.raises(CollectionError, match="another process is writing"):
+            with pytest.raises(CollectionError, match="another writer is at work"):
                 replaced()
         index.commit()
     assert size(place) == 8

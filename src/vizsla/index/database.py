@@ -72,7 +72,7 @@ def told_plainly(path: Path) -> Iterator[None]:
         if "disk is full" in text or "disk I/O error" in text:
             text = "the disk is full or failing; the last commit is intact"
         elif "locked" in text:
-            text = "another process is writing to it"
+            text = "another writer is at work on it"
         elif "not a database" in text or "malformed" in text:
             text = f"{FILE} is damaged ({text})"
         raise CollectionError(f"{path}: {text}") from e

@@ -44,7 +44,7 @@ class FileLock:
                 return
             os.close(descriptor)
             if time.monotonic() >= until:
-                raise LockedError(f"{file.parent}: another process is writing to it; try again when it is done")
+                raise LockedError(f"{file.parent}: another writer is at work on it; try again when it is done")
             time.sleep(_PAUSE)
 
     @classmethod
