@@ -37,7 +37,7 @@ def main() -> None:
         terms: dict[str, float] = {}
         for turn in range(options.rounds + 1):
             for name, model in models.items():
-                asking = snapshot.asked_with(model)
+                asking = snapshot.bind(model)
                 begin = time.perf_counter()
                 queries = [snapshot.encode_queries([text], asking)[0] for text in texts]
                 made = time.perf_counter()

@@ -25,7 +25,7 @@ import faiss
 import numpy as np
 
 from dense import NOTHING, segment_of
-from vizsla.engine import DenseKind, Query, Segment, Structure, Weighting, Weightings, search_many, stored
+from vizsla.engine import Query, Segment, Structure, VectorIndex, Weighting, Weightings, search_many, stored
 from vizsla.engine.nearest import build_structure
 from vizsla.index.files import HashedFile
 
@@ -55,7 +55,7 @@ class Contest:
     """One kind, ours and faiss's, over the same vectors."""
 
     def __init__(self, text: str, segment: Segment, folder: Path, built: dict[str, tuple[Structure, float]]) -> None:
-        self.kind = DenseKind.parse(text)
+        self.kind = VectorIndex.parse(text)
         vectors, n = segment.dense[0], len(segment)
         self.segment = replace(segment, dense={0: stored(vectors, self.kind.store)})
         structure = self.kind.structure(n, vectors.shape[1])

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.datasets import read_documents
-from vizsla.models import Learned, parse_model
+from vizsla.models import LearnedSparse, parse_model
 from vizsla.text import Analyzer
 from vizsla.text.lexicon import Lexicon
 
@@ -41,7 +41,7 @@ def analyse(texts: Iterable[str], lexicon: Lexicon, folder: Path) -> None:
     np.save(folder / "terms.npy", np.concatenate([*parts, np.zeros(0, np.uint32)]))
 
 
-def encode(texts: Iterable[str], model: Learned, folder: Path) -> None:
+def encode(texts: Iterable[str], model: LearnedSparse, folder: Path) -> None:
     """Write the vectors of texts, in whole numbers on either side."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = model.pieces.numbers
@@ -101,7 +101,7 @@ def main() -> None:
         questions = [json.loads(line)["text"] for line in islice(lines, options.count)]
     if options.model:
         model = parse_model(options.model)
-        if not isinstance(model, Learned):
+        if not isinstance(model, LearnedSparse):
             raise SystemExit(f"{options.model} has no network")
         write, how = encode, replace(model, whole=True)
     else:

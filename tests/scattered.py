@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models.embedding import Embedding
+from vizsla.models.embedding import DenseComponent
 from vizsla.models.model import COMPONENTS, Fields, field_text
 
 WIDTH = 8
 
 
 @dataclass(frozen=True)
-class Scattered(Embedding):
+class Scattered(DenseComponent):
     """Each word has a vector at random; a text has the sum of its words'. `nan` is a word whose numbers are none."""
 
     fields: tuple[str, ...] = ("title", "text")
@@ -31,7 +31,7 @@ class Scattered(Embedding):
         return WIDTH
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.fields
 
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.models import Dense, Learned, Network
+from vizsla.models import Dense, LearnedSparse, Network
 
 SMALL_CROSS = ["steps=2", "batch=8", "evaluate=2", "chunk=2000", "keep=2", "query_length=16", "document_length=48"]
 SMALL_CROSS += ["depth=8", "candidate_depth=8"]
@@ -51,10 +51,10 @@ def documents_of(count: int) -> list[dict[str, str]]:
     return [{"id": str(i), "text": " ".join(rng.choice(words, 30))} for i in range(count)]
 
 
-def small_model(folder: Path) -> Learned:
+def small_model(folder: Path) -> LearnedSparse:
     """An untrained model of two layers, written to a folder."""
     network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
-    return Learned(network, namespace="small", name="small")
+    return LearnedSparse(network, namespace="small", name="small")
 
 
 def small_dense(folder: Path, seed: int = 0, name: str = "dense", pooling: str = "mean") -> Dense:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from scattered import WIDTH
 from vizsla.engine import (
-    DenseKind,
     Query,
     Rows,
     Segment,
     Structure,
+    VectorIndex,
     Weighting,
     Weightings,
     build_segment,
@@ -52,14 +52,14 @@ def segment_of(vectors: Any, there: np.ndarray, first: int = 0) -> Segment:
     return build_segment(np.arange(first, first + n), np.zeros((1, n), np.int64), sizes, *rows, {0: vectors})
 
 
-def structure_of(kind: DenseKind, built: str, rows: Rows) -> Structure:
+def structure_of(kind: VectorIndex, built: str, rows: Rows) -> Structure:
     pieces: list[bytes] = []
     build_structure(kind, built, rows, pieces.append)
     data = b"".join(pieces)
     return Structure(np.frombuffer(data, np.uint8), hashlib.sha256(data).hexdigest(), built, "built", lambda _: True)
 
 
-def with_structure(segment: Segment, kind: DenseKind) -> Segment:
+def with_structure(segment: Segment, kind: VectorIndex) -> Segment:
     built = kind.structure(len(segment), WIDTH)
     assert built is not None, "the kind must fit so few vectors"
     return replace(segment, near={0: structure_of(kind, built, segment.dense[0])})
@@ -125,7 +125,7 @@ def built_segments() -> dict[str, list[Segment]]:
             vectors = clustered(rng, n) * there[:, None]
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
             segment = segment_of(vectors, there, first)
-            segments.append(segment if n < 100 else with_structure(segment, DenseKind.parse(text)))
+            segments.append(segment if n < 100 else with_structure(segment, VectorIndex.parse(text)))
             first += n
         made[text] = segments
     return made
@@ -147,7 +147,7 @@ def test_a_structure_finds_what_may_be_found_with_its_own_score(
     k = data.draw(st.sampled_from((1, 10, 50)))
     asked = rng.normal(size=(3, WIDTH))
     queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in asked]
-    hits = search_many(segments, queries, Weightings.pack([Weighting()]), k, masks, effort=DenseKind.parse(kind))
+    hits = search_many(segments, queries, Weightings.pack([Weighting()]), k, masks, effort=VectorIndex.parse(kind))
     for vector, found in zip(asked, hits, strict=True):
         scores = scored(segments, vector, masks)
         pairs = list(zip(found.numbers.tolist(), found.scores.tolist(), strict=True))
@@ -164,10 +164,10 @@ def test_most_of_the_best_are_found(kind: str, built_segments: dict[str, list[Se
         query = Query(NOTHING, NOTHING, np.zeros(0), {0: vector})
         (exact,), (found,) = (
             search_many(built_segments[kind], [query], Weightings.pack([Weighting()]), 10, effort=effort)
-            for effort in (None, DenseKind.parse(kind))
+            for effort in (None, VectorIndex.parse(kind))
         )
         shares.append(len(np.intersect1d(exact.numbers, found.numbers)) / 10)
-    assert np.mean(shares) > (0.8 if DenseKind.parse(kind).product_codes else 0.95)
+    assert np.mean(shares) > (0.8 if VectorIndex.parse(kind).product_codes else 0.95)
 
 
 @settings(max_examples=10)
@@ -175,7 +175,7 @@ def test_most_of_the_best_are_found(kind: str, built_segments: dict[str, list[Se
 def test_with_enough_effort_everything_is_found(seed: int, rare: bool) -> None:
     """All lists looked through, and as many candidates as there are documents; or so few allowed that all are."""
     rng = np.random.default_rng(seed)
-    kind = DenseKind.parse("pq(least=1, bits=4)" if rare else "ivf(least=1, lists=5, probes=5, oversample=1000)")
+    kind = VectorIndex.parse("pq(least=1, bits=4)" if rare else "ivf(least=1, lists=5, probes=5, oversample=1000)")
     segment = segment_of(clustered(rng, 1500), np.ones(1500, bool))
     masks: list[np.ndarray | None] = [rng.random(1500) < (0.015 if rare else 0.9)]
     asked = rng.normal(size=(3, WIDTH))
@@ -196,7 +196,7 @@ def test_terms_beside_vectors_are_searched_exactly() -> None:
     segment = build_segment(
         np.arange(500), np.zeros((2, 500), np.int64), np.ones((2, 500), np.int64), *rows, {1: vectors}
     )
-    kind = DenseKind.parse("ivf(least=1, lists=8, probes=1, oversample=1)")
+    kind = VectorIndex.parse("ivf(least=1, lists=8, probes=1, oversample=1)")
     near = replace(segment, near={1: structure_of(kind, "IVF8,SQ8", vectors)})
     query = Query(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1), {1: rng.normal(size=WIDTH)})
     weightings = Weightings.pack([Weighting(), Weighting()])
@@ -206,7 +206,7 @@ def test_terms_beside_vectors_are_searched_exactly() -> None:
 
 
 KIND = st.builds(
-    DenseKind,
+    VectorIndex,
     name=st.sampled_from(("exact", "hnsw", "ivf", "pq")),
     ef=st.integers(1, 500),
     probes=st.integers(1, 500),
@@ -218,8 +218,8 @@ KIND = st.builds(
 
 
 @given(KIND)
-def test_a_kind_is_printed_as_it_is_read(kind: DenseKind) -> None:
-    again = DenseKind.parse(str(kind))
+def test_a_kind_is_printed_as_it_is_read(kind: VectorIndex) -> None:
+    again = VectorIndex.parse(str(kind))
     assert str(again) == str(kind)
     for n in (100, 20_000):
         assert again.structure(n, 384) == kind.structure(n, 384)
@@ -241,10 +241,10 @@ def test_what_is_no_kind() -> None:
         ("ivf(device=tpu)", "no device called 'tpu'"),
     ):
         with pytest.raises(VizslaError, match=problem.replace("(", r"\(")):
-            DenseKind.parse(text)
+            VectorIndex.parse(text)
     with pytest.raises(VizslaError, match="cannot be cut into 7 equal parts"):
-        DenseKind.parse("pq(parts=7)").check_width(16)
-    own = DenseKind.parse("ivf(lists=10)")
+        VectorIndex.parse("pq(parts=7)").check_width(16)
+    own = VectorIndex.parse("ivf(lists=10)")
     for text, problem in (
         ("hnsw(ef=3)", "cannot be searched by hnsw"),
         ("lists=20", "lists is a matter of how the index is built"),
@@ -256,4 +256,4 @@ def test_what_is_no_kind() -> None:
     assert not own.asked("exact").built
     assert own.structure(389, 8) is None
     assert own.structure(20_000, 8) == "IVF10,SQ8"
-    assert DenseKind.parse("pq(least=1)").structure(9983, 8) is None
+    assert VectorIndex.parse("pq(least=1)").structure(9983, 8) is None

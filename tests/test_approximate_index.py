@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Cli
 from scattered import Scattered
-from vizsla.engine import DenseKind, stored
+from vizsla.engine import VectorIndex, stored
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, verify
 
@@ -47,7 +47,7 @@ def pairs_of(hits: Sequence[Any]) -> list[tuple[str, float]]:
      "pq(least=300, bits=4, oversample=50, store=float16)"],
 )  # fmt: skip
 def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
-    parsed = DenseKind.parse(kind)
+    parsed = VectorIndex.parse(kind)
     living: dict[str, dict[str, Any]] = {}
 
     def check(index: Index, built: int) -> None:
@@ -224,7 +224,7 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
     with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
         built.search("w5 w7", 10, dense="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
-        DenseKind.parse("hnsw(device=gpu)")
+        VectorIndex.parse("hnsw(device=gpu)")
 
 
 def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:

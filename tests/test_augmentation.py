@@ -20,8 +20,8 @@ from test_training import batch, same_in_processes, small_bert  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
-from vizsla.models import Augmenter, asked_with  # noqa: E402
-from vizsla.networks import Adder, Asked, encoder_of, packed  # noqa: E402
+from vizsla.models import Augmenter, with_expansion  # noqa: E402
+from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
 from vizsla.networks.weights import read_weights  # noqa: E402
 from vizsla.recipes.augmentation import (  # noqa: E402
@@ -71,10 +71,10 @@ def test_query_vectors_by_the_formula() -> None:
     added = torch.tensor([[0.5, 0.0, 0.25]])
     weights = torch.tensor([[9.0, 2.0, 0.5, 3.0, 9.0]])
     own = torch.tensor([[[1, 2], [2, 1], [3, 4], [2, 4], [-1, -1]]])
-    made = query_vectors(Asked(added, weights), own, 5)
+    made = query_vectors(AugmentedQueries(added, weights), own, 5)
     assert made.tolist() == [[0.5, 0.5, 2.0 * 1.25, 0.0, 3.0]]
     unread = torch.tensor([[[1, 2], [-2, 0], [-1, -1]]])
-    assert query_vectors(Asked(added, weights), unread, 4).tolist() == [[1.5, 0.0, 2.0 * 1.25, 0.0]]
+    assert query_vectors(AugmentedQueries(added, weights), unread, 4).tolist() == [[1.5, 0.0, 2.0 * 1.25, 0.0]]
 
 
 @pytest.mark.parametrize("uniform", [False, True])
@@ -186,7 +186,7 @@ def test_training_scores_are_the_engines(
         material.collection.shares[: len(terms)] > 0
     )
     weights = rng.random((len(texts), 66))
-    asked = Asked(torch.tensor(added), torch.tensor(weights))
+    asked = AugmentedQueries(torch.tensor(added), torch.tensor(weights))
     queries = query_vectors(asked, torch.tensor(own.pairs), len(material.columns)).numpy() * material.collection.factors
     documents = material.collection.matrix(torch.device("cpu")).straight.to_dense().numpy()
 
@@ -205,7 +205,7 @@ def test_training_scores_are_the_engines(
     with Index.create(tmp_path / "i", plan.bm25) as index:
         index.add(read.documents)
         index.commit()
-        model = asked_with(index.model, augmenter)
+        model = with_expansion(index.model, augmenter)
         for number, text in enumerate(texts.values()):
             running.at = number
             scores = {h.id: h.score for h in index.search(text, 50, model=model)}

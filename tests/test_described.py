@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from vizsla.errors import VizslaError
 from vizsla.models import BM25, Augmenter, Model, Network, parse_model
-from vizsla.models.learned import SHIPPED
+from vizsla.models.learned_sparse import SHIPPED
 from vizsla.recipes.training import TrainingRecipe, load_training_recipe, training_recipes
 
 OTHERS = (None, True, -1, 7, 1e300, 10**30, "", "x", "../x", [], ["x"], [1], {}, {"kind": "bm25"}, {"x": 1})
@@ -26,8 +26,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Any]:
     """Models of all kinds that need no torch, in their folders."""
     rm3 = parse_model("0.5 * bm25-rm3 + vectors")
     models = [BM25(fields=("a",)), rm3, parse_model("bm51"), parse_model("bm25-augmented")]
-    models += [parse_model(name).settled(DOCUMENTS) for name in ("bm51-paper", "sketch(width=64)")]
-    models += [parse_model("spar(dense=sketch(width=64), lexical=sketch(width=128), mu=2)").settled(DOCUMENTS)]
+    models += [parse_model(name).fit(DOCUMENTS) for name in ("bm51-paper", "sketch(width=64)")]
+    models += [parse_model("spar(dense=sketch(width=64), lexical=sketch(width=128), mu=2)").fit(DOCUMENTS)]
     found = {}
     for i, model in enumerate(models):
         folder = tmp_path_factory.mktemp(f"model{i}")

@@ -16,16 +16,19 @@ import vizsla
 
 ROOT = Path(vizsla.__file__).parent
 LAYERS = [
+    {"spec"},
     {"networks"},
     {"text", "vectors"},
     {"runs"},
     {"engine"},
+    {"encoders"},
     {"models", "datasets"},
     {"index"},
-    {"evaluation"},
-    {"training", "backends"},
-    {"recipes"},
-    {"cli", "server"},
+    {"retrievers"},
+    {"evaluation", "backends"},
+    {"training"},
+    {"recipes", "reports"},
+    {"cli"},
 ]
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 

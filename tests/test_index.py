@@ -67,7 +67,7 @@ def test_scores_equal_the_models_vectors(
     """Any collection, added in one commit or two: hits are those of the exhaustive product, explained to the score."""
     records = [{"id": str(i), "title": a, "text": b} for i, (a, b) in enumerate(texts)]
     parsed = parse_model(model)
-    statistics = parsed.fit(records)
+    statistics = parsed.statistics(records)
     scores = parsed.encode_queries([query], statistics).dot(parsed.encode_documents(records))[0] if records else []
     with Index.create(tmp_path_factory.mktemp("x") / "i", model) as index:
         for part in (records[:cut], records[cut:]):
@@ -85,7 +85,7 @@ def test_scores_equal_the_models_vectors(
 
 
 def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BM25, "together", 3)
+    monkeypatch.setattr(BM25, "batch_size", 3)
     records = [{"id": str(i), "text": f"word{i % 5} common"} for i in range(20)]
     with Index.create(folder, memory=1) as index:  # every batch is flushed, and terms are forgotten
         index.add(records)

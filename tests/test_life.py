@@ -189,7 +189,7 @@ class Life(RuleBasedStateMachine):
         """Scores are those of a fresh index of the living documents; filters mean what they mean in Python."""
         contents = list(self.committed.items())
         documents = [content for _, content in contents]
-        statistics = self.model.fit(documents)
+        statistics = self.model.statistics(documents)
         scores = (
             self.model.encode_queries([query], statistics).dot(self.model.encode_documents(documents))[0]
             if documents

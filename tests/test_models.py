@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import BM25, GivenVectors, Model, Part, Spar, Sum, names, parse_model
+from vizsla.models import BM25, Model, Part, PrecomputedVectors, Spar, Sum, names, parse_model
 from vizsla.models.lengths import lucene_codes, lucene_lengths
 from vizsla.models.names import expression
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
@@ -44,7 +44,7 @@ def by_hand(variant: str, tf: int, df: int, n: int, dl: float, avg: float, k1: f
 @pytest.mark.parametrize("lengths", ["lucene", "exact"])
 def test_each_variant_follows_its_formula(variant: str, lengths: str) -> None:
     model = BM25(k1=1.2, b=0.75, variant=variant, lengths=lengths)
-    statistics = model.fit(TEXTS)
+    statistics = model.statistics(TEXTS)
     scores = model.encode_queries(["dog", "cat"], statistics).dot(model.encode_documents(TEXTS))
     average = (3 + 1 + 51) / 3  # the empty document does not count
     long = 51.0 if lengths == "exact" else 50.0  # 51 has the same byte as 50
@@ -56,7 +56,7 @@ def test_each_variant_follows_its_formula(variant: str, lengths: str) -> None:
 
 def test_a_term_twice_in_the_query_counts_twice() -> None:
     model = BM25()
-    statistics = model.fit(TEXTS)
+    statistics = model.statistics(TEXTS)
     once, twice = model.encode_queries(["dog", "dog dogs"], statistics).values
     assert twice == pytest.approx(2 * once)
 
@@ -75,12 +75,12 @@ def test_length_codes_are_lucenes() -> None:
 def test_fields_are_summed_with_their_own_statistics() -> None:
     documents = [{"title": "dog", "text": "a cat"}, {"text": "dog and dog"}, {"title": "fish"}]
     model = parse_model("bm25-multifield")
-    statistics = model.fit(documents)
+    statistics = model.statistics(documents)
     assert statistics["title"].documents == 2
     assert statistics["text"].documents == 2
     scores = model.encode_queries(["dog"], statistics).dot(model.encode_documents(documents))[0]
     parts = [BM25(fields=(f,), namespace=f) for f in ("title", "text")]
-    alone = [p.encode_queries(["dog"], p.fit(documents)).dot(p.encode_documents(documents))[0] for p in parts]
+    alone = [p.encode_queries(["dog"], p.statistics(documents)).dot(p.encode_documents(documents))[0] for p in parts]
     assert np.allclose(scores, alone[0] + alone[1])
 
 
@@ -88,7 +88,7 @@ def test_weights_sit_on_the_query_side() -> None:
     documents = [{"title": "dog", "text": "dog cat"}]
     title, text = BM25(fields=("title",), namespace="title"), BM25(fields=("text",), namespace="text")
     plain, weighted = title + text, title + 0.5 * text
-    statistics = plain.fit(documents)
+    statistics = plain.statistics(documents)
     assert plain.encode_documents(documents)[0] == weighted.encode_documents(documents)[0]
     query = weighted.encode_queries(["dog"], statistics)[0]
     assert query["text", "dog"] == 0.5 * plain.encode_queries(["dog"], statistics)[0]["text", "dog"]
@@ -185,7 +185,7 @@ def test_an_expression_reads_back(
 ) -> None:
     """Every digit of every number."""
     first = BM25(k1=k1, b=b, delta=delta, variant="bm25l", fields=("title", "body"), namespace="a")
-    vectors = GivenVectors(str(Quantiser.parse(f"range:{span}:{span + 1}:even")), namespace="b")
+    vectors = PrecomputedVectors(str(Quantiser.parse(f"range:{span}:{span + 1}:even")), namespace="b")
     last = BM25(analyzer="wordpiece" if pieces else "standard | lower | longest:7", lengths="exact", namespace="c")
     model = Sum(tuple(Part(w, c) for w, c in zip(weights, (first, vectors, last), strict=False)))
     read = parse_model(expression(model))
@@ -220,7 +220,7 @@ def test_models_take_the_options_they_say(monkeypatch: pytest.MonkeyPatch) -> No
     def absent(which: str) -> None:
         raise VizslaError(f"there is no {which}")
 
-    monkeypatch.setattr("vizsla.models.checkpoint.find_checkpoint", absent)
+    monkeypatch.setattr("vizsla.encoders.checkpoint.find_checkpoint", absent)
     values = {"analyzer": "standard", "variant": "bm25l", "lengths": "exact", "quantiser": "range:5:9:ceil"}
     values |= {"dense": "sketch", "lexical": "bm25", "combine": "concat", "length": "8", "pooling": "mean"}
     values |= {"precision": "int8", "similarity": "dot", "preset": "dpr", "width": "128", "query_length": "8"}
@@ -256,7 +256,7 @@ def test_statistics_written_before_are_read(tmp_path: Path) -> None:
 
 def test_damaged_statistics_are_one_sentence(tmp_path: Path) -> None:
     """Also where the file is cut, which numpy leaves open and tells by an error of its own."""
-    told = save_statistics(BM25().fit(["a dog barks", "cats and dogs"])["words"], tmp_path)
+    told = save_statistics(BM25().statistics(["a dog barks", "cats and dogs"])["words"], tmp_path)
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
     assert load_statistics(told, tmp_path) is not None

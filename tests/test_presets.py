@@ -189,7 +189,7 @@ def test_presets_of_one_encoder(
             expected = expected / np.linalg.norm(expected) if unit else expected
             assert vector == pytest.approx(expected, abs=1e-5)
     same = parse_model(f"dense(checkpoint={tmp_path / 'e'}, precision=float32, preset={preset})")
-    assert same.parts[0].component.storage == dense.storage
+    assert same.parts[0].component.index_signature == dense.index_signature
     other = parse_model(f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/last)")
     assert isinstance(other, Dense)
     assert (other.normalised, other.network.pooling, other.dimensions) == (True, ("max", "last"), 32)

@@ -70,7 +70,7 @@ def test_it_ranks_as_the_package_does(tmp_path: Path, encoder: Path, capsys: pyt
     for number, (system, expression) in enumerate(models.items()):
         found = rankings[f"asked: {system}"]
         assert found.shape == (len(asked), 50)
-        with Index.create(tmp_path / f"index{number}", parse_model(expression).settled(documents)) as index:
+        with Index.create(tmp_path / f"index{number}", parse_model(expression).fit(documents)) as index:
             index.add(documents)
             index.commit()
             for question, row in zip(asked, found, strict=True):

@@ -75,7 +75,7 @@ def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) ->
 def test_questions_written_and_asked_elsewhere_give_the_same(
     cli: Cli, judged: Path, learned: Path, tmp_path: Path
 ) -> None:
-    """Asking in one go, and writing questions, asking each file and comparing the runs."""
+    """Searching in one go, and writing questions, asking each file and comparing the runs."""
     options = ("--seeds", "2", "--measures", "nDCG@10 RR@3 R@5", "--split", "train")
     code, out, err = cli("shuffle", judged, "--index", learned, *options, "--json")
     assert code == 0, err

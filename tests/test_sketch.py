@@ -68,11 +68,11 @@ def test_signs_are_the_same_everywhere() -> None:
 def test_scores_are_the_lexical_models_but_for_chance() -> None:
     documents, queries = texts(300), texts(40, seed=1)
     bm25 = BM25()
-    counted = bm25.fit(documents)
+    counted = bm25.statistics(documents)
     wanted = bm25.encode_queries(queries, counted).dot(bm25.encode_documents(documents, counted))
     off = []
     for width in (256, 4096):
-        sketch = Sketch(width=width).settled(documents)
+        sketch = Sketch(width=width).fit(documents)
         found = sketch.encoded_queries(queries)[0] @ sketch.encoded_documents(documents)[0].T
         lengths = [
             np.linalg.norm(v, axis=1)
@@ -87,8 +87,8 @@ def test_scores_are_the_lexical_models_but_for_chance() -> None:
 def test_one_word_scores_exactly() -> None:
     """A direction is at no angle to itself."""
     documents = ["dog", "dog dog", "cat"]
-    bm25, sketch = BM25(), Sketch(width=64).settled(documents)
-    counted = bm25.fit(documents)
+    bm25, sketch = BM25(), Sketch(width=64).fit(documents)
+    counted = bm25.statistics(documents)
     found = sketch.encoded_queries(["dog"])[0] @ sketch.encoded_documents(documents)[0].T
     wanted = bm25.encode_queries(["dog"], counted).dot(bm25.encode_documents(documents, counted))
     assert found[0, :2] == pytest.approx(wanted[0, :2], rel=1e-6)
@@ -96,7 +96,7 @@ def test_one_word_scores_exactly() -> None:
 
 def test_an_index_of_a_sketch(tmp_path: Path) -> None:
     documents = [{"id": str(i), "text": text} for i, text in enumerate(texts(200))]
-    sketch = Sketch(width=2048).settled(documents)
+    sketch = Sketch(width=2048).fit(documents)
     with Index.create(tmp_path / "index", sketch) as index:
         index.add(documents)
         index.commit()
@@ -126,7 +126,7 @@ def test_any_bm25_is_sketched(variant: str) -> None:
     """Robertson's rarity is below 0 for words that most documents have."""
     documents = ["dog cat", "dog", "dog bird", "fish"]
     bm25 = BM25(variant=variant)
-    sketch, counted = Sketch(bm25, width=8192).settled(documents), bm25.fit(documents)
+    sketch, counted = Sketch(bm25, width=8192).fit(documents), bm25.statistics(documents)
     wanted = bm25.encode_queries(["dog bird"], counted).dot(bm25.encode_documents(documents, counted))
     found = sketch.encoded_queries(["dog bird"])[0] @ sketch.encoded_documents(documents)[0].T
     np.testing.assert_allclose(found, wanted, atol=0.15)
@@ -134,7 +134,7 @@ def test_any_bm25_is_sketched(variant: str) -> None:
 
 def test_two_sketches_of_one_name_are_explained_apart(tmp_path: Path) -> None:
     documents = texts(20)
-    both = Spar(Sketch(width=64), Sketch(width=64), 0.5).settled(documents)
+    both = Spar(Sketch(width=64), Sketch(width=64), 0.5).fit(documents)
     with Index.create(tmp_path / "index", both) as index:
         index.add([{"id": str(i), "text": text} for i, text in enumerate(documents)])
         index.commit()
@@ -146,9 +146,9 @@ def test_two_sketches_of_one_name_are_explained_apart(tmp_path: Path) -> None:
 
 def test_spar_of_a_sketch_is_the_sum(tmp_path: Path) -> None:
     dense, documents = small_dense(tmp_path / "a", name="a"), texts(30)
-    sketch = Sketch(width=64).settled(documents)
-    spar = Spar(dense, Sketch(width=64), 0.3).settled(documents)
-    assert not spar.freezes
+    sketch = Sketch(width=64).fit(documents)
+    spar = Spar(dense, Sketch(width=64), 0.3).fit(documents)
+    assert not spar.needs_corpus_statistics
     found = spar.encoded_queries(["word1 word2"])[0] @ spar.encoded_documents(documents)[0].T
     parts = [m.encoded_queries(["word1 word2"])[0] @ m.encoded_documents(documents)[0].T for m in (dense, sketch)]
     np.testing.assert_allclose(found, parts[0] + 0.3 * parts[1], rtol=1e-4, atol=1e-5)
@@ -166,8 +166,8 @@ def test_spar_of_a_sketch_is_the_sum(tmp_path: Path) -> None:
 def test_learned_models_are_sketched_without_counting(tmp_path: Path) -> None:
     learned = small_model(tmp_path / "model")
     sketch, documents = Sketch(learned, width=4096), [d["text"] for d in documents_of(20)]
-    assert not sketch.freezes
-    counted = learned.fit(documents)
+    assert not sketch.needs_corpus_statistics
+    counted = learned.statistics(documents)
     wanted = learned.encode_queries(documents[:3], counted).dot(learned.encode_documents(documents, counted))
     found = sketch.encoded_queries(documents[:3])[0] @ sketch.encoded_documents(documents)[0].T
     assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.95

@@ -104,7 +104,7 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
     _, analyzer = dense_network(recipe_of(start))
     pairs = taught_pairs(those, BM25(), analyzer, plan)
     bm25 = BM25()
-    statistics = bm25.fit([d.content for d in those])
+    statistics = bm25.statistics([d.content for d in those])
     queries = list(drawn_queries(those, plan))
     stored = bm25.encode_documents([d.content for d in those], statistics)
     scores = bm25.encode_queries(queries, statistics).dot(stored)

@@ -15,7 +15,7 @@ import vizsla
 from conftest import Cli
 from small import VOCABULARY, documents_of
 from vizsla.index import Index
-from vizsla.models import Learned, parse_model
+from vizsla.models import LearnedSparse, parse_model
 
 SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
 
@@ -57,7 +57,7 @@ def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_pat
     assert "Best at step 2" in said
     assert ("masked     2" in said) == (recipe == "splade")
     model = parse_model(str(tmp_path / "m"))
-    assert isinstance(model, Learned)
+    assert isinstance(model, LearnedSparse)
     assert model.network.kind == recipe
     with Index.create(tmp_path / "i", model) as index:
         index.add(documents_of(5))

@@ -102,7 +102,7 @@ def test_documents_cannot_change_the_index_they_are_added_to(folder: Path) -> No
 def test_a_call_that_fails_adds_nothing_and_loses_nothing(
     folder: Path, memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BM25, "together", 3)  # several batches a call; with little memory, a segment each
+    monkeypatch.setattr(BM25, "batch_size", 3)  # several batches a call; with little memory, a segment each
     with Index.open(folder, memory=memory) as index:
         assert index.add(records(range(5, 20))).documents == 15
         for bad in ({"id": "x"}, {"id": "21", "text": "twice"}, {"id": "22", "text": 7}):
@@ -130,7 +130,7 @@ def test_any_calls_of_which_some_fail(
     folder = tmp_path_factory.mktemp("calls") / "i"
     expected: dict[str, str] = {}
     with pytest.MonkeyPatch.context() as patch, Index.create(folder, memory=memory) as index:
-        patch.setattr(BM25, "together", 2)
+        patch.setattr(BM25, "batch_size", 2)
         for turn, (ids, bad) in enumerate(calls):
             documents: list[dict[str, Any]] = [{"id": str(i), "text": f"common t{turn}"} for i in ids]
             try:
@@ -148,7 +148,7 @@ def test_any_calls_of_which_some_fail(
 
 
 def test_an_interrupted_call_keeps_the_earlier_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BM25, "together", 2)
+    monkeypatch.setattr(BM25, "batch_size", 2)
 
     def documents() -> Iterator[dict[str, Any]]:
         yield from records(range(20, 30))
@@ -182,7 +182,7 @@ def test_what_a_full_disk_has_taken_is_not_committed_as_if_nothing_were(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Index.open(folder, memory=1) as index:
-        monkeypatch.setattr(BM25, "together", 2)
+        monkeypatch.setattr(BM25, "batch_size", 2)
         index.add(records(range(5, 6)))
         with monkeypatch.context() as patch:
             patch.setattr("vizsla.index.files.write_segment", fails_for_want_of_room)
@@ -532,7 +532,7 @@ def in_another_thread(held: AbstractContextManager[None]) -> Iterator[None]:
 
 
 def test_a_segment_is_cut_before_its_numbers_overflow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BM25, "together", 5)
+    monkeypatch.setattr(BM25, "batch_size", 5)
     for limit in ("MOST_POSTINGS", "MOST_DOCUMENTS"):
         with monkeypatch.context() as patch, Index.create(folder, overwrite=True) as index:
             patch.setattr(engine_segment, limit, 21)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 prepare: Callable[[], bool] | None = None
-"""Asked once, when the first kernel is missing on disk: compiles all of them to there, and tells whether it did."""
+"""Called once, when the first kernel is missing on disk: compiles all of them to there, and tells whether it did."""
 
 seconds = 0.0
 """How long that took, which is no time of the work itself."""

@@ -198,7 +198,7 @@ def _streams() -> Iterator[None]:
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    """Asked to end by kill, or with its terminal, a verb cleans up as after Ctrl-C."""
+    """Told to end by kill, or with its terminal, a verb cleans up as after Ctrl-C."""
     ours = os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -78,11 +78,11 @@ def index(
     size = console.parse_size(memory)
     splitter = Splitter(passages, overlap) if passages is not None else None
     started = time.perf_counter()
-    if chosen.freezes:
+    if chosen.needs_corpus_statistics:
         console.remark(
             f"{chosen.name} freezes the statistics of all documents: they are read twice, and held in memory"
         )
-        chosen = chosen.settled(_readable(found, chosen, splitter))
+        chosen = chosen.fit(_readable(found, chosen, splitter))
     with (
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, chosen, memory=size, passages=splitter, store=store, dense=dense or "exact") as new,

@@ -107,9 +107,9 @@ def search(
 
 def ask_in_other_words(index: Index, augment: str | None, combine: str | None = None, dense: str | None = None) -> None:
     """Have an index asked through an augmenter, if there is one, its parts combined and vectors searched in a way."""
-    from vizsla.models import asked_with, parse_queries
+    from vizsla.models import parse_expander, with_expansion
 
-    model = index.asked if augment is None else asked_with(index.asked, parse_queries(augment))
+    model = index.asked if augment is None else with_expansion(index.asked, parse_expander(augment))
     if augment is not None or combine is not None or dense is not None:
         index.ask_with(model, combine=combine, dense=dense)
 

@@ -123,7 +123,7 @@ def _of_models(
     with Index.open(folder) as index:
         chosen = {name: parse_model(name) for name in models} or {index.model.name: index.model}
         for asked in sets:
-            with console.progress(f"Asking {asked.name}", len(chosen) * (seeds + 1), "rounds") as advance:
+            with console.progress(f"Searching with {asked.name}", len(chosen) * (seeds + 1), "rounds") as advance:
                 done = 0
                 for name, model in chosen.items():
                     values = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vizsla.engine.kinds import KINDS, STORES, DenseKind
+from vizsla.engine.kinds import KINDS, STORES, VectorIndex
 from vizsla.engine.lists import DamagedSegmentError, Lists
 from vizsla.engine.merge import Merge, MergedLists, living_frequencies
 from vizsla.engine.nearest import Structure, build_structure, check_gpu, faiss_for
@@ -16,7 +16,6 @@ __all__ = [
     "KINDS",
     "STORES",
     "DamagedSegmentError",
-    "DenseKind",
     "Hits",
     "Lists",
     "Merge",
@@ -26,6 +25,7 @@ __all__ = [
     "Scaled",
     "Segment",
     "Structure",
+    "VectorIndex",
     "Weighting",
     "Weightings",
     "build_segment",

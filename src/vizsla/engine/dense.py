@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine.kinds import DenseKind
+from vizsla.engine.kinds import VectorIndex
 from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError
 from vizsla.engine.query import Query
 from vizsla.engine.rows import MOST_CODE, products
@@ -136,7 +136,7 @@ def search_dense(
     weightings: Weightings,
     k: int,
     masks: Sequence[np.ndarray | None],
-    effort: DenseKind | None = None,
+    effort: VectorIndex | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each query the places of the best k documents among those of all segments, and their scores.
 
@@ -166,7 +166,7 @@ def _only_space(queries: Sequence[Query]) -> int | None:
 
 
 def _near(
-    segment: Segment, mask: np.ndarray | None, space: int, queries: Sequence[Query], k: int, effort: DenseKind
+    segment: Segment, mask: np.ndarray | None, space: int, queries: Sequence[Query], k: int, effort: VectorIndex
 ) -> list[np.ndarray]:
     """For each query the places in a segment of documents that may be among its best."""
     there = segment.having[space]

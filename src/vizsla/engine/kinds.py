@@ -39,7 +39,7 @@ _RANGES = {
 
 
 @dataclass(frozen=True)
-class DenseKind:
+class VectorIndex:
     """How dense vectors are searched, and the form they are stored in.
 
     `exact` scores every vector. `hnsw`, `ivf` and `pq` have a structure of faiss's in each segment of at least `least`
@@ -51,9 +51,9 @@ class DenseKind:
     near vectors: how many `lists`, 0 for four times the root of the documents, of which `probes` are looked through.
     pq: a vector as `parts` codes of `bits` bits each. `codes`: what the structure keeps of a vector by itself.
 
-    >>> DenseKind.parse("ivf(lists=1024, probes=16)").lists
+    >>> VectorIndex.parse("ivf(lists=1024, probes=16)").lists
     1024
-    >>> str(DenseKind.parse("hnsw( ef = 200, store=sq8 )")), str(DenseKind.parse("exact(store=float16)"))
+    >>> str(VectorIndex.parse("hnsw( ef = 200, store=sq8 )")), str(VectorIndex.parse("exact(store=float16)"))
     ('hnsw(ef=200, store=sq8)', 'float16')
     """
 
@@ -87,7 +87,7 @@ class DenseKind:
                 raise VizslaError(f"{option} of {self.name} goes from {low:,} to {high:,}, not {value:,}")
 
     @classmethod
-    def parse(cls, text: str) -> DenseKind:
+    def parse(cls, text: str) -> VectorIndex:
         name, options = _split(text)
         if name not in KINDS:
             raise UnknownNameError("kind of dense search", name, KINDS)
@@ -104,14 +104,14 @@ class DenseKind:
         told = [f"{o}={getattr(self, o)}" for o in _OPTIONS[self.name] if getattr(self, o) != plain[o]]
         return f"{self.name}({', '.join(told)})" if told else self.name
 
-    def asked(self, text: str) -> DenseKind:
+    def asked(self, text: str) -> VectorIndex:
         """The kind of one search on what this kind has built: `exact`, `ef=200`, or `hnsw(ef=200)`.
 
-        >>> str(DenseKind.parse("hnsw(links=16)").asked("ef=200"))
+        >>> str(VectorIndex.parse("hnsw(links=16)").asked("ef=200"))
         'hnsw(links=16, ef=200)'
         """
-        if text.strip() in ("exact", str(DenseKind(store=self.store))):
-            return DenseKind(store=self.store)
+        if text.strip() in ("exact", str(VectorIndex(store=self.store))):
+            return VectorIndex(store=self.store)
         name, options = (self.name, text) if re.match(r"\s*\w+\s*=", text) else _split(text)
         if name not in KINDS:
             raise UnknownNameError("kind of dense search", name, KINDS)
@@ -174,7 +174,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _read(options: str, name: str, text: str) -> Mapping[str, Any]:
-    kinds = {f.name: f.type for f in fields(DenseKind)}
+    kinds = {f.name: f.type for f in fields(VectorIndex)}
     out: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in options.split(","))):
         option, equals, value = (part.strip() for part in item.partition("="))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine.kinds import DenseKind
+from vizsla.engine.kinds import VectorIndex
 from vizsla.engine.rows import Rows
 from vizsla.errors import CollectionError, VizslaError
 
@@ -37,7 +37,7 @@ def faiss_for(kind: str) -> Any:
     return faiss
 
 
-def build_structure(kind: DenseKind, structure: str, rows: Rows, put: Callable[[bytes], object]) -> None:
+def build_structure(kind: VectorIndex, structure: str, rows: Rows, put: Callable[[bytes], object]) -> None:
     """Build a structure over vectors and hand its bytes to `put`, piece by piece.
 
     faiss does not look whether the last bytes of a file could be written, so files are written elsewhere.
@@ -101,7 +101,7 @@ class Structure:
         """Whether faiss may be given it."""
         return self._is_trusted(self.sha256)
 
-    def opened(self, kind: DenseKind) -> Any:
+    def opened(self, kind: VectorIndex) -> Any:
         """faiss's own object, on the device of a kind."""
         with self._lock:
             if kind.device not in self._open:
@@ -134,7 +134,7 @@ class Structure:
             raise damaged from None
 
     def candidates(
-        self, asked: np.ndarray, count: int, allowed: np.ndarray | None, kind: DenseKind
+        self, asked: np.ndarray, count: int, allowed: np.ndarray | None, kind: VectorIndex
     ) -> list[np.ndarray]:
         """For each question the places of some documents that may be found, none twice."""
         index = self.opened(kind)
@@ -147,7 +147,7 @@ class Structure:
             _, found = index.search(asked, most, params=self._effort(faiss_for(kind.name), most, allowed, kind))
         return [row[row >= 0] for row in found]
 
-    def _effort(self, faiss: Any, count: int, allowed: np.ndarray | None, kind: DenseKind) -> Any:
+    def _effort(self, faiss: Any, count: int, allowed: np.ndarray | None, kind: VectorIndex) -> Any:
         options: dict[str, Any] = {}
         if allowed is not None:
             options["sel"] = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
@@ -156,7 +156,7 @@ class Structure:
         return faiss.SearchParametersIVF(nprobe=kind.probes, **options)
 
     def _on_gpu(
-        self, index: Any, asked: np.ndarray, count: int, allowed: np.ndarray | None, kind: DenseKind
+        self, index: Any, asked: np.ndarray, count: int, allowed: np.ndarray | None, kind: VectorIndex
     ) -> np.ndarray:
         """A GPU knows no masks: more are asked for, and those that may not be found fall out."""
         if count > _MOST_ON_GPU:

@@ -19,7 +19,7 @@ import numpy as np
 from vizsla.engine.bounds import MOST_TERMS, Bounds, bound_terms
 from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
-from vizsla.engine.kinds import DenseKind
+from vizsla.engine.kinds import VectorIndex
 from vizsla.engine.lists import WINDOW, DamagedSegmentError
 from vizsla.engine.query import Query
 from vizsla.engine.ranking import Best, Ranking
@@ -181,7 +181,7 @@ def search_many(
     masks: Masks | None = None,
     *,
     expected: float = 1.0,
-    effort: DenseKind | None = None,
+    effort: VectorIndex | None = None,
 ) -> list[Hits]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 

@@ -12,9 +12,9 @@ from typing import Any
 import vizsla
 from vizsla.datasets import BeirDataset
 from vizsla.datasets.beir import find_file
+from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError
 from vizsla.models import Model
-from vizsla.models.cache import cache_folder
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 

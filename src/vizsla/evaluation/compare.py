@@ -17,7 +17,7 @@ from vizsla.evaluation.cache import Cache, Kept, content_of, key_of
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import Difference, compare_values, corrected
-from vizsla.evaluation.systems import DEPTH, answer, settled_on
+from vizsla.evaluation.systems import DEPTH, answer, fitted_on
 from vizsla.index import Index
 from vizsla.models import Component, Model, Part, Sum
 from vizsla.runs import Measure, Qrels, Run
@@ -207,7 +207,7 @@ def _search(
 ) -> dict[str, Kept]:
     """Index a data set once for all models, and search with each."""
     queries = dataset.queries_of(dataset.qrels(split))
-    models = {name: settled_on(dataset, model) for name, model in models.items()}
+    models = {name: fitted_on(dataset, model) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         store = any(model.reads_texts for model in models.values())
@@ -238,8 +238,8 @@ def shared_model(models: Iterable[Model]) -> Model:
     for model in models:
         wanted = [p.component for p in model.parts]
         for component in wanted:
-            copies = sum(c.storage == component.storage for c in wanted)
-            while sum(c.storage == component.storage for c in held) < copies:
+            copies = sum(c.index_signature == component.index_signature for c in wanted)
+            while sum(c.index_signature == component.index_signature for c in held) < copies:
                 held.append(replace(component, namespace=f"part{len(held)}"))  # type: ignore[type-var]
     return held[0] if len(held) == 1 else Sum(tuple(Part(1.0, c) for c in held))
 

@@ -52,7 +52,7 @@ def evaluate_model(
     qrels = dataset.qrels(split)
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
-        settled = settled_on(dataset, model) if model.freezes else model
+        settled = fitted_on(dataset, model) if model.needs_corpus_statistics else model
         with Index.create(Path(folder) / "index", settled, store=settled.reads_texts) as index:
             index.add(dataset.documents() if documents is None else documents)
             index.commit()
@@ -61,11 +61,13 @@ def evaluate_model(
             return evaluate_index(index, dataset, qrels, measures, depth, seconds, convention)
 
 
-def settled_on(dataset: BeirDataset, model: Model) -> Model:
+def fitted_on(dataset: BeirDataset, model: Model) -> Model:
     """A model with what is to be fitted to documents fitted to those of a data set, all or the first of them."""
-    if not model.settles and not model.freezes:
+    if not model.needs_fit and not model.needs_corpus_statistics:
         return model
-    return model.settled([d.content for d in islice(dataset.documents(), None if model.freezes else SAMPLE)])
+    return model.fit(
+        [d.content for d in islice(dataset.documents(), None if model.needs_corpus_statistics else SAMPLE)]
+    )
 
 
 def evaluate_index(

@@ -192,7 +192,7 @@ def preparing(
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
     try:
-        most = min(p.component.together for p in model.parts)
+        most = min(p.component.batch_size for p in model.parts)
         yield lambda items: _in_order(executor, task, batches(items, most), ahead)
     except BrokenExecutor:
         executor.shutdown()

@@ -11,7 +11,7 @@ from vizsla.models import Component, Model, Part, Statistics
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
+class BoundModel:
     """The parts of a model, the place of each in the collection's namespaces, and how stored values are weighed."""
 
     parts: tuple[tuple[int, Part], ...]
@@ -23,7 +23,7 @@ class Asking:
         return any(part.component.dimensions for _, part in self.parts)
 
     @classmethod
-    def make(cls, asked: Model, own: Model, statistics: Mapping[str, Statistics]) -> Asking:
+    def make(cls, asked: Model, own: Model, statistics: Mapping[str, Statistics]) -> BoundModel:
         """How a collection with a model of its own can be asked with another.
 
         What is stored are counts and lengths, so k1, b, the variant and the weights of a sum are free, and parts can
@@ -33,7 +33,7 @@ class Asking:
         parts: list[tuple[int, Part]] = []
         for part in asked.parts:
             place = _find(part.component, components, [place for place, _ in parts])
-            settled = part.component.adopting(components[place])
+            settled = part.component.with_frozen_statistics(components[place])
             named = replace(settled, namespace=components[place].namespace)  # type: ignore[type-var]
             parts.append((place, Part(part.weight, named)))
         for place, part in parts:
@@ -47,7 +47,9 @@ def _find(component: Component, held: list[Component], taken: list[int]) -> int:
 
     Of several places the one with its namespace.
     """
-    places = [i for i, other in enumerate(held) if other.storage == component.storage and i not in taken]
+    places = [
+        i for i, other in enumerate(held) if other.index_signature == component.index_signature and i not in taken
+    ]
     if not places:
         free = "other weights" if component.dimensions else "other k1, b, variants and weights"
         fixed = "other dense vectors" if component.dimensions else "another analyzer or other fields"

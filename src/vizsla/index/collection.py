@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import vizsla
 from vizsla.datasets import Document, RawLines, Splitter, document_id, document_of, documents_from
-from vizsla.engine import DenseKind
+from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index import database, files, forking, trust
 from vizsla.index.explain import Explanation, explain
@@ -84,7 +84,7 @@ class Index:
         memory: int = DEFAULT_MEMORY,
         passages: Splitter | int | None = None,
         store: bool = True,
-        dense: str | DenseKind = "exact",
+        dense: str | VectorIndex = "exact",
     ) -> Index:
         """A new, empty collection; an index that is there already is only replaced when told to.
 
@@ -92,16 +92,14 @@ class Index:
         `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
         their best passage.
         `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
-        `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024, probes=16)`; see `DenseKind`.
+        `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024)`; see `VectorIndex`.
         """
         folder = absolute(path)
         chosen = parse_model(model) if isinstance(model, str) else model
-        kind = DenseKind.parse(dense) if isinstance(dense, str) else dense
+        kind = VectorIndex.parse(dense) if isinstance(dense, str) else dense
         check_kind(kind, chosen)
-        if chosen.freezes:
-            raise VizslaError(
-                f"{chosen.name} freezes statistics of all documents; give it them first: model.settled(...)"
-            )
+        if chosen.needs_corpus_statistics:
+            raise VizslaError(f"{chosen.name} freezes statistics of all documents; give it them first: model.fit(...)")
         meta = {
             "stored": store,
             "passages": None if passages is None else astuple(Splitter.of(passages)),
@@ -234,12 +232,12 @@ class Index:
             if self._writer is not None:
                 self._finish(compact=False)
 
-    def compact(self, dense: str | DenseKind | None = None) -> None:
+    def compact(self, dense: str | VectorIndex | None = None) -> None:
         """Commit, and rewrite the collection as one segment without what has been deleted or replaced.
 
         `dense`: keep and search dense vectors in another way from now on; what was stored in fewer bits stays so.
         """
-        kind = DenseKind.parse(dense) if isinstance(dense, str) else dense
+        kind = VectorIndex.parse(dense) if isinstance(dense, str) else dense
         if kind is not None:
             check_kind(kind, self.model)
             check_change(kind, self._snapshot.kind)
@@ -247,7 +245,7 @@ class Index:
             self._check_idle()
             self._finish(compact=True, kind=kind)
 
-    def _finish(self, *, compact: bool, kind: DenseKind | None = None) -> None:
+    def _finish(self, *, compact: bool, kind: VectorIndex | None = None) -> None:
         try:
             # Pinned again at the last moment, so that searches going on keep what the commit removes.
             self._open_writer().commit(compact=compact, just_before=self._snapshot.pin, kind=kind)
@@ -490,7 +488,7 @@ class Index:
     def highlighter(self, query: str, filter: str | Mapping[str, Any] | Filter | None = None) -> Highlighter:
         """Shows where documents answer a query; give it the filter of the search, as `explain`."""
         with self._reading() as snapshot:
-            asking = snapshot.asked_with(self._asked or snapshot.model)
+            asking = snapshot.bind(self._asked or snapshot.model)
             weights = snapshot.query_weights(checked_query(query), asking, Filter.of(filter))
             return Highlighter(snapshot.model, weights)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, DenseKind, Merge, Segment, fits_a_segment, form_of, living_frequencies
+from vizsla.engine import DamagedSegmentError, Merge, Segment, VectorIndex, fits_a_segment, form_of, living_frequencies
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -47,7 +47,7 @@ class Compaction:
     """The segments' side of a commit, inside its transaction."""
 
     def __init__(
-        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, kind: DenseKind
+        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, kind: VectorIndex
     ) -> None:
         self._path = path
         self._db = db

@@ -10,8 +10,8 @@ import numpy as np
 
 from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
-from vizsla.models import Asked, Model, Part
-from vizsla.models.embedding import Embedding
+from vizsla.models import ExpandedBM25, Model, Part
+from vizsla.models.embedding import DenseComponent
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def explain(snapshot: Snapshot, model: Model, text: str, number: int, condition:
 
     `condition`: what documents must meet for a query to be expanded from them.
     """
-    parts = snapshot.asked_with(model).parts
+    parts = snapshot.bind(model).parts
     branches = [_explain_part(snapshot, space, part, text, number, condition) for space, part in parts]
     if len(branches) == 1:
         only = branches[0]
@@ -109,7 +109,7 @@ def _explain_dense(snapshot: Snapshot, space: int, part: Part, text: str, number
     Where the vectors of several models stand behind one another, there is a leaf for each.
     """
     component = part.component
-    assert isinstance(component, Embedding)
+    assert isinstance(component, DenseComponent)
     (asked,) = component.dense_queries([text])
     place = snapshot.place(number)
     assert place is not None
@@ -135,7 +135,7 @@ def _explain_part(
         return _explain_dense(snapshot, space, part, text, number)
     statistics = snapshot.statistics[component.namespace]
     (asked,) = component.query_terms_in([text], snapshot.seen_through(condition))
-    own = component.own_terms(text) if isinstance(component, Asked) else None
+    own = component.own_terms(text) if isinstance(component, ExpandedBM25) else None
     weights = component.query_weights(asked, statistics)
     terms = list(asked)
     numbers, df = snapshot.terms_of(component.namespace, terms)

@@ -22,7 +22,6 @@ from typing import Any, Self
 import numpy as np
 
 from vizsla.engine import (
-    DenseKind,
     Lists,
     Merge,
     MergedLists,
@@ -30,6 +29,7 @@ from vizsla.engine import (
     Scaled,
     Segment,
     Structure,
+    VectorIndex,
     build_structure,
     form_of,
     stored,
@@ -161,7 +161,7 @@ def _arrays_of(rows: Rows) -> tuple[np.ndarray, ...]:
 
 
 def write_structure(
-    path: Path, segment: str, generation: int, space: int, kind: DenseKind, built: str, rows: Rows
+    path: Path, segment: str, generation: int, space: int, kind: VectorIndex, built: str, rows: Rows
 ) -> dict[str, Facts]:
     """Build and write what finds near vectors of a segment without looking at all of them."""
     with _writing(path, segment, new=False) as folder:

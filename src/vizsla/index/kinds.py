@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vizsla.engine import STORES, DenseKind, Segment, check_gpu, faiss_for
+from vizsla.engine import STORES, Segment, VectorIndex, check_gpu, faiss_for
 from vizsla.errors import VizslaError
 from vizsla.models import Model
 
 
-def check_kind(kind: DenseKind, model: Model) -> None:
+def check_kind(kind: VectorIndex, model: Model) -> None:
     """Refuse a kind that cannot be built for a model, or not here."""
-    if kind == DenseKind():
+    if kind == VectorIndex():
         return
     widths = [p.component.dimensions for p in model.parts if p.component.dimensions]
     if not widths:
@@ -25,7 +25,7 @@ def check_kind(kind: DenseKind, model: Model) -> None:
             check_gpu(faiss)
 
 
-def check_change(new: DenseKind, old: DenseKind) -> None:
+def check_change(new: VectorIndex, old: VectorIndex) -> None:
     """Refuse to store in more bits what was stored in fewer."""
     if STORES.index(new.store) < STORES.index(old.store):
         raise VizslaError(
@@ -34,7 +34,7 @@ def check_change(new: DenseKind, old: DenseKind) -> None:
         )
 
 
-def dense_facts(kind: DenseKind, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
+def dense_facts(kind: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
     """How an index keeps and searches its dense vectors; None where it has none."""
     spaces = [i for i, part in enumerate(model.parts) if part.component.dimensions]
     if not spaces:

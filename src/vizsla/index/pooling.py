@@ -34,7 +34,7 @@ def pools_of(snapshot: Snapshot, queries: Sequence[str], depth: int, model: Mode
         raise VizslaError(f"{snapshot.path}: the index holds passages of documents, whose scores cannot be pooled")
     queries = checked_queries(queries)
     depth = at_least_one(depth, "the depth of a pool")
-    asking = snapshot.asking if model is None else snapshot.asked_with(model)
+    asking = snapshot.asking if model is None else snapshot.bind(model)
     spaces = [space for space, _ in asking.parts]
     pools = []
     for first in range(0, len(queries), _TOGETHER):

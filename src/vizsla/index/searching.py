@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vizsla.datasets import Document, document_of, passage_of
-from vizsla.engine import DenseKind, Hits, Query
+from vizsla.engine import Hits, Query, VectorIndex
 from vizsla.errors import VizslaError
-from vizsla.index.asking import Asking
+from vizsla.index.asking import BoundModel
 from vizsla.index.combining import Combination, parts_of, union_of
 from vizsla.index.conditions import described
 from vizsla.index.filters import Filter
@@ -78,12 +78,12 @@ class Search:
     """What is asked of all queries; what is found does not depend on the number of threads."""
 
     snapshot: Snapshot
-    asking: Asking
+    asking: BoundModel
     k: int
     condition: Filter | None
     threads: int
     expected: float
-    kind: DenseKind
+    kind: VectorIndex
     union: Combination | None = None
     """Where only the best of each part are scored by the sum."""
     fusion: Combination | None = None
@@ -99,7 +99,7 @@ class Search:
             snapshot.allowed(condition)  # refuses what no document can meet, whatever is asked
         count = _processors() if choices.threads is None else at_least_one(choices.threads, "the number of threads")
         expected = _share(1.0 if choices.approximate is None else choices.approximate)
-        asking = snapshot.asking if choices.model is None else snapshot.asked_with(choices.model)
+        asking = snapshot.asking if choices.model is None else snapshot.bind(choices.model)
         kind = _kind(snapshot, asking, choices.dense)
         plain = cls(snapshot, asking, k, condition, count, expected, kind)
         way = Combination.parse(_text(choices.combine or "sum", "combine", "rrf"))
@@ -117,7 +117,7 @@ class Search:
             return replace(self, union=way)
         components = [part.component for _, part in self.asking.parts]
         deep = replace(self, k=max(self.k, way.depth))
-        parts = tuple(replace(deep, asking=self.snapshot.asked_with(component)) for component in components)
+        parts = tuple(replace(deep, asking=self.snapshot.bind(component)) for component in components)
         return replace(self, fusion=way, parts=parts)
 
     def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[list[Hit]]:
@@ -240,7 +240,7 @@ def _ranking(hits: Sequence[Hit]) -> Ranking:
     return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
 
 
-def _kind(snapshot: Snapshot, asking: Asking, told: str | None) -> DenseKind:
+def _kind(snapshot: Snapshot, asking: BoundModel, told: str | None) -> VectorIndex:
     """How dense vectors are searched."""
     if told is None:
         return snapshot.kind

@@ -17,13 +17,13 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, DenseKind, Hits, Query, Segment, by_document, search_among, search_many
+from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, VectorIndex, by_document, search_among, search_many
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files, forking
-from vizsla.index.asking import Asking
+from vizsla.index.asking import BoundModel
 from vizsla.index.filters import DocumentTable, Filter
 from vizsla.models import Component, Model, Part, Statistics
-from vizsla.models.asked import Collection
+from vizsla.models.expansion import SearchContext
 
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
@@ -100,7 +100,7 @@ class Snapshot:
         self._terms: dict[str, dict[str, tuple[int, int]]] = {}
         self._masks: dict[str, list[np.ndarray]] = {}
         self._ids: dict[int, str] = {}
-        self._asked: dict[int, tuple[Model, Asking]] = {}
+        self._asked: dict[int, tuple[Model, BoundModel]] = {}
         self._users = 0
         self._retired = False
         for attempt in range(ATTEMPTS):
@@ -126,7 +126,7 @@ class Snapshot:
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if isinstance(self._db, database.Unlocked) else None
         files.check_model_folder(self.path / "model")
-        self.kind = DenseKind.parse(self.meta.get(database.DENSE) or "exact")
+        self.kind = VectorIndex.parse(self.meta.get(database.DENSE) or "exact")
         self.model = Model.from_description(self.meta["model"], self.path / "model")
         if any(statistics["namespaces"].keys() != set(self.model.namespaces) for *_, statistics in rows):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
@@ -141,7 +141,7 @@ class Snapshot:
         self.stored_count: int = sum(s["living"] for s in by_segment)
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.statistics = {name: self._sum_up(name, by_segment) for name in self.model.namespaces}
-        self.asking = self.asked_with(self.model)
+        self.asking = self.bind(self.model)
 
     def _fits(self, segment: Segment) -> bool:
         """Whether a segment has what the model's namespaces need, so that nothing is looked for where it is not."""
@@ -269,19 +269,19 @@ class Snapshot:
 
     # Searching
 
-    def asked_with(self, model: Model) -> Asking:
+    def bind(self, model: Model) -> BoundModel:
         """How this collection is asked with its own model or another; the last answers are kept."""
         known = self._asked.get(id(model))
         if known is None:
             if len(self._asked) >= _MOST_CACHED_MODELS:
                 self._asked = {}
-            known = self._asked[id(model)] = model, Asking.make(model, self.model, self.statistics)
+            known = self._asked[id(model)] = model, BoundModel.make(model, self.model, self.statistics)
         return known[1]
 
     def bytes_of(self, model: Model) -> int:
         """What a model that is asked of this collection would take alone, without the documents."""
         total = 0
-        for space, part in self.asked_with(model).parts:
+        for space, part in self.bind(model).parts:
             if part.component.dimensions:
                 total += sum(segment.dense_bytes(space) + segment.numbers.nbytes for segment in self.segments)
                 continue
@@ -292,12 +292,14 @@ class Snapshot:
                 total += sum(segment.bytes_of(terms) for segment in self.segments)
         return total
 
-    def query_weights(self, text: str, asking: Asking, condition: Filter | None = None) -> dict[str, dict[str, float]]:
+    def query_weights(
+        self, text: str, asking: BoundModel, condition: Filter | None = None
+    ) -> dict[str, dict[str, float]]:
         """For each namespace the query's terms and their final weights; terms no document has are left out."""
         parts, seen = [part for _, part in asking.parts], self.seen_through(condition)
         return {p.component.namespace: self._weigh(p, p.component.query_terms_in([text], seen))[0] for p in parts}
 
-    def seen_through(self, condition: Filter | None) -> Collection:
+    def seen_through(self, condition: Filter | None) -> SearchContext:
         """The documents a query may be made from: those that meet the condition it is asked with."""
         return self if condition is None else _Filtered(self, condition)
 
@@ -305,7 +307,7 @@ class Snapshot:
         self, component: Component, asked: Sequence[Mapping[str, float]], k: int, condition: Filter | None = None
     ) -> list[dict[int, float]]:
         """For queries given as weighted terms of one component the numbers of the best documents and their scores."""
-        asking = self.asked_with(component)
+        asking = self.bind(component)
         ((space, part),) = asking.parts
         weighed = self._weigh(part, asked)
         queries = [Query(*row) for row in self._numbered(space, part.component, weighed)]
@@ -318,7 +320,7 @@ class Snapshot:
 
     def statistics_of(self, component: Component) -> Statistics:
         """How common the terms of a component are."""
-        ((_, part),) = self.asked_with(component).parts
+        ((_, part),) = self.bind(component).parts
         return self.statistics[part.component.namespace]
 
     def _weigh(self, part: Part, asked: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
@@ -328,7 +330,7 @@ class Snapshot:
             return weighed
         return [{term: part.weight * w for term, w in weights.items()} for weights in weighed]
 
-    def encode_queries(self, texts: Sequence[str], asking: Asking, condition: Filter | None = None) -> list[Query]:
+    def encode_queries(self, texts: Sequence[str], asking: BoundModel, condition: Filter | None = None) -> list[Query]:
         """Queries as numbers for the engine; terms no document has are left out.
 
         A query that is made from documents is made from those that meet the condition.
@@ -347,7 +349,7 @@ class Snapshot:
             found.append(Query(terms, spaces, weights, vectors))
         return found
 
-    def _dense_vectors(self, texts: Sequence[str], asking: Asking) -> list[dict[int, np.ndarray]]:
+    def _dense_vectors(self, texts: Sequence[str], asking: BoundModel) -> list[dict[int, np.ndarray]]:
         """For each query its vector in each namespace that has dense ones, the weight of the part multiplied in."""
         found: list[dict[int, np.ndarray]] = [{} for _ in texts]
         for space, part in asking.parts:
@@ -371,11 +373,11 @@ class Snapshot:
     def search(
         self,
         queries: Sequence[Query],
-        asking: Asking,
+        asking: BoundModel,
         k: int,
         condition: Filter | None,
         expected: float = 1.0,
-        effort: DenseKind | None = None,
+        effort: VectorIndex | None = None,
     ) -> list[Hits]:
         """For each query the best k living documents, of those that meet a condition if there is one.
 
@@ -386,7 +388,7 @@ class Snapshot:
         with self.damage_told():
             return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected, effort=effort)
 
-    def search_among(self, query: Query, asking: Asking, numbers: np.ndarray, k: int) -> Hits:
+    def search_among(self, query: Query, asking: BoundModel, numbers: np.ndarray, k: int) -> Hits:
         """The best k of some living documents."""
         with self.damage_told():
             return search_among(self.segments, query, asking.weightings, numbers, min(k, max(len(numbers), 1)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, DenseKind, Lists, Segment, living_frequencies
+from vizsla.engine import DamagedSegmentError, Lists, Segment, VectorIndex, living_frequencies
 from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files, forking
@@ -182,7 +182,7 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
             yield f"{path}: the dense vectors of segment {name} hold numbers that are none"
     if s.near and find_spec("faiss") is not None:
         for structure in s.near.values():
-            if structure.trusted and structure.opened(DenseKind()).ntotal != len(s):
+            if structure.trusted and structure.opened(VectorIndex()).ntotal != len(s):
                 yield f"{path}: what was built over the dense vectors of segment {name} has others"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from vizsla.datasets import Document, Origin, RawLines
 from vizsla.datasets.document import refusal
 from vizsla.datasets.passages import MARK, Splitter, document_of
-from vizsla.engine import DenseKind
+from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files, forking
 from vizsla.index.analysis import Prepared, preparing
@@ -97,7 +97,7 @@ class Writer:
         files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
-        self._kind = DenseKind.parse(database.get_meta(self._db, database.DENSE) or "exact")
+        self._kind = VectorIndex.parse(database.get_meta(self._db, database.DENSE) or "exact")
         self._buffer = Buffer(self._path, self._model, self._db, self._checksums, self._kind.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
@@ -110,7 +110,7 @@ class Writer:
         terms_bytes = int(self._memory * TERMS_SHARE)
         with database.told_plainly(self._path):
             description, folder = database.get_meta(self._db, "model"), self._path / "model"
-        if self._model.settles:
+        if self._model.needs_fit:
             documents = self._sampled(documents)
         try:
             with preparing(
@@ -265,7 +265,7 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
-    def commit(self, *, compact: bool, just_before: Callable[[], None], kind: DenseKind | None = None) -> None:
+    def commit(self, *, compact: bool, just_before: Callable[[], None], kind: VectorIndex | None = None) -> None:
         """Make all changes visible at once; all that is left to do then is to close.
 
         Segments are merged as far as it pays, or into a single one. `kind`: how dense vectors are kept and searched
@@ -309,9 +309,9 @@ class Writer:
     def _settle(self) -> None:
         """Fit the weights that are to be fitted to the documents of this commit, and keep them."""
         if self._sample:
-            self._model = self._model.settled([d.content for d in self._sample])
+            self._model = self._model.fit([d.content for d in self._sample])
         described = database.get_meta(self._db, "model")
-        if described.pop("balanced", False) and not self._model.settles:
+        if described.pop("balanced", False) and not self._model.needs_fit:
             for entry, part in zip(described["parts"], self._model.parts, strict=True):
                 entry["weight"] = part.weight
             database.set_meta(self._db, "model", described)

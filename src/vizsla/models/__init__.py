@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from vizsla.models.asked import Asked, QueryEncoder, asked_with
+from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
-from vizsla.models.balanced import SAMPLE, Balanced
+from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25
 from vizsla.models.dense import Dense
+from vizsla.models.expansion import ExpandedBM25, QueryExpander, with_expansion
 from vizsla.models.feedback import RM3
-from vizsla.models.given import GivenVectors
-from vizsla.models.learned import Learned
+from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
-from vizsla.models.names import MODELS, expression, parse_model, parse_queries
-from vizsla.models.network import Network
+from vizsla.models.names import MODELS, expression, parse_expander, parse_model
+from vizsla.models.precomputed import PrecomputedVectors
 from vizsla.models.reranker import Reranker
 from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
@@ -23,20 +23,20 @@ __all__ = [
     "MODELS",
     "RM3",
     "SAMPLE",
-    "Asked",
     "Augmenter",
-    "Balanced",
+    "AutoWeightedSum",
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
     "Dense",
+    "ExpandedBM25",
     "Fields",
-    "GivenVectors",
-    "Learned",
+    "LearnedSparse",
     "Model",
     "Network",
     "Part",
-    "QueryEncoder",
+    "PrecomputedVectors",
+    "QueryExpander",
     "Reader",
     "Reranker",
     "Sketch",
@@ -44,9 +44,9 @@ __all__ = [
     "Statistics",
     "Stored",
     "Sum",
-    "asked_with",
     "average_length",
     "expression",
+    "parse_expander",
     "parse_model",
-    "parse_queries",
+    "with_expansion",
 ]

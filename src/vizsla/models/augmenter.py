@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import DescriptionError, check, described
+from vizsla.encoders.network import Network
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.asked import QUERY_ENCODERS, Collection
 from vizsla.models.bm25 import BM25
-from vizsla.models.learned import SHIPPED
-from vizsla.models.network import Network
+from vizsla.models.expansion import QUERY_EXPANDERS, SearchContext
+from vizsla.models.learned_sparse import SHIPPED
 from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, WordPiece
 
@@ -60,7 +60,7 @@ class Augmenter:
         self,
         texts: Sequence[str],
         bm25: BM25,
-        collection: Collection | None = None,
+        collection: SearchContext | None = None,
     ) -> list[dict[str, float]]:
         """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
         statistics = collection.statistics_of(bm25) if collection is not None and self.most else None
@@ -171,7 +171,7 @@ class Augmenter:
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 
-QUERY_ENCODERS[Augmenter.kind] = Augmenter
+QUERY_EXPANDERS[Augmenter.kind] = Augmenter
 
 
 def read_query(text: str, analyzer: Analyzer, pieces: Analyzer, longest: int) -> tuple[list[int], dict[str, list[int]]]:

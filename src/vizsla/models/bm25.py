@@ -25,7 +25,7 @@ from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
 if TYPE_CHECKING:
-    from vizsla.models.asked import Asked, QueryEncoder
+    from vizsla.models.expansion import ExpandedBM25, QueryExpander
 
 
 class Variant(NamedTuple):
@@ -66,7 +66,7 @@ class BM25(Component):
 
     >>> bm25 = BM25()
     >>> documents = ["a dog barks", "cats and dogs", "fish"]
-    >>> statistics = bm25.fit(documents)
+    >>> statistics = bm25.statistics(documents)
     >>> scores = bm25.encode_queries(["dog"], statistics).dot(bm25.encode_documents(documents))
     >>> scores.round(4).tolist()
     [[0.2383, 0.2383, 0.0]]
@@ -100,7 +100,7 @@ class BM25(Component):
             raise VizslaError("BM25 needs at least one field to read")
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.analyzer, self.fields, self.lengths
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
@@ -132,11 +132,11 @@ class BM25(Component):
         words = [lexicon.terms[n] for n in numbers.tolist()]
         return [{term: float(n) for term, n in Counter(words[a:z]).items()} for a, z in pairwise(starts)]
 
-    def with_queries(self, queries: QueryEncoder) -> Asked:
+    def expand(self, queries: QueryExpander) -> ExpandedBM25:
         """The same BM25, asked in other words: an index of it can be asked with both."""
-        from vizsla.models.asked import Asked
+        from vizsla.models.expansion import ExpandedBM25
 
-        return Asked(queries, self, self.namespace)
+        return ExpandedBM25(queries, self, self.namespace)
 
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         return VARIANTS[self.variant].idf(documents, frequencies)

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import described
+from vizsla.encoders.checkpoint import PACKAGED, Checkpoint, alike
+from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
-from vizsla.models.checkpoint import PACKAGED, Checkpoint, alike
-from vizsla.models.embedding import Embedding
+from vizsla.models.embedding import DenseComponent
 from vizsla.models.model import COMPONENTS, Fields
-from vizsla.models.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.models.presets import Preset
-from vizsla.models.transformer import Transformer
 from vizsla.networks.graph import Precision
 from vizsla.networks.reading import Reading, known
 from vizsla.text import Analyzer, WordPiece
@@ -27,7 +27,7 @@ Tower = Network | Transformer
 
 
 @dataclass(frozen=True)
-class Dense(Embedding):
+class Dense(DenseComponent):
     """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
 
     `analyzer`: the word pieces of a network that does not cut texts itself, else None. `query_network`: another encoder
@@ -108,7 +108,7 @@ class Dense(Embedding):
         return cls(**{**usually, **told})
 
     @property
-    def together(self) -> int:
+    def batch_size(self) -> int:
         fast = runtime() == "torch" if isinstance(self.network, Network) else sees_gpu()
         return 2000 if fast else 100
 
@@ -117,7 +117,7 @@ class Dense(Embedding):
         return self.network.width
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         read = self.document_prompt, self.length, self.framed, self.segments, self.separator, self.fields
         return self.kind, self.network, self.analyzer, self.normalised, *read
 

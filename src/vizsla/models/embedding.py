@@ -15,7 +15,7 @@ from vizsla.text import Token
 from vizsla.vectors import DenseVectors, SparseVectors, Vocabulary
 
 
-class Embedding(Component):
+class DenseComponent(Component):
     """A component whose vectors are dense."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Embedding(Component):
 
 
 class _EmbeddingReader(Reader):
-    def __init__(self, model: Embedding) -> None:
+    def __init__(self, model: DenseComponent) -> None:
         self._model = model
         self._nothing = Vocabulary(model.namespace, [])
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from vizsla.described import made_from
 from vizsla.errors import VizslaError
-from vizsla.models.asked import QUERY_ENCODERS, Collection
 from vizsla.models.bm25 import BM25
+from vizsla.models.expansion import QUERY_EXPANDERS, SearchContext
 from vizsla.models.model import field_text
 
 _WORD = re.compile("[a-z0-9]{2,20}")
@@ -51,7 +51,7 @@ class RM3:
         return None
 
     def terms_of(
-        self, texts: Sequence[str], bm25: BM25, collection: Collection | None = None
+        self, texts: Sequence[str], bm25: BM25, collection: SearchContext | None = None
     ) -> list[dict[str, float]]:
         """The weighted terms of queries: their own, and those of what they find first."""
         if collection is None:
@@ -66,7 +66,7 @@ class RM3:
         return [self._mixed(own, hits, kept) for own, hits in zip(asked, found, strict=True)]
 
     def _worth_adding(
-        self, counts: Mapping[int, Counter[str]], bm25: BM25, collection: Collection
+        self, counts: Mapping[int, Counter[str]], bm25: BM25, collection: SearchContext
     ) -> dict[int, dict[str, float]]:
         """Of each document its strongest terms, those that are plain words and not too common."""
         words = sorted({t for terms in counts.values() for t in terms if _WORD.fullmatch(t)})
@@ -105,7 +105,7 @@ class RM3:
         return made_from(cls, options)
 
 
-QUERY_ENCODERS[RM3.kind] = RM3
+QUERY_EXPANDERS[RM3.kind] = RM3
 
 
 def _strongest(weights: Mapping[str, float], most: int) -> list[tuple[str, float]]:

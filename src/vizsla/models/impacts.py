@@ -42,10 +42,10 @@ class Impacts(Component):
         return self.bm25.fields
 
     @property
-    def freezes(self) -> bool:
+    def needs_corpus_statistics(self) -> bool:
         return self.frozen is None
 
-    def settled(self, documents: Sequence[Fields]) -> Impacts:
+    def fit(self, documents: Sequence[Fields]) -> Impacts:
         """The model with the statistics and the range of these documents, all there are."""
         counted = self.bm25.count(documents)
         assert isinstance(counted, CountedStatistics)
@@ -72,7 +72,7 @@ class Impacts(Component):
         return self.frozen
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, replace(self.bm25, namespace=""), self.quantiser
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:

@@ -99,16 +99,16 @@ class Model(ABC):
     __rmul__ = __mul__
 
     @property
-    def settles(self) -> bool:
+    def needs_fit(self) -> bool:
         """Whether weights of its parts are still to be fitted to documents."""
         return False
 
     @property
-    def freezes(self) -> bool:
+    def needs_corpus_statistics(self) -> bool:
         """Whether statistics of all documents have to be counted before any can be encoded."""
         return False
 
-    def settled(self, documents: Sequence[Fields]) -> Model:  # noqa: ARG002 (most models need none)
+    def fit(self, documents: Sequence[Fields]) -> Model:  # noqa: ARG002 (most models need none)
         """The model with what is to be fitted to documents fitted to these."""
         return self
 
@@ -136,7 +136,7 @@ class Model(ABC):
         there = f" among its fields {', '.join(map(repr, [*content][:12]))}{named}" if content else ""
         return f"has no {what}; expected a field {' or '.join(map(repr, names))}{there}"
 
-    def fit(self, documents: Sequence[Fields]) -> CollectionStatistics:
+    def statistics(self, documents: Sequence[Fields]) -> CollectionStatistics:
         """The statistics of a collection given in memory, to encode with."""
         return {p.component.namespace: p.component.count(documents) for p in self.parts}
 
@@ -144,7 +144,7 @@ class Model(ABC):
         self, documents: Sequence[Fields], statistics: CollectionStatistics | None = None
     ) -> Any:  # sparse, dense or joined vectors
         """The documents' vectors; without statistics, those of the documents themselves are taken."""
-        known = self.fit(documents) if statistics is None else statistics
+        known = self.statistics(documents) if statistics is None else statistics
         rows = [p.component.document_vectors(documents, known[p.component.namespace]) for p in self.parts]
         return reduce(add, rows)
 
@@ -198,9 +198,9 @@ class Model(ABC):
         if len(parts) == 1 and parts[0].weight == 1.0:
             return parts[0].component
         if description.get("balanced"):
-            from vizsla.models.balanced import Balanced
+            from vizsla.models.auto_weighted import AutoWeightedSum
 
-            return Balanced(tuple(parts), description["name"])
+            return AutoWeightedSum(tuple(parts), description["name"])
         return Sum(tuple(parts), description["name"])
 
 
@@ -215,7 +215,7 @@ class Component(Model):
         return (Part(1.0, self),)
 
     @property
-    def together(self) -> int:
+    def batch_size(self) -> int:
         """How many documents are best read at once."""
         return 2000
 
@@ -230,10 +230,10 @@ class Component(Model):
 
     @property
     @abstractmethod
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         """What decides what an index stores; components that agree in it can be asked of the same index."""
 
-    def adopting(self, held: Component) -> Component:  # noqa: ARG002 (most components freeze nothing)
+    def with_frozen_statistics(self, held: Component) -> Component:  # noqa: ARG002 (most components freeze nothing)
         """The component with what was frozen into one of the same storage, which an index holds."""
         return self
 
@@ -270,7 +270,7 @@ class Component(Model):
         return self.query_terms(text)
 
     def query_terms_in(self, texts: Sequence[str], collection: Any) -> list[dict[str, float]]:  # noqa: ARG002
-        """The same where the collection that is asked may be looked at first: see `models.asked.Collection`."""
+        """The same where the collection that is asked may be looked at first: see `models.expansion.SearchContext`."""
         return [self.query_terms(texts[0])] if len(texts) == 1 else self.query_terms_of(texts)
 
     @abstractmethod
@@ -364,13 +364,13 @@ class Sum(Model):
         return self.summands
 
     @property
-    def freezes(self) -> bool:
-        return any(p.component.freezes for p in self.parts)
+    def needs_corpus_statistics(self) -> bool:
+        return any(p.component.needs_corpus_statistics for p in self.parts)
 
-    def settled(self, documents: Sequence[Fields]) -> Model:
-        if not self.freezes:
+    def fit(self, documents: Sequence[Fields]) -> Model:
+        if not self.needs_corpus_statistics:
             return self
-        return Sum(tuple(Part(w, c.settled(documents)) for w, c in self.parts), self.name)  # type: ignore[arg-type]
+        return Sum(tuple(Part(w, c.fit(documents)) for w, c in self.parts), self.name)  # type: ignore[arg-type]
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]

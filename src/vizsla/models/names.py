@@ -17,19 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from vizsla.encoders.checkpoint import PACKAGED
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models.asked import Asked, QueryEncoder
 from vizsla.models.augmenter import Augmenter
-from vizsla.models.balanced import Balanced
+from vizsla.models.auto_weighted import AutoWeightedSum
 from vizsla.models.bm25 import BM25
-from vizsla.models.checkpoint import PACKAGED
 from vizsla.models.dense import Dense
-from vizsla.models.embedding import Embedding
+from vizsla.models.embedding import DenseComponent
+from vizsla.models.expansion import ExpandedBM25, QueryExpander
 from vizsla.models.feedback import RM3
-from vizsla.models.given import GivenVectors
 from vizsla.models.impacts import Impacts
-from vizsla.models.learned import SHIPPED, Learned
+from vizsla.models.learned_sparse import SHIPPED, LearnedSparse
 from vizsla.models.model import Component, Model, Part, Sum
+from vizsla.models.precomputed import PrecomputedVectors
 from vizsla.models.presets import PRESETS, find_preset
 from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
@@ -69,7 +69,7 @@ def _bm51(weight: float | None = None, network: str = "", **options: Any) -> Mod
 
     `network`: the folder of a BM26 of one's own.
     """
-    learned = _own_network("bm26", network) if network else Learned.shipped("bm26")
+    learned = _own_network("bm26", network) if network else LearnedSparse.shipped("bm26")
     return _with_bm25("bm51", learned, weight, options)
 
 
@@ -78,30 +78,30 @@ def _bm51e(weight: float | None = None, network: str = "", **options: Any) -> Mo
     return _with_bm25("bm51e", _own_network("bm51e", network), weight, options)
 
 
-def _own_network(name: str, folder: str) -> Learned:
+def _own_network(name: str, folder: str) -> LearnedSparse:
     if not folder:
         raise VizslaError(
             f"no BM26e comes with Vizsla; train one, as in: vizsla train bm26e --corpus FILE -o DIR, and name it: "
             f'"{name}(network=DIR)"'
         )
     learned = Model.load(folder)
-    if not isinstance(learned, Learned):
+    if not isinstance(learned, LearnedSparse):
         raise VizslaError(f"{folder}: there is no single network here, which {name} needs")
     return learned
 
 
-def _with_bm25(name: str, learned: Learned, weight: float | None, options: dict[str, Any]) -> Model:
+def _with_bm25(name: str, learned: LearnedSparse, weight: float | None, options: dict[str, Any]) -> Model:
     if weight is not None and not 0 < weight < math.inf:
         raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {number_text(weight)}")
     if "fields" in options:
         learned = replace(learned, fields=options["fields"])
     parts = Part(1.0, BM25(**options)), Part(BM51_WEIGHT if weight is None else weight, learned)
-    return Balanced(parts, name) if weight is None else Sum(parts, name)
+    return AutoWeightedSum(parts, name) if weight is None else Sum(parts, name)
 
 
 def _bm51_paper(**options: Any) -> Model:
     """BM25 plus BM26 as the paper adds them: both in 8 bits, on either side, with weights of 1."""
-    parts = Impacts(BM25(**options), name="bm25"), Learned.shipped("bm26", whole=True)
+    parts = Impacts(BM25(**options), name="bm25"), LearnedSparse.shipped("bm26", whole=True)
     return Sum(parts[0].parts + parts[1].parts, "bm51-paper")
 
 
@@ -116,12 +116,12 @@ def _augmented(network: str = "general", **options: Any) -> Model:
     """BM25 asked in the words of an augmenter, over the terms it was trained for; without a name the one that comes."""
     augmenter = Augmenter.load(network)
     bm25 = BM25(**{"analyzer": augmenter.analyzer, "variant": augmenter.variant, **options})
-    return replace(bm25.with_queries(augmenter), name="bm25-augmented")
+    return replace(bm25.expand(augmenter), name="bm25-augmented")
 
 
 def _rm3(documents: int = 10, terms: int = 10, original: float = 0.5, **options: Any) -> Model:
     """BM25 that looks twice."""
-    return replace(BM25(**options).with_queries(RM3(documents, terms, original)), name="bm25-rm3")
+    return replace(BM25(**options).expand(RM3(documents, terms, original)), name="bm25-rm3")
 
 
 def _minilm(precision: str = "int8", **options: Any) -> Model:
@@ -161,8 +161,8 @@ def _spar(dense: str = "minilm", lexical: str = "", **options: Any) -> Model:
         )
     both = [parse_model(which) for which in (dense, lexical)]
     first, second = both
-    if not isinstance(first, Embedding) or not isinstance(second, Embedding):
-        other = dense if not isinstance(first, Embedding) else lexical
+    if not isinstance(first, DenseComponent) or not isinstance(second, DenseComponent):
+        other = dense if not isinstance(first, DenseComponent) else lexical
         raise VizslaError(f"{other} is no dense model, and SPAR is made of two; sketch makes one of bm25")
     return Spar(first, second, **options)
 
@@ -186,7 +186,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "bm25-prime": _prime,
     "bm25-augmented": _augmented,
     "bm25-rm3": _rm3,
-    "bm26": lambda **options: Learned.shipped("bm26", **options),
+    "bm26": lambda **options: LearnedSparse.shipped("bm26", **options),
     "bm26e": _bm26e,
     "bm51": _bm51,
     "bm51e": _bm51e,
@@ -197,7 +197,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     **{name: partial(_dense, preset=name) for name in PRESETS},
     "spar": _spar,
     "sketch": _sketch,
-    "vectors": GivenVectors,
+    "vectors": PrecomputedVectors,
 }
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -250,7 +250,7 @@ TAKEN: dict[str, tuple[str, ...]] = {
 }
 """The options each model takes, by its name; a saved model takes none."""
 _RM3 = ("documents", "terms", "original")
-_NAMED = Asked | BM25 | Dense | GivenVectors | Learned | Sketch | Spar | Sum
+_NAMED = ExpandedBM25 | BM25 | Dense | PrecomputedVectors | LearnedSparse | Sketch | Spar | Sum
 _BLANKS, _BRACKET = re.compile(r"\s*"), re.compile(r"[()]")
 _HEAD = re.compile(r"\s*(?:(?P<weight>[0-9.eE+-]+)\s*\*\s*)?(?P<name>[\w'./~-]*\w)\s*")
 _DEEPEST = 50  # brackets in brackets
@@ -280,10 +280,10 @@ def parse_model(text: str) -> Model:
     return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
 
 
-def parse_queries(text: str) -> QueryEncoder:
+def parse_expander(text: str) -> QueryExpander:
     """What asks BM25 in other words: an augmenter by its folder or name, or RM3.
 
-    >>> parse_queries("rm3(documents=5)").documents
+    >>> parse_expander("rm3(documents=5)").documents
     5
     """
     if re.match(r"\s*rm3\s*(\(|$)", text):
@@ -408,7 +408,7 @@ def _written_term(component: Component) -> str:
     name = _short_name(component)
     plain = MODELS[name]() if name in MODELS else Model.load(name)
     learned = ("fields", "namespace", "length", "query_length")
-    options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, Learned | Dense) else _OPTIONS
+    options_of = [o for o in _OPTIONS if o in learned] if isinstance(component, LearnedSparse | Dense) else _OPTIONS
     differing = [o for o in options_of if getattr(component, o, None) != getattr(plain, o, None)]
     options = ", ".join(f"{o}={_written(getattr(component, o))}" for o in differing)
     return name + (f"({options})" if options else "")
@@ -420,7 +420,7 @@ def _nameless(model: Model) -> list[Part]:
 
 
 def _short_name(component: Component) -> str:
-    if isinstance(component, Asked | Sketch | Spar):
+    if isinstance(component, ExpandedBM25 | Sketch | Spar):
         raise VizslaError(f"{component.name} cannot be written as an expression; save the model")
     if isinstance(component, Dense):
         return _dense_name(component)
@@ -428,7 +428,7 @@ def _short_name(component: Component) -> str:
         raise VizslaError(
             f"{component.name} has frozen statistics and cannot be written as an expression; save the model"
         )
-    if isinstance(component, Learned):
+    if isinstance(component, LearnedSparse):
         folder = component.network.folder
         return folder.name if folder.parent == SHIPPED else str(folder.parent)
     return "bm25-wp" if str(getattr(component, "analyzer", "")).startswith("wordpiece") else component.kind
@@ -438,7 +438,7 @@ def _dense_name(component: Dense) -> str:
     """The name of a dense model, or the folder it was saved to."""
     name, folder = component.name.partition("(")[0], component.network.folder.parent
     known = MODELS[name]() if name in MODELS and name != "dense" else None
-    if known is not None and known.parts[0].component.storage[:2] == component.storage[:2]:
+    if known is not None and known.parts[0].component.index_signature[:2] == component.index_signature[:2]:
         return name
     if (folder / "model.json").is_file():
         return str(folder)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.encoders.cache import digest
+from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
+from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.cache import digest
-from vizsla.models.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
-from vizsla.models.network import Network, runtime
-from vizsla.models.sentence import read_json
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.graph import Precision
 from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label

@@ -13,8 +13,8 @@ from vizsla.described import described
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
-from vizsla.models.embedding import Embedding
-from vizsla.models.learned import Learned
+from vizsla.models.embedding import DenseComponent
+from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import COMPONENTS, Component, Fields, component_from
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import SparseVectors
@@ -29,7 +29,7 @@ MOST_WIDTH = 1 << 16
 
 
 @dataclass(frozen=True)
-class Sketch(Embedding):
+class Sketch(DenseComponent):
     """What a lexical model makes of texts in `width` numbers, whose inner products are its scores but for chance.
 
     They are off by about the product of both vectors' lengths over the root of the width. BM25's counts are those of
@@ -37,13 +37,14 @@ class Sketch(Embedding):
     not asked for.
 
     >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
-    >>> sketch = Sketch(width=4096).settled(documents)
-    >>> scores = sketch.encode_queries(["barking dog"], sketch.fit(documents)).dot(sketch.encode_documents(documents))
+    >>> sketch = Sketch(width=4096).fit(documents)
+    >>> queries = sketch.encode_queries(["barking dog"], sketch.statistics(documents))
+    >>> scores = queries.dot(sketch.encode_documents(documents))
     >>> np.argsort(-scores[0]).tolist()[0]
     0
     """
 
-    lexical: BM25 | Learned = field(default_factory=BM25)
+    lexical: BM25 | LearnedSparse = field(default_factory=BM25)
     width: int = 1536
     frozen: CountedStatistics | None = None
     namespace: str = "sketch"
@@ -52,7 +53,7 @@ class Sketch(Embedding):
     kind: ClassVar[str] = "sketch"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.lexical, BM25 | Learned):
+        if not isinstance(self.lexical, BM25 | LearnedSparse):
             raise VizslaError(f"{self.lexical.name} cannot be sketched; BM25 and learned lexical models can")
         if not BITS <= self.width <= MOST_WIDTH or self.width % BITS:
             raise VizslaError(f"the width of a sketch is a multiple of {BITS} up to {MOST_WIDTH:,}, not {self.width:,}")
@@ -62,24 +63,24 @@ class Sketch(Embedding):
         return self.lexical.fields
 
     @property
-    def together(self) -> int:
-        return self.lexical.together
+    def batch_size(self) -> int:
+        return self.lexical.batch_size
 
     @property
     def dimensions(self) -> int:
         return self.width
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, replace(self.lexical, namespace="", name=""), self.width
 
     @property
-    def freezes(self) -> bool:
+    def needs_corpus_statistics(self) -> bool:
         return self.frozen is None and isinstance(self.lexical, BM25)
 
-    def settled(self, documents: Sequence[Fields]) -> Sketch:
+    def fit(self, documents: Sequence[Fields]) -> Sketch:
         """The model with the counts of these documents, all there are."""
-        if not self.freezes:
+        if not self.needs_corpus_statistics:
             return self
         counted = self.lexical.count(documents)
         assert isinstance(counted, CountedStatistics)
@@ -87,7 +88,7 @@ class Sketch(Embedding):
             raise VizslaError("there are no words in the documents that a sketch could be settled on")
         return replace(self, frozen=counted)
 
-    def adopting(self, held: Component) -> Sketch:
+    def with_frozen_statistics(self, held: Component) -> Sketch:
         assert isinstance(held, Sketch)
         return replace(self, frozen=held.frozen)
 
@@ -120,7 +121,7 @@ class Sketch(Embedding):
 
     @property
     def _statistics(self) -> CountedStatistics:
-        if self.freezes:
+        if self.needs_corpus_statistics:
             raise VizslaError(f"{self.name} freezes the statistics of documents; settle it on all of them first")
         return self.frozen or CountedStatistics(0, 0, 0, {})
 

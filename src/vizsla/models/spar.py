@@ -12,7 +12,7 @@ import numpy as np
 from vizsla.described import DescriptionError, described
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.dense import Dense
-from vizsla.models.embedding import Embedding
+from vizsla.models.embedding import DenseComponent
 from vizsla.models.model import COMPONENTS, Component, Fields, Model, component_from
 from vizsla.numbers import number_text
 
@@ -21,7 +21,7 @@ LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
 
 
 @dataclass(frozen=True)
-class Spar(Embedding):
+class Spar(DenseComponent):
     """The vectors of two dense models behind one another, or added up.
 
     `mu` is the weight of the second, on the side of queries alone, so that it can be another one whenever the index is
@@ -29,8 +29,8 @@ class Spar(Embedding):
     where both are as wide, and every query also meets the other model's half of each document.
     """
 
-    first: Embedding
-    second: Embedding
+    first: DenseComponent
+    second: DenseComponent
     mu: float = 1.0
     combine: str = "concat"
     namespace: str = "spar"
@@ -54,19 +54,21 @@ class Spar(Embedding):
             )
 
     @property
-    def freezes(self) -> bool:
-        return self.first.freezes or self.second.freezes
+    def needs_corpus_statistics(self) -> bool:
+        return self.first.needs_corpus_statistics or self.second.needs_corpus_statistics
 
-    def settled(self, documents: Sequence[Fields]) -> Spar:
-        return self._with(self.first.settled(documents), self.second.settled(documents))
+    def fit(self, documents: Sequence[Fields]) -> Spar:
+        return self._with(self.first.fit(documents), self.second.fit(documents))
 
-    def adopting(self, held: Component) -> Spar:
+    def with_frozen_statistics(self, held: Component) -> Spar:
         assert isinstance(held, Spar)
-        return self._with(self.first.adopting(held.first), self.second.adopting(held.second))
+        return self._with(
+            self.first.with_frozen_statistics(held.first), self.second.with_frozen_statistics(held.second)
+        )
 
     def _with(self, first: Model, second: Model) -> Spar:
-        assert isinstance(first, Embedding)
-        assert isinstance(second, Embedding)
+        assert isinstance(first, DenseComponent)
+        assert isinstance(second, DenseComponent)
         return replace(self, first=first, second=second)
 
     @property
@@ -74,8 +76,8 @@ class Spar(Embedding):
         return tuple(dict.fromkeys((*self.first.fields, *self.second.fields)))
 
     @property
-    def together(self) -> int:
-        return min(self.first.together, self.second.together)
+    def batch_size(self) -> int:
+        return min(self.first.batch_size, self.second.batch_size)
 
     @property
     def dimensions(self) -> int:
@@ -89,8 +91,8 @@ class Spar(Embedding):
         return [(self.first.name, slice(0, width)), (self.second.name, slice(width, self.dimensions))]
 
     @property
-    def storage(self) -> tuple[Any, ...]:
-        return self.kind, self.combine, self.first.storage, self.second.storage
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.kind, self.combine, self.first.index_signature, self.second.index_signature
 
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         return self._combined(self.first.encoded_documents(documents), self.second.encoded_documents(documents), 1.0)
@@ -113,7 +115,7 @@ class Spar(Embedding):
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
         told = described(cls, options, first="dict", second="dict")
         both = {name: component_from({"kind": Dense.kind, **told[name]}, folder) for name in ("first", "second")}
-        if not all(isinstance(model, Embedding) for model in both.values()):
+        if not all(isinstance(model, DenseComponent) for model in both.values()):
             raise DescriptionError("SPAR is made of two dense models")
         return cls(**{**told, **both})
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vizsla.networks.augmenter import Adder, Asked, Augmenter
+    from vizsla.networks.augmenter import Adder, AugmentedQueries, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
     from vizsla.networks.cross import Cross, cross_encoder
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Adder": "augmenter",
-    "Asked": "augmenter",
+    "AugmentedQueries": "augmenter",
     "Augmenter": "augmenter",
     "Batch": "chunks",
     "Beside": "towers",
@@ -41,7 +41,7 @@ _HOMES = {
 
 __all__ = [
     "Adder",
-    "Asked",
+    "AugmentedQueries",
     "Augmenter",
     "Batch",
     "Beside",

@@ -69,7 +69,7 @@ class Adder(nn.Module):
         return made
 
 
-class Asked(NamedTuple):
+class AugmentedQueries(NamedTuple):
     """What a network makes of queries."""
 
     added: Tensor
@@ -124,7 +124,7 @@ class Augmenter(nn.Module):
         made = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
         return torch.cat(made)[torch.argsort(batch.order)]
 
-    def asked(self, made: Sequence[Tensor], batch: Batch) -> Asked:
+    def asked(self, made: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
         """What was made of the chunks, in the order of the batch."""
         back = torch.argsort(batch.order)
         sizes = [chunk.starts.diff() for chunk in batch.chunks]
@@ -134,4 +134,4 @@ class Augmenter(nn.Module):
         mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         rows = added.new_zeros(mask.shape)
         rows[mask] = torch.cat([m[c:] for m, c in zip(made, cut, strict=True)])
-        return Asked(added, rows[back])
+        return AugmentedQueries(added, rows[back])

@@ -13,7 +13,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import BM25, Augmenter, Learned
+from vizsla.models import BM25, Augmenter, LearnedSparse
 from vizsla.models.augmenter import read_query
 from vizsla.models.model import counted, field_text
 from vizsla.recipes.material import judgements_of, place_network, told_apart
@@ -302,7 +302,7 @@ def take_embeddings(encoder: Any, which: str, pieces: Analyzer) -> None:
     from vizsla.networks.weights import read_weights
 
     try:
-        model = Learned.shipped(which)
+        model = LearnedSparse.shipped(which)
     except InputError:
         raise VizslaError(f"no network called {which!r} comes with Vizsla, whose embeddings could be taken") from None
     table = encoder.embeddings.word_embeddings.weight

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.datasets import BeirDataset
+from vizsla.encoders.checkpoint import find_checkpoint
 from vizsla.errors import VizslaError
 from vizsla.models import Reranker
-from vizsla.models.checkpoint import find_checkpoint
 from vizsla.models.model import field_text
 from vizsla.recipes.material import FIELDS, judged_pairs, judgements_of, ranked_by, tokens_of
 from vizsla.recipes.starting import known_model, starting_network

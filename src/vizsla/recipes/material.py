@@ -107,8 +107,8 @@ def ranked_by(
 def _mined(
     documents: Sequence[Document], queries: Mapping[str, str], model: Model, depth: int
 ) -> dict[str, Sequence[str]]:
-    if model.freezes:
-        model = model.settled([d.content for d in documents])
+    if model.needs_corpus_statistics:
+        model = model.fit([d.content for d in documents])
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", model, store=False) as index,
@@ -177,7 +177,7 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
     documents = list(dataset.documents())
     encode, bm25 = tokens_of(analyzer), BM25()
     contents = [d.content for d in documents]
-    statistics = bm25.fit(contents)
+    statistics = bm25.statistics(contents)
     numbers: dict[Any, int] = {}
 
     def rows(vectors: Any) -> Rows:

@@ -15,7 +15,7 @@ import yaml
 from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.evaluation import answer_figures, evaluate_model
-from vizsla.evaluation.systems import settled_on
+from vizsla.evaluation.systems import fitted_on
 from vizsla.index import Index
 from vizsla.models import Model, parse_model
 
@@ -170,7 +170,7 @@ def _answered(model: Model, dataset: BeirDataset, target: Target) -> dict[str, f
     """Answer accuracies, from one index of the data set."""
     texts, answers = dataset.queries(), dataset.answers()
     found: dict[str, float] = {}
-    model = settled_on(dataset, model) if model.freezes else model
+    model = fitted_on(dataset, model) if model.needs_corpus_statistics else model
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(Path(folder) / "index", model) as index:
         index.add(dataset.documents())
         index.commit()

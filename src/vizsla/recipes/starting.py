@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vizsla.encoders.checkpoint import find_checkpoint
+from vizsla.encoders.network import ABOUT, Network
+from vizsla.encoders.sentence import read_json
+from vizsla.encoders.transformer import Transformer
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, Learned, Model
-from vizsla.models.checkpoint import find_checkpoint
-from vizsla.models.learned import SHIPPED
-from vizsla.models.network import ABOUT, Network
-from vizsla.models.sentence import read_json
-from vizsla.models.transformer import Transformer
+from vizsla.models import Dense, LearnedSparse, Model
+from vizsla.models.learned_sparse import SHIPPED
 from vizsla.text import Analyzer
 
 
@@ -41,14 +41,14 @@ def starting_network(start: str, kind: str = "unicoil", seed: int = 0) -> tuple[
     return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)), analyzer, True
 
 
-def known_model(start: str) -> Learned | Dense | None:
+def known_model(start: str) -> LearnedSparse | Dense | None:
     """A model of Vizsla's own, by name or by folder."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / start, Path(start))):
         raise VizslaError(f"{start} is an augmenter; training starts from an encoder, or from a model such as bm26")
     if (SHIPPED / start / ABOUT).is_file():
-        return Learned.shipped(start)
+        return LearnedSparse.shipped(start)
     if (Path(start) / "model.json").is_file():
-        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, Learned | Dense)]
+        learned = [p.component for p in Model.load(start).parts if isinstance(p.component, LearnedSparse | Dense)]
         if len(learned) != 1:
             raise InputError("this model has no network to start from, or several", file=start)
         return learned[0]

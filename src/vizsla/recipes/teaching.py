@@ -134,8 +134,8 @@ def taught_pairs(documents: Sequence[Document], teacher: Model, analyzer: Analyz
     if plan.queries and len(drawn) > plan.queries:
         chosen = np.random.default_rng((plan.seed, 1)).permutation(len(drawn))[: plan.queries]
         drawn = [drawn[i] for i in np.sort(chosen).tolist()]
-    if teacher.freezes:
-        teacher = teacher.settled([d.content for d in documents])
+    if teacher.needs_corpus_statistics:
+        teacher = teacher.fit([d.content for d in documents])
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", teacher, store=False) as index,

@@ -15,7 +15,7 @@ import yaml
 from vizsla.datasets import BeirDataset, Document
 from vizsla.described import DescriptionError, check, made_from
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models import Augmenter, Learned, Model, Reranker, parse_model
+from vizsla.models import Augmenter, LearnedSparse, Model, Reranker, parse_model
 from vizsla.recipes.cross import check_lengths, cross_material, cross_network, train_cross
 from vizsla.recipes.dense import dense_network, write_dense
 from vizsla.recipes.material import SAMPLE, dev_set, judged_pairs, pack, place_network
@@ -388,7 +388,7 @@ def write_model(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     if not most > 0:
         raise VizslaError("the network gives no weights any more; train with a lower rate, as in --set rate=1e-5")
     written = place_network(network, folder, most=_ROOM * most, length=length, sample=sample)
-    Learned(written, analyzer, namespace=name, name=name).save(folder)
+    LearnedSparse(written, analyzer, namespace=name, name=name).save(folder)
     save_layout(network, analyzer.tokenizer.content, folder)  # type: ignore[attr-defined]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.networks import Asked, Batch, packed
+from vizsla.networks import AugmentedQueries, Batch, packed
 from vizsla.training.batches import Sides
 from vizsla.training.corpus import TokenCorpus
 from vizsla.training.dev import Encode, Rows, framed, mean_ndcg
@@ -222,7 +222,7 @@ class MixedPairs:
         return pairs.sides(min(size, len(pairs.usable)), seed, before, device)
 
 
-def query_vectors(asked: Asked, own: Tensor, columns: int) -> Tensor:
+def query_vectors(asked: AugmentedQueries, own: Tensor, columns: int) -> Tensor:
     """[queries, columns] what is asked for: w * (1 + a) for a query's own terms, a for others, rarity not yet in it.
 
     A term that several tokens speak for has the highest of their weights.
@@ -262,7 +262,7 @@ def asked_well(
     shares = fixed.shares[: added.shape[1]]
     own = trainer.team.share(fixed.own)
     added = added.to(torch.promote_types(added.dtype, torch.float32)) * (shares > 0)
-    queries = query_vectors(Asked(added, weights.to(added.dtype)), own, len(fixed.factors))
+    queries = query_vectors(AugmentedQueries(added, weights.to(added.dtype)), own, len(fixed.factors))
     queries, added = trainer.team.gathered(queries), trainer.team.gathered(added)
     scores: Tensor = _Product.apply((queries * fixed.factors).T.contiguous(), fixed.documents).T  # type: ignore[no-untyped-call]
     loss = contrast(scores / settings.temperature, symmetric=False, forbidden=drawn.forbidden)
@@ -321,7 +321,7 @@ class AskedDev:
             added, weights = assemble([encode(chunk) for chunk in batch.chunks], batch)
             own = torch.from_numpy(self.own.pairs[chosen]).to(device)
             added = strongest(added.float() * (shares[: added.shape[1]] > 0), own, self.most)
-            queries = query_vectors(Asked(added, weights.float()), own, len(factors)) * factors
+            queries = query_vectors(AugmentedQueries(added, weights.float()), own, len(factors)) * factors
             here = (self.judgements[:, 0] >= first) & (self.judgements[:, 0] < first + len(chosen))
             judged = self.judgements[here] - np.array([first, 0, 0])
             if len(judged):

@@ -21,7 +21,7 @@ _WORDS = (4, 12)  # in a pseudo-query
 
 
 @dataclass(frozen=True)
-class Balanced(Sum):
+class AutoWeightedSum(Sum):
     """A sum whose second part is weighed so that both say equally loudly where a few words came from.
 
     Pseudo-queries are stretches of four to twelve words of the documents. Each part lifts the document they came from
@@ -30,10 +30,10 @@ class Balanced(Sum):
     """
 
     @property
-    def settles(self) -> bool:
+    def needs_fit(self) -> bool:
         return True
 
-    def settled(self, documents: Sequence[Fields]) -> Model:
+    def fit(self, documents: Sequence[Fields]) -> Model:
         """The sum with its weight fitted; too few documents leave it as it is, to be fitted when there are more."""
         first, *others = self.parts
         queries, sources = _pseudo_queries(documents, self.fields)

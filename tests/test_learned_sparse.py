@@ -1,4 +1,4 @@
-"""Learned models: a small network through onnxruntime and torch, in an index, in a sum, trained and saved."""
+"""Learned sparse models: a small network through onnxruntime and torch, in an index, in a sum, trained and saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
 from small import documents_of, small_model
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, Balanced, Learned, Model, Network, expression, parse_model
+from vizsla.models import BM25, AutoWeightedSum, LearnedSparse, Model, Network, expression, parse_model
 from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
 
@@ -29,11 +29,11 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+def small(tmp_path_factory: pytest.TempPathFactory) -> LearnedSparse:
     return small_model(tmp_path_factory.mktemp("network"))
 
 
-def test_a_weight_is_the_highest_of_its_repeats(small: Learned) -> None:
+def test_a_weight_is_the_highest_of_its_repeats(small: LearnedSparse) -> None:
     (terms,) = small.query_terms_of(["the dog barks, barks and barks."])
     assert list(terms) == list(dict.fromkeys(terms))
     assert all(weight > 0 for weight in terms.values())
@@ -43,12 +43,12 @@ def test_a_weight_is_the_highest_of_its_repeats(small: Learned) -> None:
     assert small.query_terms("dog bark dog")["dog"] == pytest.approx(max(weights[1], weights[3]))
 
 
-def test_texts_alone_and_together_are_the_same(small: Learned) -> None:
+def test_texts_alone_and_together_are_the_same(small: LearnedSparse) -> None:
     assert small.query_terms_of(TEXTS) == [small.query_terms(t) for t in TEXTS]
     assert small.query_terms("") == {}
 
 
-def test_documents_and_queries_are_cut_into_the_same_pieces(small: Learned) -> None:
+def test_documents_and_queries_are_cut_into_the_same_pieces(small: LearnedSparse) -> None:
     """One way through the lexicon, the other through the tokenizers library."""
     texts = [*TEXTS, "naïve café — 3,5 kg?", "x" * 300, "漢字 emoji 🐕 and\ttabs", "half a pair \ud800 here"]
     rows = small.encode_documents([{"text": t} for t in texts])
@@ -59,17 +59,17 @@ def test_documents_and_queries_are_cut_into_the_same_pieces(small: Learned) -> N
         assert all(abs(terms[t] - w) <= step / 2 + 1e-6 for t, w in stored.items())
 
 
-def test_what_is_too_long_is_cut(small: Learned) -> None:
+def test_what_is_too_long_is_cut(small: LearnedSparse) -> None:
     long = " ".join(f"dog {i}" for i in range(200))
     assert small.query_terms(long) == small.query_terms(" ".join(long.split()[:62]))
     short = replace(small, length=5)
     assert short.query_terms(long) == short.query_terms("dog 0 dog")
-    assert short.storage != small.storage
+    assert short.index_signature != small.index_signature
     with pytest.raises(VizslaError, match="reads 3 to 64 tokens"):
         replace(small, length=65)
 
 
-def test_torch_makes_the_same_of_the_same_file(small: Learned) -> None:
+def test_torch_makes_the_same_of_the_same_file(small: LearnedSparse) -> None:
     pytest.importorskip("torch")
     from vizsla.networks.inference import TorchNetwork
 
@@ -83,13 +83,13 @@ def test_torch_makes_the_same_of_the_same_file(small: Learned) -> None:
     assert ((torch_made > 0) == (made > 0)).mean() > 0.9
 
 
-def test_an_index_scores_as_the_vectors_do(small: Learned, tmp_path: Path) -> None:
+def test_an_index_scores_as_the_vectors_do(small: LearnedSparse, tmp_path: Path) -> None:
     documents = [{"id": str(i), "text": t} for i, t in enumerate(TEXTS)]
     with Index.create(tmp_path / "i", small) as index:
         assert [d.id for d in index.add(documents).empty] == ["2"]
         index.commit()
         rows = small.encode_documents([{"text": t} for t in TEXTS])
-        expected = small.encode_queries(["a barking dog"], small.fit([{"text": t} for t in TEXTS])).dot(rows)[0]
+        expected = small.encode_queries(["a barking dog"], small.statistics([{"text": t} for t in TEXTS])).dot(rows)[0]
         hits = {hit.id: hit.score for hit in index.search("a barking dog")}
         assert hits == pytest.approx({str(i): s for i, s in enumerate(expected) if s > 0}, rel=1e-6)
         index.delete(["1"])
@@ -99,7 +99,7 @@ def test_an_index_scores_as_the_vectors_do(small: Learned, tmp_path: Path) -> No
         assert index.verify() == []
 
 
-def test_an_index_has_its_own_copy_of_the_network(small: Learned, tmp_path: Path) -> None:
+def test_an_index_has_its_own_copy_of_the_network(small: LearnedSparse, tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", small) as index:
         index.add([{"id": "1", "text": "dogs"}])
         index.commit()
@@ -119,7 +119,7 @@ def test_an_index_has_its_own_copy_of_the_network(small: Learned, tmp_path: Path
         index.search("dogs")
 
 
-def test_a_saved_model_is_the_same_again(small: Learned, tmp_path: Path) -> None:
+def test_a_saved_model_is_the_same_again(small: LearnedSparse, tmp_path: Path) -> None:
     model = BM25() + 0.5 * small
     model.save(tmp_path / "m")
     again = Model.load(tmp_path / "m")
@@ -131,17 +131,17 @@ def test_a_saved_model_is_the_same_again(small: Learned, tmp_path: Path) -> None
         Model.load(tmp_path / "m")
 
 
-def test_a_balanced_sum_is_settled_at_the_first_commit(small: Learned, tmp_path: Path) -> None:
-    model = Balanced((Part(1.0, BM25()), Part(0.5, small)), "both")
+def test_a_balanced_sum_is_settled_at_the_first_commit(small: LearnedSparse, tmp_path: Path) -> None:
+    model = AutoWeightedSum((Part(1.0, BM25()), Part(0.5, small)), "both")
     documents = documents_of(80)
     with Index.create(tmp_path / "i", model) as index:
-        assert index.model.settles
+        assert index.model.needs_fit
         index.add(documents)
         index.commit()
-        assert not index.model.settles
+        assert not index.model.needs_fit
         fitted = index.model.parts[1].weight
         assert fitted != 0.5
-        assert fitted == model.settled([{"text": d["text"]} for d in documents]).parts[1].weight
+        assert fitted == model.fit([{"text": d["text"]} for d in documents]).parts[1].weight
         index.add([{"id": "more", "text": "dog dog dog"}])
         index.commit()
         explanation = index.explain("dog bark", "0")
@@ -158,20 +158,20 @@ def test_a_balanced_sum_is_settled_at_the_first_commit(small: Learned, tmp_path:
         assert dict(zip(both.documents, both.scores, strict=True)) == pytest.approx(sums, rel=1e-5)
 
 
-def test_the_parts_of_a_settled_sum_lift_alike(small: Learned) -> None:
+def test_the_parts_of_a_settled_sum_lift_alike(small: LearnedSparse) -> None:
     contents = [{"text": d["text"]} for d in documents_of(90)]
-    settled = Balanced((Part(1.0, BM25()), Part(1.0, small))).settled(contents)
-    doubled = Balanced((Part(2.0, BM25()), Part(1.0, small))).settled(contents)
+    settled = AutoWeightedSum((Part(1.0, BM25()), Part(1.0, small))).fit(contents)
+    doubled = AutoWeightedSum((Part(2.0, BM25()), Part(1.0, small))).fit(contents)
     assert doubled.parts[1].weight == pytest.approx(2 * settled.parts[1].weight, rel=1e-3)
-    assert not settled.settles
-    few = Balanced((Part(1.0, BM25()), Part(0.7, small))).settled(contents[:10])
-    assert (few.parts[1].weight, few.settles) == (0.7, True)
+    assert not settled.needs_fit
+    few = AutoWeightedSum((Part(1.0, BM25()), Part(0.7, small))).fit(contents[:10])
+    assert (few.parts[1].weight, few.needs_fit) == (0.7, True)
 
 
-def test_several_adds_of_one_commit_are_fitted_together(small: Learned, tmp_path: Path) -> None:
+def test_several_adds_of_one_commit_are_fitted_together(small: LearnedSparse, tmp_path: Path) -> None:
     documents, weights = documents_of(90), []
     for name, parts in (("one", [documents]), ("three", [documents[:30], documents[30:60], documents[60:]])):
-        with Index.create(tmp_path / name, Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+        with Index.create(tmp_path / name, AutoWeightedSum((Part(1.0, BM25()), Part(0.5, small)))) as index:
             for part in parts:
                 index.add(part)
             index.commit()
@@ -179,7 +179,7 @@ def test_several_adds_of_one_commit_are_fitted_together(small: Learned, tmp_path
     assert weights[0] == weights[1] != 0.5
 
 
-def test_expressions_of_learned_models(small: Learned, tmp_path: Path) -> None:
+def test_expressions_of_learned_models(small: LearnedSparse, tmp_path: Path) -> None:
     small.save(tmp_path / "m")
     saved = Model.load(tmp_path / "m")
     assert expression(0.5 * saved + BM25()) == f"0.5 * {tmp_path / 'm'} + bm25"
@@ -192,11 +192,11 @@ def test_expressions_of_learned_models(small: Learned, tmp_path: Path) -> None:
         expression(parse_model("bm51-paper"))
 
 
-def test_networks_of_ones_own_by_name(small: Learned, tmp_path: Path) -> None:
+def test_networks_of_ones_own_by_name(small: LearnedSparse, tmp_path: Path) -> None:
     small.save(tmp_path / "m")
     assert parse_model(f"bm26e(network={tmp_path / 'm'})").parts[0].component.network == small.network
     both = parse_model(f"bm51e(network={tmp_path / 'm'}, weight=0.5)")
-    assert [(part.weight, type(part.component)) for part in both.parts] == [(1.0, BM25), (0.5, Learned)]
+    assert [(part.weight, type(part.component)) for part in both.parts] == [(1.0, BM25), (0.5, LearnedSparse)]
     for name in ("bm26e", "bm51e"):
         with pytest.raises(VizslaError, match=f'train one, as in: vizsla train bm26e .* "{name}.network=DIR'):
             parse_model(name)
@@ -205,19 +205,19 @@ def test_networks_of_ones_own_by_name(small: Learned, tmp_path: Path) -> None:
         parse_model(f"bm51e(network={tmp_path / 'words'})")
 
 
-def test_a_sum_waits_for_enough_documents(small: Learned, tmp_path: Path) -> None:
+def test_a_sum_waits_for_enough_documents(small: LearnedSparse, tmp_path: Path) -> None:
     documents = documents_of(70)
-    with Index.create(tmp_path / "i", Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+    with Index.create(tmp_path / "i", AutoWeightedSum((Part(1.0, BM25()), Part(0.5, small)))) as index:
         index.add(documents[:5])
         index.commit()
-        assert (index.model.settles, index.model.parts[1].weight) == (True, 0.5)
+        assert (index.model.needs_fit, index.model.parts[1].weight) == (True, 0.5)
         assert index.search("dog")
         index.add(documents[5:])
         index.commit()
-        assert not index.model.settles
+        assert not index.model.needs_fit
 
 
-def test_workers_have_networks_of_their_own(small: Learned, tmp_path: Path) -> None:
+def test_workers_have_networks_of_their_own(small: LearnedSparse, tmp_path: Path) -> None:
     code = (
         "import sys, json\n"
         "from vizsla.index import Index\n"
@@ -235,27 +235,27 @@ def test_workers_have_networks_of_their_own(small: Learned, tmp_path: Path) -> N
         assert index.search("dog")
 
 
-def test_a_rolled_back_add_leaves_the_sum_unsettled(small: Learned, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "i", Balanced((Part(1.0, BM25()), Part(0.5, small)))) as index:
+def test_a_rolled_back_add_leaves_the_sum_unsettled(small: LearnedSparse, tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", AutoWeightedSum((Part(1.0, BM25()), Part(0.5, small)))) as index:
         index.add(documents_of(60))
         index.rollback()
         index.refresh()
-        assert index.model.settles
+        assert index.model.needs_fit
         index.commit()
 
 
 def test_impacts_are_bm25_in_eight_bits(tmp_path: Path) -> None:
     contents = [{"text": d["text"] + " and more" * (i % 7)} for i, d in enumerate(documents_of(60))]
     bm25, impacts = BM25(), Impacts(BM25())
-    assert impacts.freezes
+    assert impacts.needs_corpus_statistics
     with pytest.raises(VizslaError, match="settle it on all of them first"):
         impacts.encode_documents(contents)
     with pytest.raises(VizslaError, match="freezes statistics"):
         Index.create(tmp_path / "i", impacts)
-    settled = impacts.settled(contents)
-    statistics = bm25.fit(contents)
+    settled = impacts.fit(contents)
+    statistics = bm25.statistics(contents)
     scores = [
-        m.encode_queries(["dog bark river"], m.fit(contents)).dot(m.encode_documents(contents))[0]
+        m.encode_queries(["dog bark river"], m.statistics(contents)).dot(m.encode_documents(contents))[0]
         for m in (bm25, settled)
     ]
     assert np.corrcoef(scores)[0, 1] > 0.98
@@ -274,15 +274,15 @@ def test_impacts_are_bm25_in_eight_bits(tmp_path: Path) -> None:
         assert index.run({"q": "dog"}, model=settled)["q"].scores.max() <= 256 * 256
 
 
-def test_the_papers_sum_is_of_whole_numbers(small: Learned) -> None:
+def test_the_papers_sum_is_of_whole_numbers(small: LearnedSparse) -> None:
     whole = replace(small, whole=True)
     assert all(w == round(w) for w in whole.query_terms("the dog barks").values())
     contents = [{"text": t} for t in TEXTS]
     assert set(whole.encode_documents(contents).values) <= set(range(1, 256))
     paper = parse_model("bm51-paper")
-    assert (paper.freezes, paper.namespaces) == (True, ("impacts", "bm26"))
-    assert not paper.settled(contents).freezes
-    both = parse_model("bm25-prime-paper").settled(contents)
+    assert (paper.needs_corpus_statistics, paper.namespaces) == (True, ("impacts", "bm26"))
+    assert not paper.fit(contents).needs_corpus_statistics
+    both = parse_model("bm25-prime-paper").fit(contents)
     assert [p.component.name for p in both.parts] == ["bm25", "bm25-wp"]
 
 
@@ -309,7 +309,7 @@ def test_the_shipped_network_knows_what_matters() -> None:
     assert sum(f.stat().st_size for f in folder.iterdir()) < 25_000_000
 
 
-def test_a_runtime_that_is_none_is_refused(small: Learned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_is_none_is_refused(small: LearnedSparse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIZSLA_RUNTIME", "jax")
     fresh = replace(small, network=Network.open(small.network.folder))
     with pytest.raises(VizslaError, match="VIZSLA_RUNTIME"):

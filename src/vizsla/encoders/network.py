@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from vizsla.described import DescriptionError, described
+from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models.once import once
 from vizsla.networks.graph import NETWORK, Precision, write_network
 from vizsla.networks.weights import WEIGHTS, copy_weights
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import described
+from vizsla.encoders.network import Network, runtime
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
-from vizsla.models.network import Network, runtime
 from vizsla.models.statistics import Statistics
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -26,7 +26,7 @@ SHIPPED = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
-class Learned(Component):
+class LearnedSparse(Component):
     """Word pieces weighed by a network, in documents and in queries alike.
 
     `analyzer`: the word pieces the network was trained with. `length`: how many of a text's are read, 0 for as many as
@@ -53,17 +53,17 @@ class Learned(Component):
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
 
     @classmethod
-    def shipped(cls, which: str, **options: Any) -> Learned:
+    def shipped(cls, which: str, **options: Any) -> LearnedSparse:
         """A model whose network comes with the package."""
         return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **options})
 
     @property
-    def together(self) -> int:
+    def batch_size(self) -> int:
         """On a processor a second's work, so that progress is seen and Ctrl-C is heard."""
         return 2000 if runtime() == "torch" else 100
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.network, self.analyzer, self.length, self.fields
 
     @property
@@ -129,13 +129,13 @@ class Learned(Component):
         return vars(self) | {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
 
     @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> Learned:
+    def from_options(cls, options: dict[str, Any], folder: Path) -> LearnedSparse:
         told = described(cls, options, network="str", analyzer="str")
         network, analyzer = Network.open(folder / told["network"]), Analyzer.parse(told["analyzer"], folder)
         return cls(**{**told, "network": network, "analyzer": analyzer})
 
 
-COMPONENTS[Learned.kind] = Learned
+COMPONENTS[LearnedSparse.kind] = LearnedSparse
 
 
 def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:
@@ -166,7 +166,7 @@ def _highest(
 class _WeighingReader(Reader):
     """Weighs texts and keeps 8 bits of each weight; remembers the words it has met."""
 
-    def __init__(self, model: Learned) -> None:
+    def __init__(self, model: LearnedSparse) -> None:
         assert isinstance(model.analyzer, Analyzer)
         self._model = model
         self._lexicon = model.analyzer.lexicon()

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import DescriptionError, described, made_from
+from vizsla.encoders.cache import digest
+from vizsla.encoders.network import ABOUT
+from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.models.cache import digest
-from vizsla.models.network import ABOUT
-from vizsla.models.once import once
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.reading import POOLINGS, Layer, Reading
 

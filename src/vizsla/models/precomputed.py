@@ -25,15 +25,15 @@ LEAST_WEIGHT = 1e-30  # less counts as 0: a 32-bit float could not tell it from 
 
 
 @dataclass(frozen=True)
-class GivenVectors(Component):
+class PrecomputedVectors(Component):
     """Documents bring their vectors in the field `vector`: {"term": weight, ...}, as in Anserini's collections.
 
     A query is either a JSON object of weights or terms separated by blanks, each counted; no idf, no lengths.
     Without a quantiser weights are kept as 32-bit floats (whole numbers in one byte where they fit).
 
-    >>> model = GivenVectors()
+    >>> model = PrecomputedVectors()
     >>> documents = [{"vector": {"dog": 2.5, "bark": 1}}, {"vector": {"cat": 3}}]
-    >>> queries = model.encode_queries(["dog dog bark", '{"cat": 0.5}'], model.fit(documents))
+    >>> queries = model.encode_queries(["dog dog bark", '{"cat": 0.5}'], model.statistics(documents))
     >>> queries.dot(model.encode_documents(documents)).tolist()
     [[6.0, 0.0], [0.0, 1.5]]
     """
@@ -50,7 +50,7 @@ class GivenVectors(Component):
             raise VizslaError(f"{self.quantiser!r} has to be fitted first; give its range, as in minmax:8:0:5.5")
 
     @property
-    def storage(self) -> tuple[Any, ...]:
+    def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.quantiser, self.fields
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
@@ -101,15 +101,15 @@ class GivenVectors(Component):
         return dict(vars(self))
 
     @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> GivenVectors:  # noqa: ARG003
+    def from_options(cls, options: dict[str, Any], folder: Path) -> PrecomputedVectors:  # noqa: ARG003
         return cls(**described(cls, options))
 
 
-COMPONENTS[GivenVectors.kind] = GivenVectors
+COMPONENTS[PrecomputedVectors.kind] = PrecomputedVectors
 
 
 class _VectorReader(Reader):
-    def __init__(self, model: GivenVectors) -> None:
+    def __init__(self, model: PrecomputedVectors) -> None:
         self._model = model
         self._quantiser = Quantiser.parse(model.quantiser) if model.quantiser else None
         self._numbers: dict[str, int] = {}

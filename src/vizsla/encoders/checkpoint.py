@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.encoders.cache import cache_folder, digest
+from vizsla.encoders.network import Network
+from vizsla.encoders.sentence import Settings, read_json, read_settings
+from vizsla.encoders.transformer import Transformer, brings_code, need_torch
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.cache import cache_folder, digest
-from vizsla.models.network import Network
-from vizsla.models.sentence import Settings, read_json, read_settings
-from vizsla.models.transformer import Transformer, brings_code, need_torch
 from vizsla.networks.arrays import prefix_of, read_checkpoint, weight_files
 from vizsla.networks.graph import Precision
 from vizsla.networks.reading import Layer

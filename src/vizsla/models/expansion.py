@@ -1,7 +1,7 @@
 """BM25 asked in other words: the same postings and weights of documents, other terms in the query.
 
-bm25.with_queries(augmenter)    terms a network adds, and weights for those of the query
-bm25.with_queries(RM3())        terms of the documents that are found first
+bm25.expand(augmenter)    terms a network adds, and weights for those of the query
+bm25.expand(RM3())        terms of the documents that are found first
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vizsla.models.statistics import Statistics
 from vizsla.text import Token
 
 
-class Collection(Protocol):
+class SearchContext(Protocol):
     """What a query can be made anew from: the documents it is asked of, those that meet its filter."""
 
     def best(self, component: Component, asked: Sequence[Mapping[str, float]], k: int) -> list[dict[int, float]]:
@@ -35,7 +35,7 @@ class Collection(Protocol):
         """How common the terms of a component are."""
 
 
-class QueryEncoder(Protocol):
+class QueryExpander(Protocol):
     """Makes the weighted terms of queries, before rarity is multiplied in."""
 
     kind: ClassVar[str]
@@ -48,20 +48,22 @@ class QueryEncoder(Protocol):
     def problem(self, bm25: BM25) -> str | None:
         """Why it cannot ask an index of this BM25, as the rest of a sentence; None if it can."""
 
-    def terms_of(self, texts: Sequence[str], bm25: BM25, collection: Collection | None) -> list[dict[str, float]]: ...
+    def terms_of(
+        self, texts: Sequence[str], bm25: BM25, collection: SearchContext | None
+    ) -> list[dict[str, float]]: ...
 
     def options(self, folder: Path) -> dict[str, Any]: ...
 
 
-QUERY_ENCODERS: dict[str, Any] = {}
+QUERY_EXPANDERS: dict[str, Any] = {}
 """The kinds of query encoders a model can be opened with, by name; each has `from_options`."""
 
 
 @dataclass(frozen=True)
-class Asked(Component):
+class ExpandedBM25(Component):
     """BM25 whose queries another encoder makes; an index of the BM25 can be asked with it as it is."""
 
-    queries: QueryEncoder
+    queries: QueryExpander
     bm25: BM25 = field(default_factory=BM25)
     namespace: str = "words"
     name: str = ""
@@ -80,8 +82,8 @@ class Asked(Component):
         return self.bm25.fields
 
     @property
-    def storage(self) -> tuple[Any, ...]:
-        return self.bm25.storage
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.bm25.index_signature
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         return self.bm25.field_problem(content)
@@ -104,7 +106,7 @@ class Asked(Component):
     def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
         return self.queries.terms_of(texts, self.bm25, None)
 
-    def query_terms_in(self, texts: Sequence[str], collection: Collection) -> list[dict[str, float]]:
+    def query_terms_in(self, texts: Sequence[str], collection: SearchContext) -> list[dict[str, float]]:
         return self.queries.terms_of(texts, self.bm25, collection)
 
     def own_terms(self, text: str) -> dict[str, float]:
@@ -129,34 +131,34 @@ class Asked(Component):
         return {"queries": asked, "bm25": self.bm25.options(folder), "namespace": self.namespace, "name": self.name}
 
     @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> Asked:
+    def from_options(cls, options: dict[str, Any], folder: Path) -> ExpandedBM25:
         told = described(cls, options, queries="dict", bm25="dict")
         asked = dict(told["queries"])
         kind = str(asked.pop("kind", None))
-        if kind not in QUERY_ENCODERS:
+        if kind not in QUERY_EXPANDERS:
             raise VizslaError(f"this version knows no query encoder of the kind {kind!r}; a newer one may")
-        queries = QUERY_ENCODERS[kind].from_options(asked, folder)
+        queries = QUERY_EXPANDERS[kind].from_options(asked, folder)
         return cls(**{**told, "queries": queries, "bm25": BM25.from_options(told["bm25"], folder)})
 
 
-COMPONENTS[Asked.kind] = Asked
+COMPONENTS[ExpandedBM25.kind] = ExpandedBM25
 
 
-def asked_with(model: Model, queries: QueryEncoder) -> Model:
+def with_expansion(model: Model, queries: QueryExpander) -> Model:
     """A model whose BM25 is asked with other queries; the other parts of a sum stay as they are."""
     parts, problems = [], []
     for part in model.parts:
         bm25 = part.component
-        if isinstance(bm25, Asked):
+        if isinstance(bm25, ExpandedBM25):
             bm25 = replace(bm25.bm25, namespace=bm25.namespace)
         if isinstance(bm25, BM25):
             problem = queries.problem(bm25)
             if problem is None:
-                parts.append(Part(part.weight, bm25.with_queries(queries)))
+                parts.append(Part(part.weight, bm25.expand(queries)))
                 continue
             problems.append(problem)
         parts.append(part)
-    if not any(isinstance(p.component, Asked) and p.component.queries is queries for p in parts):
+    if not any(isinstance(p.component, ExpandedBM25) and p.component.queries is queries for p in parts):
         why = problems[0] if problems else f"asks BM25, and {model.name} has none"
         raise VizslaError(f"{queries.name} {why}")
     if len(parts) == 1 and parts[0].weight == 1.0:

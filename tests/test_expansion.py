@@ -14,7 +14,17 @@ from conftest import Cli
 from small import HIDDEN, small_weights
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, RM3, Asked, Augmenter, Model, Network, asked_with, parse_model, parse_queries
+from vizsla.models import (
+    BM25,
+    RM3,
+    Augmenter,
+    ExpandedBM25,
+    Model,
+    Network,
+    parse_expander,
+    parse_model,
+    with_expansion,
+)
 from vizsla.models.augmenter import read_query
 from vizsla.networks.graph import Precision
 from vizsla.text import Analyzer
@@ -64,13 +74,13 @@ def test_own_terms_are_weighed_and_others_added() -> None:
 
 
 def test_scores_are_those_of_the_weighted_terms(index: Index) -> None:
-    model = BM25().with_queries(scripted())
+    model = BM25().expand(scripted())
     vectors = dict(index.vectors())
     hits = index.search("Dogs bark loudly", model=model)
     asked = {"dog": 1.0, "bark": 2.0, "letter": 0.5, "postman": 0.25}
     plain = {d: sum(w * v.get(t, 0.0) for t, w in asked.items()) for d, v in vectors.items()}
     assert {h.id: pytest.approx(h.score) for h in hits} == {d: s for d, s in plain.items() if s > 0}
-    statistics = model.fit(DOCUMENTS)
+    statistics = model.statistics(DOCUMENTS)
     dense = model.encode_queries(["Dogs bark loudly"], statistics).dot(model.encode_documents(DOCUMENTS, statistics))
     assert dense[0].tolist() == pytest.approx([plain[d["id"]] for d in DOCUMENTS])
     explained = index.explain("Dogs bark loudly", "1", model=model)
@@ -83,7 +93,7 @@ def test_scores_are_those_of_the_weighted_terms(index: Index) -> None:
 
 def test_an_index_is_asked_in_other_words_until_told_otherwise(index: Index) -> None:
     before = [h.id for h in index.search("Dogs bark loudly")]
-    index.ask_with(asked_with(index.model, scripted()))
+    index.ask_with(with_expansion(index.model, scripted()))
     assert "4" in [h.id for h in index.search("Dogs bark loudly")]
     snippet = index.highlight("Dogs bark loudly", index.get("3"))  # type: ignore[arg-type]
     assert [snippet.text[a:z] for a, z in snippet.matches] == ["postman", "letters"]
@@ -96,15 +106,15 @@ def test_other_words_in_a_sum(tmp_path: Path) -> None:
     with Index.create(tmp_path / "both", both) as made:
         made.add(DOCUMENTS)
         made.commit()
-        asked = asked_with(made.model, scripted())
-        assert [type(p.component) for p in asked.parts] == [Asked, BM25]
+        asked = with_expansion(made.model, scripted())
+        assert [type(p.component) for p in asked.parts] == [ExpandedBM25, BM25]
         assert made.search("Dogs bark", model=asked)[0].id == "1"
         made.ask_with("bm25-wp")
         assert made.highlight("dogs", made.get("1")).matches  # type: ignore[arg-type]
     with pytest.raises(VizslaError, match="was trained for the analyzer lucene-english, and bm25-wp has wordpiece"):
-        asked_with(parse_model("bm25-wp"), scripted())
+        with_expansion(parse_model("bm25-wp"), scripted())
     with pytest.raises(VizslaError, match="asks BM25, and vectors has none"):
-        asked_with(parse_model("vectors"), scripted())
+        with_expansion(parse_model("vectors"), scripted())
 
 
 def test_words_are_spoken_for_by_their_pieces() -> None:
@@ -177,7 +187,7 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
     assert again == made
     texts = ["dogs bark", "the sun"]
     assert again.terms_of(texts, BM25(analyzer="wordpiece")) == made.terms_of(texts, BM25(analyzer="wordpiece"))
-    model = BM25(analyzer="wordpiece").with_queries(made)
+    model = BM25(analyzer="wordpiece").expand(made)
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
     with Index.create(tmp_path / "i", model) as index:
@@ -247,7 +257,7 @@ def test_one_augmenter_comes_with_the_package(tmp_path: Path) -> None:
 def test_rm3_adds_nothing_common(index: Index) -> None:
     """With four documents every word is in more than a tenth of them."""
     with index._reading() as snapshot:
-        (terms,) = BM25().with_queries(RM3()).query_terms_in(["dog bark"], snapshot)
+        (terms,) = BM25().expand(RM3()).query_terms_in(["dog bark"], snapshot)
     assert terms == {"dog": 0.25, "bark": 0.25}
 
 
@@ -259,7 +269,7 @@ def test_rm3_learns_nothing_from_documents_worth_nothing(tmp_path: Path) -> None
             index.add([{"id": str(i), "text": f"dog rare{i}"} for i in range(20)])
             index.commit()
             with index._reading() as snapshot:
-                (terms,) = model.with_queries(RM3()).query_terms_in(["dog"], snapshot)
+                (terms,) = model.expand(RM3()).query_terms_in(["dog"], snapshot)
         assert terms == {"dog": 0.5}
 
 
@@ -271,31 +281,31 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         rm3 = RM3(documents=1, terms=2, original=0.4)
         (hit,) = index.search("bark", 1)
         with index._reading() as snapshot:
-            (terms,) = BM25().with_queries(rm3).query_terms_in(["bark"], snapshot)
+            (terms,) = BM25().expand(rm3).query_terms_in(["bark"], snapshot)
         # of the one document postman and dog come twice, once in the title; of equal counts the first by name
         assert terms == pytest.approx({"bark": 0.4, "dog": 0.3, "postman": 0.3})
         found = [h.id for h in index.search("bark", model="bm25-rm3(documents=1, terms=2, original=0.4)")]
         assert found[0] == hit.id == "1"
         assert "3" in found
-        assert [h.id for h in index.search_many(["bark"], model=BM25().with_queries(rm3))[0]] == found
+        assert [h.id for h in index.search_many(["bark"], model=BM25().expand(rm3))[0]] == found
     with Index.create(tmp_path / "bare", store=False) as index:
         index.add([*DOCUMENTS, *filler])
         index.commit()
         with pytest.raises(VizslaError, match="this index does not keep them"):
             index.search("bark", model="bm25-rm3")
     with pytest.raises(VizslaError, match="can only be asked of an index"):
-        parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").fit(["dogs bark"]))
+        parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").statistics(["dogs bark"]))
     with pytest.raises(VizslaError, match="RM3 needs 1 document"):
         RM3(documents=0)
-    again = asked_with(BM25().with_queries(RM3()), RM3(terms=3))
-    assert again == BM25().with_queries(RM3(terms=3))
-    assert parse_queries("rm3(terms=5)") == RM3(terms=5)
+    again = with_expansion(BM25().expand(RM3()), RM3(terms=3))
+    assert again == BM25().expand(RM3(terms=3))
+    assert parse_expander("rm3(terms=5)") == RM3(terms=5)
     with pytest.raises(VizslaError, match="rm3 does not take the option k1"):
-        parse_queries("rm3(k1=2)")
+        parse_expander("rm3(k1=2)")
 
 
 def test_a_model_that_looks_twice_is_saved(tmp_path: Path) -> None:
-    model = BM25(k1=1.2).with_queries(RM3(terms=7))
+    model = BM25(k1=1.2).expand(RM3(terms=7))
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
 
@@ -306,7 +316,7 @@ def test_rm3_sees_nothing_the_filter_excludes(tmp_path: Path, cli: Cli) -> None:
     secret = [{"id": f"s{i}", "text": "zebra zebra merger merger", "tenant": "other"} for i in range(4)]
     stray = {"id": "m9", "text": "a merger of rivers", "tenant": "mine"}  # found by the other tenant's word alone
     filler = [{"id": str(i), "text": "nothing of that", "tenant": "mine"} for i in range(100)]
-    model = BM25().with_queries(RM3(documents=3, terms=4))
+    model = BM25().expand(RM3(documents=3, terms=4))
     with Index.create(tmp_path / "f") as index:
         index.add([*mine, *secret, stray, *filler])
         index.commit()
@@ -342,7 +352,7 @@ def test_rm3_mixes_documents_by_their_scores(tmp_path: Path) -> None:
         index.commit()
         scores = {h.id: h.score for h in index.search("zebra")}
         with index._reading() as snapshot:
-            (terms,) = BM25().with_queries(RM3(documents=2, terms=3, original=0.25)).query_terms_in(["zebra"], snapshot)
+            (terms,) = BM25().expand(RM3(documents=2, terms=3, original=0.25)).query_terms_in(["zebra"], snapshot)
     a, b = scores["a"], scores["b"]
     model = {"zebra": a / 3 + b * 3 / 6, "stripe": a * 2 / 3, "grass": b * 2 / 6, "savanna": b / 6}
     best = sorted(model, key=lambda t: -model[t])[:3]
