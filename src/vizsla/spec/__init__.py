@@ -1,0 +1,22 @@
+"""Names with options: one notation for all of them, and registries of what there is."""
+
+from __future__ import annotations
+
+from vizsla.spec.notation import Call, WeightedCall, format_call, parse_call, parse_options, parse_sum, split_options
+from vizsla.spec.plugins import load_plugins
+from vizsla.spec.registry import Entry, Option, Registry, options_of
+
+__all__ = [
+    "Call",
+    "Entry",
+    "Option",
+    "Registry",
+    "WeightedCall",
+    "format_call",
+    "load_plugins",
+    "options_of",
+    "parse_call",
+    "parse_options",
+    "parse_sum",
+    "split_options",
+]
