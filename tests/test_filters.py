@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.index.conditions import literal, parse_condition
-from vizsla.index.filters import DocumentTable, Filter
+from vizsla.index.search.sql_filter import DocumentTable
+from vizsla.runs.conditions import literal, parse_condition
+from vizsla.runs.filters import Filter
 
 TEXTS = st.sampled_from(["", "a", "a\0b", "a\0c", "b", 'a"\\b', "é", "1", "\\u0000"])
 NUMBERS = st.sampled_from([-1, 0, 1, 2, 2**53, 2**53 + 1, 2**63 - 1, 2**63, -(2**70), 0.1, 1.0, -0.0, 1e300])
@@ -122,8 +123,8 @@ def test_filters_mean_what_they_mean_in_python(
 ) -> None:
     """Whatever part of a filter goes into one statement."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.index.filters._MOST_LEVELS", levels)
-        patch.setattr("vizsla.index.filters._MOST_LEAVES", leaves)
+        patch.setattr("vizsla.index.search.sql_filter._MOST_LEVELS", levels)
+        patch.setattr("vizsla.index.search.sql_filter._MOST_LEAVES", leaves)
         found = table_of(contents).select(parse_condition(condition[0]))
     assert found.tolist() == [n for n, content in enumerate(contents) if condition[1](content)]
 
@@ -163,11 +164,11 @@ def test_a_hundred_thousand_values_take_a_moment() -> None:
     started = time.perf_counter()
     listed = Filter.parse(f"x in [{', '.join(literal(f'id{i}') for i in range(0, 200_000, 2))}]")
     parsed = time.perf_counter()
-    assert len(listed.numbers(table)) == 5_000
+    assert len(table.numbers(listed)) == 5_000
     assert parsed - started < 3  # a tenth of a second where nothing else is going on; cut by cut it took a minute
     assert time.perf_counter() - parsed < 10
     odd = Filter.parse(f"x in [{', '.join(repr(f'id{i}') for i in range(20_000))}]")  # not JSON
-    assert len(odd.numbers(table)) == 10_000
+    assert len(table.numbers(odd)) == 10_000
 
 
 def index_of(folder: Path, documents: list[dict[str, Any]]) -> Index:

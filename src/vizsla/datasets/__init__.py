@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from vizsla.datasets.beir import BeirDataset, Confusion, read_answers, read_queries
 from vizsla.datasets.columns import parse_types
-from vizsla.datasets.document import Document, FieldNames, Origin, document_id
 from vizsla.datasets.passages import Splitter, document_of, passage_of
 from vizsla.datasets.questions import Questions, read_questions
 from vizsla.datasets.registry import DATA_VARIABLE, DatasetGroup, Entry, data_folder, find_entry, known, open_datasets
 from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
 from vizsla.datasets.statistics import DatasetStatistics, count_dataset
+from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 
 __all__ = [
     "DATA_VARIABLE",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.datasets.document import Document, Origin, document_id
 from vizsla.datasets.files import COMPRESSIONS, read_json_lines, read_lines
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
+from vizsla.runs.documents import Document, Origin, document_id
 
 
 def find_file(folder: Path, name: str) -> Path:

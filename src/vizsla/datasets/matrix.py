@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.datasets.document import Document, Origin, document_id
 from vizsla.datasets.files import InputFile
 from vizsla.npz import load_npz
+from vizsla.runs.documents import Document, Origin, document_id
 
 
 class _Matrix(NamedTuple):

@@ -9,8 +9,8 @@ from itertools import islice
 from numbers import Integral
 from typing import Any
 
-from vizsla.datasets.document import Document
 from vizsla.errors import VizslaError, kind_of
+from vizsla.runs.documents import Document
 
 _WORD = re.compile(r"\S+")
 MARK = "#"  # between a document's id and the number of its passage

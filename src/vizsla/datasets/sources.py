@@ -12,7 +12,6 @@ from typing import Any
 
 from vizsla.datasets.beir import find_file, is_beir
 from vizsla.datasets.columns import TYPES, Types, checked_types, joined_type, public_type
-from vizsla.datasets.document import USUAL, Document, FieldNames, Origin, document_id, listed
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
@@ -28,6 +27,7 @@ from vizsla.datasets.tables import Table, parquet_columns, read_parquet
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
 from vizsla.datasets.values import plain_content
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.runs.documents import USUAL, Document, FieldNames, Origin, document_id, listed
 
 ENDINGS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),

@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from vizsla.datasets.document import Document
 from vizsla.errors import InputError
+from vizsla.runs.documents import Document
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "distutils", "__pycache__"}
 _KINDS = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vizsla.datasets.columns import Types, cell_reader, infer_types, public_type
-from vizsla.datasets.document import Document, FieldNames, Origin, listed
 from vizsla.datasets.files import InputFile, Progress, read_lines
 from vizsla.datasets.values import plain_content
 from vizsla.errors import VizslaError
+from vizsla.runs.documents import Document, FieldNames, Origin, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
 _DEFAULTS = {"csv": ",", "tsv": "\t"}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.columns import cell_reader, infer_types
-from vizsla.datasets.document import Document, Origin
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, read_lines
 from vizsla.datasets.html import html_text, tidied, unescaped
 from vizsla.errors import InputError
+from vizsla.runs.documents import Document, Origin
 
 TEXT_ENDINGS = (".txt", ".text", ".md", ".markdown", ".rst", ".html", ".htm")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from vizsla.index.collection import Index, TermStatistics
-from vizsla.index.explain import Explanation
-from vizsla.index.filters import Filter
 from vizsla.index.folder import replace_index
 from vizsla.index.highlight import Snippet
 from vizsla.index.pooling import Pool
 from vizsla.index.reranking import PairScores, check_texts, pair_scores, rerank, rerank_hits, reranked
-from vizsla.index.searching import Hit
 from vizsla.index.verify import verify
 from vizsla.index.writer import Added
+from vizsla.runs import Explanation, Filter, Hit
 
 __all__ = [
     "Added",

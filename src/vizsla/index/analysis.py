@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
-from vizsla.datasets.document import refusal
 from vizsla.errors import VizslaError
 from vizsla.models import Model
+from vizsla.runs.documents import refusal
 
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number

@@ -18,19 +18,22 @@ from vizsla.datasets import Document, RawLines, Splitter, document_id, document_
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index import database, files, forking, trust
-from vizsla.index.explain import Explanation, explain
-from vizsla.index.filters import Filter
+from vizsla.index.explain import explain
 from vizsla.index.folder import absolute, is_being_built, recover, replace_index
 from vizsla.index.highlight import Highlighter, Snippet
 from vizsla.index.kinds import check_change, check_kind, dense_facts
 from vizsla.index.pooling import Pool, pools_of
 from vizsla.index.recall import Recall, measure_recall
-from vizsla.index.searching import Choices, Hit, Search, checked_query, query_with_words
+from vizsla.index.searching import Choices, Search
 from vizsla.index.snapshot import Snapshot
 from vizsla.index.verify import verify
+from vizsla.index.view import IndexView
 from vizsla.index.writer import DEFAULT_MEMORY, Added, Writer
 from vizsla.models import Model, parse_model
-from vizsla.runs import Run
+from vizsla.runs import Hit, Retriever, Run
+from vizsla.runs.explanation import Explanation
+from vizsla.runs.filters import Filter
+from vizsla.runs.retriever import check_query, query_with_words
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ class TermStatistics(NamedTuple):
     occurrences: float
 
 
-class Index:
+class Index(Retriever):
     """A collection in a folder of its own.
 
     Reading sees the last commit there was when the index was opened or this object committed. Use it as a
@@ -308,6 +311,28 @@ class Index:
         """How many documents there are; one in passages counts once."""
         return self._snapshot.document_count
 
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.model.name
+
+    def with_model(
+        self,
+        model: str | Model | None = None,
+        *,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> IndexView:
+        """The index searched with another model, or in another way, than its own; see `search_many`.
+
+        What the index cannot be searched with is refused here.
+        """
+        chosen = self._model_of(model) or self.model
+        with self._reading() as snapshot:
+            Search.prepare(snapshot, 1, Choices(model=chosen, combine=combine, dense=search_params))
+        return IndexView(self, chosen, combine, search_params, approximate, threads)
+
     def ask_with(self, model: str | Model | None, *, combine: str | None = None, dense: str | None = None) -> None:
         """Ask in this way from now on wherever nothing else is said; None is the index's own. See `search_many`."""
         chosen = self._model_of(model)
@@ -426,16 +451,17 @@ class Index:
 
     def get(self, doc_id: str | int) -> Document | None:
         """The document with an id, or None; one in passages is put together again."""
-        return self._stored([doc_id]).get(document_id(doc_id))
+        return self.get_many([doc_id]).get(document_id(doc_id))
 
-    def _stored(self, ids: str | int | Iterable[str | int]) -> dict[str, Document]:
+    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
+        """Documents by id, without those that are not there; one in passages is put together again."""
         given = [ids] if isinstance(ids, str | int) else ids
         with self._reading() as snapshot:
             return snapshot.whole_documents(map(document_id, given))
 
     def texts(self, ids: Iterable[str | int], field: str = "text") -> dict[str, str]:
         """A field of the documents with these ids, which must be a text; empty where a document has no such field."""
-        found = {doc_id: document.get(field) or "" for doc_id, document in self._stored(ids).items()}
+        found = {doc_id: document.get(field) or "" for doc_id, document in self.get_many(ids).items()}
         for doc_id, text in found.items():
             if not isinstance(text, str):
                 raise VizslaError(f"the field {field!r} of the document {doc_id!r} is no text but {kind_of(text)}")
@@ -443,7 +469,7 @@ class Index:
 
     def contents(self, ids: Iterable[str | int]) -> dict[str, dict[str, Any]]:
         """The fields of the documents with these ids."""
-        return {doc_id: dict(document.content) for doc_id, document in self._stored(ids).items()}
+        return {doc_id: dict(document.content) for doc_id, document in self.get_many(ids).items()}
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion; those in passages are put together again."""
@@ -489,7 +515,7 @@ class Index:
         """Shows where documents answer a query; give it the filter of the search, as `explain`."""
         with self._reading() as snapshot:
             asking = snapshot.bind(self._asked or snapshot.model)
-            weights = snapshot.query_weights(checked_query(query), asking, Filter.of(filter))
+            weights = snapshot.query_weights(check_query(query), asking, Filter.of(filter))
             return Highlighter(snapshot.model, weights)
 
     def highlight(self, query: str, document: Document, field: str = "text", width: int = 240) -> Snippet:

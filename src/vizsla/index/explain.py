@@ -2,91 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import ExpandedBM25, Model, Part
 from vizsla.models.embedding import DenseComponent
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A part of a score: what it is called, what it is worth, what it was made from, what it is the sum of.
-
-    Printed, it is a tree with a line for each part.
-    """
-
-    name: str
-    score: float
-    facts: dict[str, Any]
-    parts: tuple[Explanation, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The tree as plain data."""
-        out: dict[str, Any] = {"name": self.name, "score": self.score, **self.facts}
-        if self.parts:
-            out["parts"] = [p.as_dict() for p in self.parts]
-        return out
-
-    @property
-    def weight_note(self) -> str:
-        """The weight of a part of a sum, where it is not 1."""
-        weight = self.facts.get("weight", 1)
-        return f" (weight {weight:g})" if weight != 1 else ""
-
-    @property
-    def note(self) -> str:
-        """What a part was made from, in words; empty if there is nothing to say."""
-        facts = self.facts
-        if "term" in facts:
-            return _term_note(facts)
-        if "length_norm" in facts:
-            norm = f"length norm {facts['length_norm']:.3f}, average length {facts['average_length']:.1f}"
-            return f"{norm}, {_count(facts['documents'], facts)}"
-        if "cosine" in facts:
-            return f"cosine {facts['cosine']:.4f} of two vectors of {facts['dimensions']} numbers"
-        return ""
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self, top: bool = True) -> Iterator[str]:
-        head = f"{self.score:.4f}  {self.name}"
-        if "term" in self.facts:
-            yield f"{head}  {self.note}"
-            return
-        yield head if top else head + self.weight_note
-        if self.note:
-            yield f"    {self.note}"
-        for part in sorted(self.parts, key=lambda p: -p.score):
-            yield from (f"    {line}" for line in part._lines(top=False))
-
-
-def _term_note(facts: Mapping[str, Any]) -> str:
-    added = "added  " if facts.get("added") else ""
-    if not facts["in_query"]:
-        return f"{added}dropped from the query"
-    if not facts["documents_with_term"]:
-        return f"{added}in no {facts.get('unit', 'document')}"
-    if not facts["in_document"]:
-        return f"{added}not in this document"
-    rarity = f"in {_count(facts['documents_with_term'], facts)}"
-    query, document = f"{facts['query_weight']:.4f}", f"{facts['document_weight']:.4f}"
-    if not facts["counted"]:
-        return f"{added}= {query} ({rarity}) x {document}"
-    asked, here = facts["in_query"], facts["in_document"]
-    repeats = "" if asked == 1 else f", weighs {asked:.2f}" if "added" in facts else f", {asked:g} times in the query"
-    times = "once" if here == 1 else f"{here} times"
-    return f"{added}= {query} ({rarity}{repeats}) x {document} ({times} here)"
-
-
-def _count(number: int, facts: Mapping[str, Any]) -> str:
-    return f"{number:,} {facts.get('unit', 'document')}{'' if number == 1 else 's'}"
+from vizsla.runs.explanation import Explanation
+from vizsla.runs.filters import Filter
 
 
 def explain(snapshot: Snapshot, model: Model, text: str, number: int, condition: Filter | None = None) -> Explanation:

@@ -9,9 +9,10 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.index.combining import parts_of, union_of
-from vizsla.index.searching import at_least_one, checked_queries
+from vizsla.index.searching import at_least_one
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
+from vizsla.runs.retriever import check_queries
 
 _TOGETHER = 512  # queries that are encoded and searched at once
 
@@ -32,7 +33,7 @@ def pools_of(snapshot: Snapshot, queries: Sequence[str], depth: int, model: Mode
     """The pool of each query, from the best `depth` documents of each part."""
     if snapshot.splitter is not None:
         raise VizslaError(f"{snapshot.path}: the index holds passages of documents, whose scores cannot be pooled")
-    queries = checked_queries(queries)
+    queries = check_queries(queries)
     depth = at_least_one(depth, "the depth of a pool")
     asking = snapshot.asking if model is None else snapshot.bind(model)
     spaces = [space for space, _ in asking.parts]

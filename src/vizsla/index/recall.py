@@ -10,9 +10,10 @@ import numpy as np
 
 from vizsla.engine import Hits
 from vizsla.errors import VizslaError
-from vizsla.index.searching import Choices, Search, at_least_one, checked_queries
+from vizsla.index.searching import Choices, Search, at_least_one
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
+from vizsla.runs.retriever import check_queries
 
 ROUNDS = 3
 
@@ -35,7 +36,7 @@ def measure_recall(
     Queries are encoded once and beforehand: only the search is timed. Without a model the one dense part of the index's
     own is asked.
     """
-    queries = checked_queries(queries)
+    queries = check_queries(queries)
     if not queries:
         raise VizslaError("there are no queries to measure the recall with")
     if isinstance(settings, str):

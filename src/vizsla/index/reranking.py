@@ -11,10 +11,10 @@ import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.collection import Index
-from vizsla.index.searching import Hit, at_least_one
+from vizsla.index.searching import at_least_one
 from vizsla.models import Reranker
 from vizsla.models.model import field_text, text_problem
-from vizsla.runs import Ranking, Run
+from vizsla.runs import Hit, Ranking, Run
 
 DEPTH = 100
 _PAIRS = 1024  # scored together, or those of one query where they are more

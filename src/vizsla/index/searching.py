@@ -14,47 +14,16 @@ from vizsla.engine import Hits, Query, VectorIndex
 from vizsla.errors import VizslaError
 from vizsla.index.asking import BoundModel
 from vizsla.index.combining import Combination, parts_of, union_of
-from vizsla.index.conditions import described
-from vizsla.index.filters import Filter
 from vizsla.index.snapshot import Snapshot
 from vizsla.models import Model
-from vizsla.runs import Ranking
+from vizsla.runs import Hit, Ranking
+from vizsla.runs.conditions import described
+from vizsla.runs.filters import Filter
+from vizsla.runs.retriever import check_queries
 
 T = TypeVar("T")
 BATCH = 64  # queries that go to a thread together
 DENSE_BATCH = 512  # where vectors are dense, one product of matrices uses all processors by itself
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document found, its score, and its place in the ranking from 1.
-
-    `hit["title"]` and `hit.get("title")` are fields of the document; `hit["id"]` is its id, unless it has such a field.
-    """
-
-    rank: int
-    score: float
-    document: Document
-    passage: int | None = None
-    """Where the index has passages of documents, the number of the one that was found, from 0; its text is here."""
-
-    @property
-    def id(self) -> str:
-        return self.document.id
-
-    def __getitem__(self, key: str) -> Any:
-        if key == "id" and key not in self.document.content:
-            return self.document.id
-        return self.document.content[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key == "id" or key in self.document.content
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
 
 
 def _processors() -> int:
@@ -138,7 +107,7 @@ class Search:
         self, search: Callable[[Sequence[str]], list[T]], nothing: Callable[[], T], queries: Iterable[str]
     ) -> list[T]:
         """What a search makes of each query, and nothing of those without a word."""
-        checked = checked_queries(queries)
+        checked = check_queries(queries)
         found = iter(self._in_threads(search, [query for query in checked if query.strip()]))
         return [next(found) if query.strip() else nothing() for query in checked]
 
@@ -276,27 +245,3 @@ def at_least_one(number: Any, name: str) -> int:
     if whole < 1:
         raise VizslaError(f"{name} must be 1 or more, not {whole}")
     return whole
-
-
-def checked_queries(queries: Any) -> list[str]:
-    """Queries as a list of texts."""
-    if isinstance(queries, str):
-        raise VizslaError("queries are a list of texts; for a single one there is search()")
-    if isinstance(queries, Mapping):
-        raise VizslaError("queries are a list of texts; for a mapping of ids to texts there is run()")
-    if isinstance(queries, bytes) or not isinstance(queries, Iterable):
-        raise VizslaError(f"queries are a list of texts, not {described(queries)}")
-    return [checked_query(query) for query in queries]
-
-
-def checked_query(query: Any) -> str:
-    if not isinstance(query, str):
-        raise VizslaError(f"a query is a text, not {described(query)}")
-    return query
-
-
-def query_with_words(query: Any) -> str:
-    """A query that somebody asks by itself, which is a mistake if it is empty."""
-    if not checked_query(query).strip():
-        raise VizslaError("the query is empty; give at least one word")
-    return str(query)

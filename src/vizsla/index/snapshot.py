@@ -21,9 +21,10 @@ from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, VectorIndex
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files, forking
 from vizsla.index.asking import BoundModel
-from vizsla.index.filters import DocumentTable, Filter
+from vizsla.index.search.sql_filter import DocumentTable
 from vizsla.models import Component, Model, Part, Statistics
 from vizsla.models.expansion import SearchContext
+from vizsla.runs.filters import Filter
 
 ATTEMPTS = 5
 _MOST_CACHED_TERMS = 100_000
@@ -408,7 +409,7 @@ class Snapshot:
         with self.lock, database.told_plainly(self.path):
             masks = self._masks.get(key)
             if masks is None:
-                numbers = condition.numbers(self._table)
+                numbers = self._table.numbers(condition)
                 masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.segments]
                 if len(self._masks) >= _MOST_CACHED_FILTERS:
                     self._masks.clear()

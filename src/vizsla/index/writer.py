@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines
-from vizsla.datasets.document import refusal
 from vizsla.datasets.passages import MARK, Splitter, document_of
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError
@@ -25,6 +24,7 @@ from vizsla.index.checksums import Checksums
 from vizsla.index.compaction import Compaction
 from vizsla.index.folder import remove_seal
 from vizsla.models import SAMPLE, Model
+from vizsla.runs.documents import refusal
 
 DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms

@@ -1,37 +1,18 @@
-"""Filters: conditions on what is known of documents, as safe expressions.
-
-    year >= 1999 and lang = "en"
-    tag in ["news", "blog"] and not draft = true
-    exists(author) or source.name != "wire"
-
-A comparison holds if it holds for the field's value or, where that is a list, for any of its elements; numbers are
-compared with numbers, texts with texts. A document without the field meets no comparison, so `not x = 1` keeps it.
-Expressions become SQL with every name and value bound, never pasted.
-"""
+"""Filters as SQL over the documents of an index; every name and value is bound, never pasted."""
 
 from __future__ import annotations
 
 import json
-import operator
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.index.conditions import (
-    Condition,
-    Value,
-    described,
-    field_name,
-    literal,
-    mapping_as_text,
-    number,
-    parse_condition,
-    reads_as_number,
-)
+from vizsla.runs.conditions import Condition, Value, field_name, literal, number, reads_as_number
+from vizsla.runs.filters import Filter, Test, condition_holds, element_tests, family_of
 
 _MOST_LEVELS = 8  # of one statement, for SQLite's parser
 _MOST_LEAVES = 200
@@ -40,63 +21,10 @@ _FAMILIES = {"text": ("text",), "number": ("integer", "real"), "boolean": ("true
 _FAMILY = {kind: family for family, kinds in _FAMILIES.items() for kind in kinds}
 _ONE = {"text": "a text", "number": "a number", "boolean": "true or false"}
 _SEVERAL = {"text": "texts", "number": "numbers", "boolean": "true or false", "object": "objects", "array": "lists"}
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+_ORDERED = ("<", "<=", ">", ">=")
 
-Test = tuple[str, Value]
-"""A comparison of one element: an operator and a value."""
 Statement = tuple[str, list[Value]]
 """An expression of SQL and its bound values."""
-
-
-class Filter:
-    """A parsed filter.
-
-    >>> str(Filter.parse("year >= 1999  and not (lang in ['en','de'])"))
-    "year >= 1999  and not (lang in ['en','de'])"
-    >>> Filter.parse("year >= 1999 and").root
-    Traceback (most recent call last):
-    ...
-    vizsla.errors.VizslaError: the filter ends too early, at character 17: expected a field, 'not', 'exists' or '('
-    """
-
-    def __init__(self, text: str, root: Condition) -> None:
-        self._text = text
-        self.root = root
-
-    @classmethod
-    def parse(cls, text: str) -> Filter:
-        return cls(text, parse_condition(text))
-
-    @classmethod
-    def of(cls, told: str | Mapping[str, Any] | Filter | None) -> Filter | None:
-        """A filter from its text, or from a mapping of fields to the values they must have; none for none.
-
-        >>> str(Filter.of({"year": 1903, "lang": ["en", "de"]}))
-        'year = 1903 and lang in ["en", "de"]'
-        """
-        if told is None or isinstance(told, Filter):
-            return told
-        if isinstance(told, str):
-            return cls.parse(told)
-        if isinstance(told, Mapping):
-            return cls.parse(mapping_as_text(told)) if told else None
-        raise VizslaError(
-            'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
-            f"not {described(told)}"
-        )
-
-    def __str__(self) -> str:
-        return self._text
-
-    def numbers(self, table: DocumentTable) -> np.ndarray:
-        """The insertion numbers of the documents that meet the condition."""
-        if table.is_empty:
-            return np.zeros(0, np.int64)
-        for leaf in self.root.leaves():
-            table.check(leaf)
-        return table.select(self.root)
 
 
 class DocumentTable:
@@ -109,9 +37,13 @@ class DocumentTable:
         self._known: dict[tuple[tuple[str, ...], str], bool] = {}
         self._with_nul: dict[str, frozenset[int]] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._rows("1", "documents", "1 LIMIT 1")
+    def numbers(self, condition: Filter) -> np.ndarray:
+        """The insertion numbers of the documents that meet a filter, ascending."""
+        if not self._rows("1", "documents", "1 LIMIT 1"):
+            return np.zeros(0, np.int64)
+        for leaf in condition.root.leaves():
+            self.check(leaf)
+        return self.select(condition.root)
 
     def _rows(self, columns: str, table: str, where: str, values: Sequence[Value] = ()) -> list[Any]:
         sql = f"SELECT {columns} FROM {table} WHERE generation <= ? AND {where}"
@@ -166,7 +98,7 @@ class DocumentTable:
         columns = sorted({self._place(leaf.field)[0] for leaf in condition.leaves()})
         apart = sorted(frozenset().union(*(self._numbers_with_nul(column) for column in columns)))
         found = self._select(_simplified(condition), np.array(apart, np.int64))
-        here = [n for n in apart if _meets(condition, self._content(n))]
+        here = [n for n in apart if condition_holds(condition, self._content(n))]
         return np.sort(np.concatenate([found, np.array(here, np.int64)]))
 
     def _numbers_with_nul(self, column: str) -> frozenset[int]:
@@ -213,7 +145,7 @@ class DocumentTable:
         column, path = self._place(condition.field)
         if condition.kind == "exists":
             return f"json_type({column}, ?) IS NOT NULL", [path]
-        some, values = _any_of(_tests(condition))
+        some, values = _any_of(element_tests(condition))
         sql, places = _some_element(column, path, some)
         return sql, [*places, *values]
 
@@ -227,21 +159,6 @@ def _some_element(column: str, path: str, test: str) -> Statement:
     """That the value of a field, or one of its elements, passes a test."""
     some = f"EXISTS (SELECT 1 FROM json_each({column}, ?) WHERE {test})"
     return f"(json_type({column}, ?) != 'object') IS 1 AND {some}", [path, path]
-
-
-def family_of(value: Any) -> str:
-    """What a JSON value is compared with: `text`, `number`, `boolean`, `null`; `other` with nothing."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "other"
-
-
-def _tests(leaf: Condition) -> list[Test]:
-    """What the elements of a leaf's field are tested for, one of which must hold."""
-    leaves = leaf.parts or [leaf]  # those of one field
-    return [("=" if one.kind == "in" else one.kind, value) for one in leaves for value in one.values]
 
 
 def _any_of(tests: Sequence[Test]) -> Statement:
@@ -346,36 +263,6 @@ def _batches(condition: Condition) -> list[Condition]:
     return [b[0] if len(b) == 1 else Condition(condition.kind, tuple(b)) for b in batches if b]
 
 
-def _meets(condition: Condition, content: Mapping[str, Any]) -> bool:
-    """The meaning of a condition, for a document at hand."""
-    if condition.kind == "and":
-        return all(_meets(part, content) for part in condition.parts)
-    if condition.kind == "or":
-        return any(_meets(part, content) for part in condition.parts)
-    if condition.kind == "not":
-        return not _meets(condition.parts[0], content)
-    value: Any = content
-    for name in condition.field:
-        if not isinstance(value, Mapping) or name not in value:
-            return False
-        value = value[name]
-    if condition.kind == "exists":
-        return True
-    elements = value if isinstance(value, list) else [] if isinstance(value, Mapping) else [value]
-    if condition.kind == "!=":
-        return not any(_passes(element, ("=", condition.values[0])) for element in elements)
-    return any(_passes(element, test) for test in _tests(condition) for element in elements)
-
-
-def _passes(element: Any, test: Test) -> bool:
-    comparison, value = test
-    if family_of(element) != family_of(value):
-        return False
-    if isinstance(element, int) and not isinstance(element, bool):
-        element = number(str(element))
-    return bool(element == value) if comparison == "=" else _ORDER[comparison](element, value)
-
-
 def _type_problem(leaf: Condition, families: Sequence[str], there: Sequence[str]) -> str:
     """Why a comparison can hold for no document, and what to write instead."""
     name, place = field_name(leaf.field), f"(character {leaf.position + 1} of the filter)"
@@ -384,7 +271,7 @@ def _type_problem(leaf: Condition, families: Sequence[str], there: Sequence[str]
     family = next((kind for kind in there if kind in _FAMILIES), None)
     if family is None:
         advice = f"name a field in it, as in {name}.name" if "object" in there else "nothing can be compared with it"
-    elif family == "boolean" and leaf.kind in _ORDER:
+    elif family == "boolean" and leaf.kind in _ORDERED:
         advice = f"write {name} = true or {name} = false"
     else:
         values = [_converted(value, family) for value in leaf.values[:3]]

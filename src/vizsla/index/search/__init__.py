@@ -1,0 +1,1 @@
+"""Queries to results: a model bound to a collection, the plan of a search, hits and explanations."""

@@ -1,0 +1,125 @@
+"""Filters: conditions on the fields of documents, as expressions.
+
+    year >= 1999 and lang = "en"
+    tag in ["news", "blog"] and not draft = true
+    exists(author) or source.name != "wire"
+
+A comparison holds if it holds for the field's value or, if that is a list, for any of its elements. Numbers are
+compared with numbers, texts with texts. A document without the field fails every comparison, so `not x = 1` keeps it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vizsla.errors import VizslaError
+from vizsla.runs.conditions import Condition, Value, described, mapping_as_text, number, parse_condition
+
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+Test = tuple[str, Value]
+"""A comparison of one element: an operator and a value."""
+
+
+class Filter:
+    """A condition on the fields of a document, parsed from text.
+
+    `filter.accepts({"year": 2001})` says whether a document with these fields meets it.
+
+    >>> str(Filter.parse("year >= 1999  and not (lang in ['en','de'])"))
+    "year >= 1999  and not (lang in ['en','de'])"
+    >>> Filter.parse("year >= 1999 and").root
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.VizslaError: the filter ends too early, at character 17: expected a field, 'not', 'exists' or '('
+    """
+
+    def __init__(self, text: str, root: Condition) -> None:
+        self._text = text
+        self.root = root
+
+    @classmethod
+    def parse(cls, text: str) -> Filter:
+        return cls(text, parse_condition(text))
+
+    @classmethod
+    def of(cls, told: str | Mapping[str, Any] | Filter | None) -> Filter | None:
+        """A filter from its text, or from a mapping of fields to the values they must have; None stays None.
+
+        >>> str(Filter.of({"year": 1903, "lang": ["en", "de"]}))
+        'year = 1903 and lang in ["en", "de"]'
+        """
+        if told is None or isinstance(told, Filter):
+            return told
+        if isinstance(told, str):
+            return cls.parse(told)
+        if isinstance(told, Mapping):
+            return cls.parse(mapping_as_text(told)) if told else None
+        raise VizslaError(
+            'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
+            f"not {described(told)}"
+        )
+
+    def __str__(self) -> str:
+        return self._text
+
+    def accepts(self, content: Mapping[str, Any]) -> bool:
+        """Whether a document with these fields meets the condition.
+
+        >>> Filter.parse("year >= 1999").accepts({"year": 2001})
+        True
+        """
+        return condition_holds(self.root, content)
+
+
+FilterLike = str | Mapping[str, Any] | Filter | None
+"""A filter, its text, a mapping of fields to the values they must have, or None for all documents."""
+
+
+def family_of(value: Any) -> str:
+    """What a JSON value is compared with: `text`, `number`, `boolean`, `null`; `other` with nothing."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float) else "other"
+
+
+def element_tests(leaf: Condition) -> list[Test]:
+    """What the elements of a leaf's field are tested for, one of which must hold."""
+    leaves = leaf.parts or [leaf]  # those of one field
+    return [("=" if one.kind == "in" else one.kind, value) for one in leaves for value in one.values]
+
+
+def condition_holds(condition: Condition, content: Mapping[str, Any]) -> bool:
+    """The meaning of a condition, for a document at hand."""
+    if condition.kind == "and":
+        return all(condition_holds(part, content) for part in condition.parts)
+    if condition.kind == "or":
+        return any(condition_holds(part, content) for part in condition.parts)
+    if condition.kind == "not":
+        return not condition_holds(condition.parts[0], content)
+    value: Any = content
+    for name in condition.field:
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    if condition.kind == "exists":
+        return True
+    elements = value if isinstance(value, list) else [] if isinstance(value, Mapping) else [value]
+    if condition.kind == "!=":
+        return not any(_passes(element, ("=", condition.values[0])) for element in elements)
+    return any(_passes(element, test) for test in element_tests(condition) for element in elements)
+
+
+def _passes(element: Any, test: Test) -> bool:
+    comparison, value = test
+    if family_of(element) != family_of(value):
+        return False
+    if isinstance(element, int) and not isinstance(element, bool):
+        element = number(str(element))
+    return bool(element == value) if comparison == "=" else _ORDER[comparison](element, value)
