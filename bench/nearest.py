@@ -27,7 +27,7 @@ import numpy as np
 from dense import NOTHING, segment_of
 from vizsla.engine import Query, Segment, Structure, VectorIndex, Weighting, Weightings, search_many, stored
 from vizsla.engine.nearest import build_structure
-from vizsla.index.files import HashedFile
+from vizsla.index.storage.segment_files import HashedFile
 
 K = 10
 KINDS = {

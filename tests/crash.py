@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from scattered import Scattered
-from vizsla.index import Index, replace_index, verify
+from vizsla.index import Index, replace_index
+from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
 
 State = dict[str, int]

@@ -14,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from vizsla.index import Index, mapping, verify
+from vizsla.index import Index
+from vizsla.index.storage import mapping
+from vizsla.index.storage.verify import verify
 
 
 def run(folder: Path, times: int) -> str | None:

@@ -186,7 +186,8 @@ def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int
 
 def wrong_about(place: Path, answer: dict[str, Any], old: dict[str, int], new: dict[str, int]) -> str | None:
     """What is not true of what was said, or not whole in what is left."""
-    from vizsla.index import Index, verify
+    from vizsla.index import Index
+    from vizsla.index.storage.verify import verify
 
     problems = verify(place)
     if problems:

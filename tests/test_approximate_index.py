@@ -17,7 +17,8 @@ from conftest import Cli
 from scattered import Scattered
 from vizsla.engine import VectorIndex, stored
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, verify
+from vizsla.index import Index
+from vizsla.index.storage.verify import verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 

@@ -382,7 +382,7 @@ def test_interrupting_a_build_leaves_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vizsla.index.writer.Writer.commit", interrupted)
+    monkeypatch.setattr("vizsla.index.writing.writer.Writer.commit", interrupted)
     code, _, err = cli("index", corpus, "-o", tmp_path / "new")
     assert code == 130
     assert "interrupted" in err

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Filter, Index, compaction, verify
+from vizsla.index import Filter, Index, compaction
+from vizsla.index.storage.verify import verify
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:

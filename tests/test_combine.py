@@ -17,7 +17,7 @@ from scattered import Scattered
 from vizsla.datasets import Splitter
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.index.combining import Combination
+from vizsla.index.search.combining import Combination
 from vizsla.models import BM25
 from vizsla.runs import Run, fuse
 

@@ -17,7 +17,9 @@ import pytest
 
 from scattered import Scattered
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, checksums, trust, verify
+from vizsla.index import Index
+from vizsla.index.storage import checksums, trust
+from vizsla.index.storage.verify import verify
 
 USES: list[Callable[[Index], object]] = [
     lambda i: i.search("common word3 new", 50, "n > 3"),
@@ -380,16 +382,16 @@ def test_a_structure_from_elsewhere_is_not_opened(
 
 def test_a_structure_that_cannot_be_written_is_no_commit(approximate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """faiss does not look whether its last bytes were written; the disk is full when the structure comes."""
-    from vizsla.index import files
+    from vizsla.index.storage import segment_files
 
-    put = files.HashedFile.put
+    put = segment_files.HashedFile.put
 
     def full(self: Any, data: bytes) -> None:
         if self.facts["file"].endswith(".faiss"):
             raise OSError(28, "No space left on device")
         put(self, data)
 
-    monkeypatch.setattr(files.HashedFile, "put", full)
+    monkeypatch.setattr(segment_files.HashedFile, "put", full)
     with Index.open(approximate) as index:
         index.add([{"id": f"n{i}", "text": f"w{i % 97} n{i}"} for i in range(400)])
         with pytest.raises(CollectionError, match="No space left on device"):

@@ -243,7 +243,7 @@ def test_a_model_named_again_is_not_opened_again(
         opened.append(text)
         return parse_model(text)
 
-    monkeypatch.setattr("vizsla.index.collection.parse_model", parsed)
+    monkeypatch.setattr("vizsla.index.index.parse_model", parsed)
     with build(folder, documents) as index:
         opened.clear()
         for _ in range(3):
@@ -324,7 +324,7 @@ def test_missing_and_damaged_segments_are_told(folder: Path, documents: Records)
 def test_reading_works_where_nothing_can_be_written(folder: Path, documents: Records) -> None:
     build(folder, documents).close()
     assert sorted(p.name for p in folder.iterdir()) == ["index.db", "segments", "writer.lock"]
-    from vizsla.index import database
+    from vizsla.index.storage import database
 
     connection = database._connect((folder / "index.db").resolve(), "ro&immutable=1")
     assert connection.execute("SELECT count(*) FROM documents").fetchone() == (4,)

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from vizsla.index import Index, mapping, verify
+from vizsla.index import Index
+from vizsla.index.storage import mapping
+from vizsla.index.storage.verify import verify
 
 LINUX = Path("/proc/self/fd").is_dir()
 

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, folder, replace_index, verify
+from vizsla.index import Index, replace_index
+from vizsla.index.storage import folder
+from vizsla.index.storage.verify import verify
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:

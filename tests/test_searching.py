@@ -16,7 +16,8 @@ from scattered import Scattered
 from vizsla.backends import export_vectors
 from vizsla.datasets import Document, Splitter
 from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
+from vizsla.index import Index
+from vizsla.index.storage.verify import verify
 from vizsla.models import BM25
 
 

@@ -11,7 +11,8 @@ import pytest
 from vizsla.backends import export_vectors
 from vizsla.datasets import Source
 from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index, verify
+from vizsla.index import Index
+from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
 
 TEXTS = ["dogs bark at the dog", "a cat", "dog and cat and fish", "the fish"]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
+from vizsla.index import Index
+from vizsla.index.storage.verify import verify
 
 PROGRAM = """
 import itertools, multiprocessing, sys, time
@@ -103,7 +104,7 @@ def test_ctrl_c_ends_workers_at_once_and_without_a_word_of_theirs(folder: Path, 
 def test_a_killed_worker_is_one_sentence_and_nothing_half_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vizsla.index.analysis.BATCH_CHARACTERS", 1)
+    monkeypatch.setattr("vizsla.index.writing.analysis.BATCH_CHARACTERS", 1)
     killed = []
 
     def documents() -> Iterator[dict[str, str]]:

@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from vizsla.datasets import Document
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Index, buffer, forking, verify
+from vizsla.index import Index, buffer
+from vizsla.index.storage import forking
+from vizsla.index.storage.verify import verify
 from vizsla.models import BM25
 
 
@@ -185,7 +187,7 @@ def test_what_a_full_disk_has_taken_is_not_committed_as_if_nothing_were(
         monkeypatch.setattr(BM25, "batch_size", 2)
         index.add(records(range(5, 6)))
         with monkeypatch.context() as patch:
-            patch.setattr("vizsla.index.files.write_segment", fails_for_want_of_room)
+            patch.setattr("vizsla.index.storage.segment_files.write_segment", fails_for_want_of_room)
             with pytest.raises(CollectionError, match="No space left"):
                 index.add(records(range(20, 30)))
         for call in (index.commit, lambda: index.add(records(range(3))), index.compact):

@@ -12,7 +12,8 @@ from protocol import K1, B, Hits, Peer, Rows, counted
 
 from vizsla.datasets import Source
 from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many
-from vizsla.index import Index, files
+from vizsla.index import Index
+from vizsla.index.storage import segment_files
 from vizsla.models import BM25, CountedStatistics
 
 FACTS = "facts.json"
@@ -46,7 +47,7 @@ class Engine(Peer):
         numbers = np.arange(len(documents))
         segment = build_segment(numbers, codes[None], sizes[None], pointers, terms, values)
         facts = {
-            "files": files.write_segment(folder, "all", segment),
+            "files": segment_files.write_segment(folder, "all", segment),
             "statistics": [int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max())],
             "weighted": documents.weights is not None,
         }
@@ -71,7 +72,7 @@ class Engine(Peer):
             self.index = Index.open(folder)
             return
         facts = json.loads((folder / FACTS).read_text())
-        self.segments = [files.read_segment(folder, "all", facts["files"])]
+        self.segments = [segment_files.read_segment(folder, "all", facts["files"])]
         self.weighted = facts["weighted"]
         self.documents, total, longest = facts["statistics"]
         statistics = CountedStatistics(self.documents, total, longest, {})

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.collection import Index
-from vizsla.index.searching import at_least_one
-from vizsla.models import Reranker
-from vizsla.models.model import field_text, text_problem
+from vizsla.index.index import Index
+from vizsla.index.search.plan import positive
+from vizsla.models import Reranker, field_text, text_problem
 from vizsla.runs import Hit, Ranking, Run
 
 DEPTH = 100
@@ -88,7 +87,7 @@ def pair_scores(
     progress: Progress | None = None,
 ) -> PairScores:
     """The scores of all queries with the first `depth` documents of any of the runs, each pair once."""
-    depth = at_least_one(depth, "the depth, how many documents of a query are ranked anew,")
+    depth = positive(depth, "the depth, how many documents of a query are ranked anew,")
     check_texts(index)
     wanted: dict[str, dict[str, None]] = {}
     for run in runs:
@@ -137,7 +136,7 @@ def _parts(wanted: Mapping[str, dict[str, None]]) -> Iterator[dict[str, dict[str
 
 def _texts(index: Index, part: Mapping[str, dict[str, None]], reranker: Reranker) -> dict[str, str]:
     ids = dict.fromkeys(document for documents in part.values() for document in documents)
-    contents = index.contents(ids)
+    contents = {d: document.content for d, document in index.get_many(ids).items()}
     missing = next((document for document in ids if document not in contents), None)
     if missing is not None:
         raise InputError(f"the run has the document {missing!r} and the index has not; is it a run of this index?")

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from vizsla.index.search.highlight import Highlighter
+from vizsla.index.search.plan import SearchOptions
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
 
-if TYPE_CHECKING:
-    from vizsla.index.collection import Index
+
+class _Searchable(Protocol):
+    """What a view needs of its index."""
+
+    def search_many(
+        self, queries: Sequence[str], k: int, filter: FilterLike, *, model: Model | None, combine: str | None,
+        search_params: str | None, approximate: float | None, threads: int | None, documents: bool,
+    ) -> list[list[Hit]]: ...  # fmt: skip
+    def run(
+        self, queries: Mapping[str, str], k: int, filter: FilterLike, *, model: Model | None, combine: str | None,
+        search_params: str | None, approximate: float | None, threads: int | None,
+    ) -> Run: ...  # fmt: skip
+    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]: ...
+    def explain(self, query: str, doc_id: str | int, filter: FilterLike, *, model: Model | None) -> Explanation: ...
+    def highlighter(self, query: str, filter: FilterLike, *, model: Model | None) -> Highlighter: ...
+    def with_model(self, model: Model | str) -> IndexView: ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class IndexView(Retriever):
-    """What `Index.with_model` gives: the same documents, searched with a model and in a way of its own."""
+    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own."""
 
-    index: Index
-    model: Model
-    combine: str | None = None
-    search_params: str | None = None
-    approximate: float | None = None
-    threads: int | None = None
+    index: _Searchable
+    options: SearchOptions
+
+    @property
+    def model(self) -> Model:
+        """The model that is searched with."""
+        assert self.options.model is not None
+        return self.options.model
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -32,18 +51,19 @@ class IndexView(Retriever):
         self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, *, documents: bool = True
     ) -> list[list[Hit]]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only."""
+        o = self.options
         return self.index.search_many(
-            queries, k, filter, model=self.model, threads=self.threads, documents=documents,
-            approximate=self.approximate, combine=self.combine, dense=self.search_params,
+            queries, k, filter, model=o.model, combine=o.combine, search_params=o.search_params,
+            approximate=o.approximate, threads=o.threads, documents=documents,
         )  # fmt: skip
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
-        run = self.index.run(
-            queries, k, filter, model=self.model, threads=self.threads, approximate=self.approximate,
-            combine=self.combine, dense=self.search_params,
+        o = self.options
+        return self.index.run(
+            queries, k, filter, model=o.model, combine=o.combine, search_params=o.search_params,
+            approximate=o.approximate, threads=o.threads,
         )  # fmt: skip
-        return Run(run, self.name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there."""
@@ -56,6 +76,10 @@ class IndexView(Retriever):
         """Why a document has its score for a query."""
         return self.index.explain(query, doc_id, filter, model=self.model)
 
+    def highlighter(self, query: str, filter: FilterLike = None) -> Highlighter:
+        """Shows where documents match a query."""
+        return self.index.highlighter(query, filter, model=self.model)
+
     def with_model(self, model: Model | str) -> IndexView:
-        """The same view of the index with another model."""
-        return replace(self, model=self.index.with_model(model).model)
+        """The same view with another model."""
+        return replace(self, options=replace(self.options, model=self.index.with_model(model).model))

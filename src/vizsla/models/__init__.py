@@ -1,25 +1,37 @@
-"""Text to vectors: BM25 and its kin, and sums of models."""
+"""Text to vectors: BM25 and its variants, learned sparse and dense models, query expansion, and sums of models."""
 
 from __future__ import annotations
 
 from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
-from vizsla.models.bm25 import BM25
+from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
+from vizsla.models.context import SearchContext
 from vizsla.models.dense import Dense
-from vizsla.models.expansion import ExpandedBM25, QueryExpander, with_expansion
-from vizsla.models.feedback import RM3
+from vizsla.models.dense_component import DenseComponent, DenseDocuments
+from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
+from vizsla.models.expressions import expression, parse_model
+from vizsla.models.fields import Fields, field_text, text_problem
 from vizsla.models.learned_sparse import LearnedSparse
-from vizsla.models.model import CollectionStatistics, Component, Fields, Model, Part, Reader, Stored, Sum
-from vizsla.models.names import MODELS, expression, parse_expander, parse_model
+from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
 from vizsla.models.precomputed import PrecomputedVectors
+from vizsla.models.registry import MODELS
 from vizsla.models.reranker import Reranker
+from vizsla.models.rm3 import RM3
 from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
+from vizsla.models.sparse_component import (
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    TermWeightEncoder,
+    count_statistics,
+)
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
     "BM25",
+    "EXPANDERS",
     "MODELS",
     "RM3",
     "SAMPLE",
@@ -29,6 +41,8 @@ __all__ = [
     "Component",
     "CountedStatistics",
     "Dense",
+    "DenseComponent",
+    "DenseDocuments",
     "ExpandedBM25",
     "Fields",
     "LearnedSparse",
@@ -37,16 +51,22 @@ __all__ = [
     "Part",
     "PrecomputedVectors",
     "QueryExpander",
-    "Reader",
     "Reranker",
+    "SearchContext",
     "Sketch",
     "Spar",
+    "SparseComponent",
+    "SparseDocumentEncoder",
+    "SparseDocuments",
     "Statistics",
-    "Stored",
     "Sum",
+    "TermWeightEncoder",
     "average_length",
+    "count_statistics",
     "expression",
+    "field_text",
     "parse_expander",
     "parse_model",
+    "text_problem",
     "with_expansion",
 ]

@@ -1,4 +1,4 @@
-"""Queries in other words by a network: terms it adds, and weights for the query's own (Chen and Wiseman, 2023)."""
+"""Query augmentation by a network: terms it adds, and weights for the query's own (Chen and Wiseman, 2023)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ import numpy as np
 from vizsla.described import DescriptionError, check, described
 from vizsla.encoders.network import Network
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.bm25 import BM25
-from vizsla.models.expansion import QUERY_EXPANDERS, SearchContext
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
+from vizsla.models.context import SearchContext
+from vizsla.models.expansion import EXPANDERS
 from vizsla.models.learned_sparse import SHIPPED
+from vizsla.models.registry import MODELS
 from vizsla.models.statistics import Statistics
+from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
 
 ABOUT = "augmenter.json"
 
 
 @dataclass(frozen=True)
-class Augmenter:
+class Augmenter(QueryExpander):
     """A network that reads word pieces of a query, and the terms it can add.
 
-    `analyzer`: what makes the terms; an index is asked with it only if it has the same. `pieces`: what the network
+    `analyzer`: what makes the terms; the index must have the same. `pieces`: what the network
     reads. `most`: at most so many terms are added, the strongest that some document has; 0 for all. `variant`: of BM25,
     which it was trained through.
     """
@@ -43,7 +46,6 @@ class Augmenter:
     name: str = "augmenter"
 
     kind: ClassVar[str] = "augmenter"
-    reads_texts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.network.kind != self.kind:
@@ -56,17 +58,12 @@ class Augmenter:
             return f"was trained through the variant {self.variant}, and {bm25.name} has {bm25.variant}"
         return f"was trained for the analyzer {self.analyzer}, and {bm25.name} has {bm25.analyzer}"
 
-    def terms_of(
-        self,
-        texts: Sequence[str],
-        bm25: BM25,
-        collection: SearchContext | None = None,
-    ) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
         """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
-        statistics = collection.statistics_of(bm25) if collection is not None and self.most else None
-        return [self._terms(own, weights, added, statistics) for own, weights, added in self._asked(texts)]
+        statistics = context.statistics_of(bm25) if context is not None and self.most else None
+        return [self._terms(own, weights, added, statistics) for own, weights, added in self._augmented(texts)]
 
-    def _asked(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
+    def _augmented(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
         """For each query its own terms with the tokens that speak for each, the tokens' weights, and what is added."""
         read = [read_query(text, self.analyzer, self.pieces, self.network.length) for text in texts]
         rows = [[self.network.start, *ids, self.network.end] for ids, _ in read]
@@ -171,7 +168,24 @@ class Augmenter:
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 
-QUERY_EXPANDERS[Augmenter.kind] = Augmenter
+_NETWORK = Option("network", "str", "general", "the folder of an augmenter, or the name of one that comes with Vizsla")
+
+
+@EXPANDERS.register("augmenter", help="Terms and weights from a network.", options=(_NETWORK,))
+def open_augmenter(network: str = "general") -> Augmenter:
+    return Augmenter.load(network)
+
+
+@MODELS.register(
+    "bm25-augmented",
+    help="BM25 with query augmentation by a network.",
+    options=(_NETWORK, *BM25_OPTIONS),
+    needs=("onnxruntime|torch",),
+)
+def bm25_augmented(network: str = "general", **options: Any) -> ExpandedBM25:
+    augmenter = Augmenter.load(network)
+    bm25 = BM25(**{"analyzer": augmenter.analyzer, "variant": augmenter.variant, **options})
+    return bm25.expand(augmenter).with_name("bm25-augmented")
 
 
 def read_query(text: str, analyzer: Analyzer, pieces: Analyzer, longest: int) -> tuple[list[int], dict[str, list[int]]]:

@@ -1,4 +1,4 @@
-"""BM25 in its variants, on any analyzer and any fields.
+"""BM25 in its variants, on any analyzer and any fields; and BM25 with query expansion.
 
 k1 = 0.9 and b = 0.4 are the defaults: what Anserini and Pyserini use, and what the published BEIR and MS MARCO
 figures were made with. Lucene itself, tantivy and Elasticsearch have 1.2 and 0.75.
@@ -6,26 +6,29 @@ figures were made with. Lucene itself, tantivy and Elasticsearch have 1.2 and 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from vizsla.described import described
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.context import SearchContext
+from vizsla.models.fields import Fields, field_text
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
+from vizsla.models.model import Model, Sum
+from vizsla.models.registry import MODELS
+from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics, average_length
+from vizsla.spec import Registry, options_of
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
-
-if TYPE_CHECKING:
-    from vizsla.models.expansion import ExpandedBM25, QueryExpander
 
 
 class Variant(NamedTuple):
@@ -56,11 +59,11 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class BM25(Component):
+class BM25(SparseComponent):
     """BM25 over some fields of the documents, joined by line breaks.
 
     `variant`: lucene, robertson, atire, bm25l or bm25+ (these two add their delta only where a term occurs), or bag:
-    every term that occurs counts 1, which is no BM25 but what one is compared with.
+    every term that occurs counts 1, a baseline.
     `lengths`: `lucene` keeps a document's length in one byte, as Lucene does, so that scores equal Lucene's;
     `exact` keeps it whole.
 
@@ -83,6 +86,9 @@ class BM25(Component):
     name: str = "bm25"
 
     kind: ClassVar[str] = "bm25"
+    expression_options: ClassVar[tuple[str, ...]] = (
+        "k1", "b", "delta", "variant", "lengths", "analyzer", "fields", "namespace",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if isinstance(self.analyzer, str):
@@ -103,11 +109,20 @@ class BM25(Component):
     def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.analyzer, self.fields, self.lengths
 
-    def field_problem(self, content: Mapping[str, Any]) -> str | None:
-        return text_problem(content, self.fields)
+    @property
+    def expression_name(self) -> str:
+        return "bm25-wp" if str(self.analyzer).startswith("wordpiece") else "bm25"
 
-    def reader(self) -> Reader:
-        return _CountingReader(self)
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return _CountingEncoder(self)
+
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        if len(texts) == 1:
+            return [_counted(self.text_analyzer(texts[0]))]
+        lexicon = self.text_analyzer.lexicon()
+        numbers, ends = lexicon.encode(texts)
+        words = [lexicon.terms[n] for n in numbers.tolist()]
+        return [_counted(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:
         return encode_lengths(self.lengths, lengths)
@@ -119,33 +134,19 @@ class BM25(Component):
         norms = 1 - self.b + self.b * lengths / average_length(statistics)
         return Weighting(w.scale, w.shift, w.slope, w.floor, norms)
 
-    def tokens(self, text: str) -> list[Token]:
-        return self.text_analyzer.tokens(text)
-
-    def query_terms(self, text: str) -> dict[str, float]:
-        return {term: float(n) for term, n in Counter(self.text_analyzer(text)).items()}
-
-    def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
-        lexicon = self.text_analyzer.lexicon()
-        numbers, ends = lexicon.encode(texts)
-        starts = [0, *ends.tolist()]
-        words = [lexicon.terms[n] for n in numbers.tolist()]
-        return [{term: float(n) for term, n in Counter(words[a:z]).items()} for a, z in pairwise(starts)]
-
-    def expand(self, queries: QueryExpander) -> ExpandedBM25:
-        """The same BM25, asked in other words: an index of it can be asked with both."""
-        from vizsla.models.expansion import ExpandedBM25
-
-        return ExpandedBM25(queries, self, self.namespace)
-
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         return VARIANTS[self.variant].idf(documents, frequencies)
 
-    def count(self, documents: Sequence[Fields]) -> Statistics:
-        return counted(self.reader().read(documents))
+    def tokens(self, text: str) -> list[Token]:
+        return self.text_analyzer.tokens(text)
+
+    def expand(self, expander: QueryExpander) -> ExpandedBM25:
+        """The same BM25 with query expansion; it searches the same index."""
+        return ExpandedBM25(expander, self, self.namespace)
 
     @property
     def text_analyzer(self) -> Analyzer:
+        """The analyzer as a value; `analyzer` may be given by name."""
         assert isinstance(self.analyzer, Analyzer)
         return self.analyzer
 
@@ -154,24 +155,164 @@ class BM25(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
-        told = described(cls, options, analyzer="str", fields="tuple[str, ...]")
-        return cls(**{**told, "analyzer": Analyzer.parse(told["analyzer"], folder)})
+        values = described(cls, options, analyzer="str", fields="tuple[str, ...]")
+        return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
 
 
-COMPONENTS[BM25.kind] = BM25
+def _counted(terms: Sequence[str]) -> dict[str, float]:
+    return {term: float(count) for term, count in Counter(terms).items()}
 
 
-class _CountingReader(Reader):
-    """Counts terms; the lexicon of words met so far lives as long as the reader."""
+class _CountingEncoder(SparseDocumentEncoder):
+    """Counts terms; keeps a lexicon of the words it has met."""
 
     def __init__(self, model: BM25) -> None:
         self._model = model
         self._lexicon = model.text_analyzer.lexicon()
 
-    def read(self, documents: Sequence[Fields]) -> Stored:
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
         texts = [field_text(d, self._model.fields) for d in documents]
         pointers, indices, counts = self._lexicon.count(texts)
         running = np.concatenate([[0], np.cumsum(counts)])
-        lengths = np.diff(running[pointers])
         vocabulary = Vocabulary(self._model.namespace, self._lexicon.terms)
-        return Stored(SparseVectors(vocabulary, pointers, indices, counts), lengths)
+        return SparseDocuments(SparseVectors(vocabulary, pointers, indices, counts), np.diff(running[pointers]))
+
+
+class QueryExpander(ABC):
+    """Turns queries into weighted terms for BM25, before idf is multiplied in.
+
+    A subclass with a `kind` can be stored in a model; one registered in EXPANDERS can be named: `rm3(documents=5)`.
+    """
+
+    kind: ClassVar[str]
+    needs_texts: ClassVar[bool] = False
+    """Whether it reads the texts of documents, so that an index has to keep them."""
+    name: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        EXPANDER_KINDS.register(cls.kind, help=(cls.__doc__ or "").partition("\n")[0])(cls)
+
+    def problem(self, bm25: BM25) -> str | None:  # noqa: ARG002 (most work with any)
+        """Why it cannot expand queries for this BM25, as the rest of a sentence; None if it can."""
+        return None
+
+    @abstractmethod
+    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
+        """The weighted terms of each query."""
+
+    @abstractmethod
+    def options(self, folder: Path) -> dict[str, Any]:
+        """The options as plain data; files it needs are written to the folder."""
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Self:
+        """The expander with these options; files they name are in the folder."""
+
+
+EXPANDER_KINDS: Registry[QueryExpander] = Registry("query expander", package="vizsla.models")
+"""The kinds of query expanders that a saved model can hold."""
+
+
+@dataclass(frozen=True)
+class ExpandedBM25(SparseComponent):
+    """BM25 whose queries an expander makes; it searches any index of that BM25."""
+
+    expander: QueryExpander
+    bm25: BM25 = field(default_factory=BM25)
+    namespace: str = "words"
+    name: str = ""
+
+    kind: ClassVar[str] = "asked"
+
+    def __post_init__(self) -> None:
+        problem = self.expander.problem(self.bm25)
+        if problem is not None:
+            raise VizslaError(f"{self.expander.name} {problem}")
+        if not self.name:
+            object.__setattr__(self, "name", f"{self.bm25.name} with {self.expander.name}")
+
+    @property
+    def fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.bm25.fields
+
+    @property
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.bm25.index_signature
+
+    @property
+    def needs_texts(self) -> bool:
+        return self.expander.needs_texts
+
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return replace(self.bm25, namespace=self.namespace).document_encoder()
+
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+        return self.expander.query_terms(texts, self.bm25, context)
+
+    def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
+        """The final weights of the terms of each query; terms that the expander drops have a weight of 0 and go."""
+        return super().query_weights([{t: w for t, w in terms.items() if w} for terms in queries], statistics)
+
+    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
+        return self.bm25.length_codes(lengths)
+
+    def weighting(self, statistics: Statistics) -> Weighting:
+        return self.bm25.weighting(statistics)
+
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        return self.bm25.term_factors(frequencies, documents)
+
+    def tokens(self, text: str) -> list[Token]:
+        return self.bm25.tokens(text)
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        expander = {"kind": self.expander.kind, **self.expander.options(folder)}
+        return {"queries": expander, "bm25": self.bm25.options(folder), "namespace": self.namespace, "name": self.name}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> ExpandedBM25:
+        values = described(cls, options, ("expander",), queries="dict", bm25="dict")
+        expander_options = dict(values.pop("queries"))
+        kind = str(expander_options.pop("kind", None))
+        if kind not in EXPANDER_KINDS:
+            raise VizslaError(f"this version does not know query expanders of the kind {kind!r}; a newer version may")
+        expander = EXPANDER_KINDS[kind].make.from_options(expander_options, folder)  # type: ignore[attr-defined]
+        return cls(**{**values, "expander": expander, "bm25": BM25.from_options(values["bm25"], folder)})
+
+
+BM25_OPTIONS = options_of(
+    BM25,
+    k1="term frequency saturation",
+    b="length normalisation, from 0 to 1",
+    delta="added to each occurring term, in bm25l and bm25+",
+    variant=f"one of {', '.join(VARIANTS)}",
+    lengths="lucene: lengths in one byte, as Lucene keeps them; exact: whole lengths",
+    analyzer="how text becomes terms, by name or as a pipeline",
+    fields="the fields it reads, separated by /",
+    namespace="keeps its terms apart from those of other parts of a sum",
+)
+WORD_PIECES: dict[str, Any] = {"analyzer": "wordpiece", "namespace": "pieces"}
+
+MODELS.register("bm25", help="BM25 over words, as Lucene computes it.", options=BM25_OPTIONS)(BM25)
+
+
+@MODELS.register("bm25-wp", help="BM25 over BERT's word pieces.", options=BM25_OPTIONS)
+def bm25_over_word_pieces(**options: Any) -> BM25:
+    return BM25(**{"name": "bm25-wp", **WORD_PIECES, **options})
+
+
+@MODELS.register(
+    "bm25-multifield", help="BM25 over title and over text, each with its own statistics, added.", options=BM25_OPTIONS
+)
+def bm25_by_field(**options: Any) -> Model:
+    title, text = (BM25(**{"fields": (f,), "namespace": f, "name": f, **options}) for f in ("title", "text"))
+    return Sum(title.parts + text.parts, "bm25-multifield")
+
+
+@MODELS.register(
+    "bm25-prime", help="BM25 over words plus BM25 over word pieces: BM25' of the BM26 paper.", options=BM25_OPTIONS
+)
+def bm25_prime(**options: Any) -> Model:
+    return Sum(BM25(**options).parts + bm25_over_word_pieces(**options).parts, "bm25-prime")

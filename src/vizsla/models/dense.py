@@ -15,9 +15,10 @@ from vizsla.encoders.checkpoint import PACKAGED, Checkpoint, alike
 from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
-from vizsla.models.embedding import DenseComponent
-from vizsla.models.model import COMPONENTS, Fields
+from vizsla.models.dense_component import DenseComponent
+from vizsla.models.fields import Fields
 from vizsla.models.presets import Preset
+from vizsla.models.registry import MODELS
 from vizsla.networks.graph import Precision
 from vizsla.networks.reading import Reading, known
 from vizsla.text import Analyzer, WordPiece
@@ -53,6 +54,7 @@ class Dense(DenseComponent):
     segments: bool = False
 
     kind: ClassVar[str] = "dense"
+    expression_options: ClassVar[tuple[str, ...]] = ("length", "query_length", "fields", "namespace")
 
     def __post_init__(self) -> None:
         towers = [n for n in (self.network, self.query_network) if n is not None]
@@ -122,6 +124,17 @@ class Dense(DenseComponent):
         return self.kind, self.network, self.analyzer, self.normalised, *read
 
     @property
+    def expression_name(self) -> str:
+        """The name of a registered model with the same encoder, or the folder the model was saved to."""
+        name, folder = self.name.partition("(")[0], self.network.folder.parent
+        known = MODELS[name].make() if name in MODELS and name != "dense" else None
+        if isinstance(known, Dense) and known.network == self.network:
+            return name
+        if (folder / "model.json").is_file():
+            return str(folder)
+        return super().expression_name
+
+    @property
     def pieces(self) -> Any:
         return self.analyzer.tokenizer if isinstance(self.analyzer, Analyzer) else None
 
@@ -179,9 +192,6 @@ class Dense(DenseComponent):
             "analyzer": None if pieces is None else Analyzer.parse(pieces, folder),
         }
         return cls(**{**told, **read})
-
-
-COMPONENTS[Dense.kind] = Dense
 
 
 class _Pieced:

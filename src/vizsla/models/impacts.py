@@ -10,23 +10,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import described
-from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored
-from vizsla.models.statistics import CountedStatistics, Statistics, load_statistics, save_statistics
+from vizsla.models.context import SearchContext
+from vizsla.models.fields import Fields
+from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
+from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
 QUERY_WEIGHT = 256
-"""Of a word of a query. The paper is silent; both systems' weights are said to lie in (0, 256)."""
+"""Of a word in a query. The paper does not say; it says that the weights of both systems lie in (0, 256)."""
 
 
 @dataclass(frozen=True)
-class Impacts(Component):
-    """BM25's weights, idf times saturated count, from least to most mapped to 1 to 256.
+class Impacts(SparseComponent):
+    """BM25's weights, idf times saturated count, quantised to 1 to 256.
 
-    Counts and range are those of the documents it was settled on; documents added later are weighed by the same.
+    Statistics and range are those of the documents it was fitted on; documents added later are weighted by the same.
     """
 
     bm25: BM25 = field(default_factory=BM25)
@@ -46,18 +47,16 @@ class Impacts(Component):
         return self.frozen is None
 
     def fit(self, documents: Sequence[Fields]) -> Impacts:
-        """The model with the statistics and the range of these documents, all there are."""
-        counted = self.bm25.count(documents)
-        assert isinstance(counted, CountedStatistics)
-        made = replace(self, frozen=counted)
-        values = made._weights(self.bm25.reader().read(documents)).values
+        """The model with the statistics and the range of these documents, which must be the whole corpus."""
+        frozen = replace(self, frozen=self.bm25.count(documents))
+        values = frozen.weights(self.bm25.document_encoder().encode(documents)).values
         if not len(values):
-            raise VizslaError("there are no words in the documents that impacts could be fitted on")
-        return replace(made, quantiser=str(Quantiser.parse(self.quantiser).fit(values)))
+            raise VizslaError("the documents have no words, so impacts cannot be fitted to them")
+        return replace(frozen, quantiser=str(Quantiser.parse(self.quantiser).fit(values)))
 
-    def _weights(self, stored: Stored) -> SparseVectors:
-        """Real weights of counted documents."""
-        vectors, lengths, _ = stored
+    def weights(self, counted: SparseDocuments) -> SparseVectors:
+        """The weights of counted documents before they are quantised."""
+        vectors, lengths = counted
         statistics = self._statistics
         codes = np.repeat(self.bm25.length_codes(np.minimum(lengths, statistics.longest)), np.diff(vectors.pointers))
         names = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
@@ -68,38 +67,24 @@ class Impacts(Component):
     @property
     def _statistics(self) -> CountedStatistics:
         if self.frozen is None:
-            raise VizslaError(f"{self.name} freezes the statistics of documents; settle it on all of them first")
+            raise VizslaError(f"{self.name} needs the statistics of all documents; call fit() with them first")
         return self.frozen
+
+    def count(self, documents: Sequence[Fields]) -> CountedStatistics:
+        return self.bm25.count(documents)
 
     @property
     def index_signature(self) -> tuple[Any, ...]:
         return self.kind, replace(self.bm25, namespace=""), self.quantiser
 
-    def field_problem(self, content: Mapping[str, Any]) -> str | None:
-        return self.bm25.field_problem(content)
-
-    def reader(self) -> Reader:
-        return _ImpactReader(self)
-
-    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
-        return np.zeros(len(lengths), np.uint8)
-
-    def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
-        return Weighting()
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return _ImpactEncoder(self)
 
     def tokens(self, text: str) -> list[Token]:
         return self.bm25.tokens(text)
 
-    def query_terms(self, text: str) -> dict[str, float]:
-        counts = self.bm25.query_terms(text)
-        most = max(counts.values(), default=1.0)
-        return {term: float(np.rint(QUERY_WEIGHT * n / most)) for term, n in counts.items()}
-
-    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (in the weights)
-        return np.ones(len(frequencies))
-
-    def count(self, documents: Sequence[Fields]) -> Statistics:
-        return self.bm25.count(documents)
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        return [_scaled(counts) for counts in self.bm25.query_terms(texts)]
 
     def options(self, folder: Path) -> dict[str, Any]:
         kept = None if self.frozen is None else save_statistics(self.frozen, folder)
@@ -108,23 +93,24 @@ class Impacts(Component):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Impacts:
-        told = described(cls, options, ("frozen",), bm25="dict", statistics="list | None")
-        bm25, frozen = BM25.from_options(told["bm25"], folder), load_statistics(told.pop("statistics"), folder)
-        return cls(**{**told, "bm25": bm25, "frozen": frozen})
+        values = described(cls, options, ("frozen",), bm25="dict", statistics="list | None")
+        bm25, frozen = BM25.from_options(values["bm25"], folder), load_statistics(values.pop("statistics"), folder)
+        return cls(**{**values, "bm25": bm25, "frozen": frozen})
 
 
-COMPONENTS[Impacts.kind] = Impacts
+def _scaled(counts: Mapping[str, float]) -> dict[str, float]:
+    highest = max(counts.values(), default=1.0)
+    return {term: float(np.rint(QUERY_WEIGHT * n / highest)) for term, n in counts.items()}
 
 
-class _ImpactReader(Reader):
+class _ImpactEncoder(SparseDocumentEncoder):
     def __init__(self, model: Impacts) -> None:
         self._model = model
-        self._counting = model.bm25.reader()
+        self._counting = model.bm25.document_encoder()
         self._quantiser = Quantiser.parse(model.quantiser)
 
-    def read(self, documents: Sequence[Fields]) -> Stored:
-        stored = self._counting.read(documents)
-        real = self._model._weights(stored)
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        real = self._model.weights(self._counting.encode(documents))
         clipped = np.clip(real.values, self._quantiser.least, self._quantiser.least + self._quantiser.span)
         rows = self._quantiser.quantise_rows(SparseVectors(real.vocabulary, real.pointers, real.indices, clipped))
-        return Stored(rows, np.diff(rows.pointers))
+        return SparseDocuments(rows, np.diff(rows.pointers))

@@ -1,9 +1,9 @@
-"""Models whose term weights a network has learnt: BM26 (uniCOIL) and BM26e (SPLADE)."""
+"""Learned sparse models: a network gives the weights of terms. BM26 (uniCOIL) and BM26e (SPLADE)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,8 +14,13 @@ from vizsla.described import described
 from vizsla.encoders.network import Network, runtime
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted, field_text, text_problem
+from vizsla.models.context import SearchContext
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.model import Model
+from vizsla.models.registry import MODELS
+from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics
+from vizsla.spec import Option, options_of
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -26,12 +31,12 @@ SHIPPED = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
-class LearnedSparse(Component):
-    """Word pieces weighed by a network, in documents and in queries alike.
+class LearnedSparse(SparseComponent):
+    """Word pieces weighted by a network, in documents and in queries alike.
 
-    `analyzer`: the word pieces the network was trained with. `length`: how many of a text's are read, 0 for as many as
-    the network can; what is beyond is not found. `whole`: weights of queries are rounded as those of documents are, and
-    scores are products of whole numbers up to 255.
+    `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
+    many as the network can; the rest of the text cannot be found. `whole`: query weights are rounded to 8 bits like
+    document weights, and scores are sums of products of whole numbers up to 255.
     """
 
     network: Network
@@ -43,12 +48,13 @@ class LearnedSparse(Component):
     name: str = "learned"
 
     kind: ClassVar[str] = "learned"
+    expression_options: ClassVar[tuple[str, ...]] = ("length", "fields", "namespace")
 
     def __post_init__(self) -> None:
         if isinstance(self.analyzer, str):
             object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
         if not isinstance(self.pieces, WordPiece):
-            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+            raise VizslaError(f"a network reads word pieces, and the analyzer {self.analyzer} does not make them")
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
 
@@ -59,7 +65,7 @@ class LearnedSparse(Component):
 
     @property
     def batch_size(self) -> int:
-        """On a processor a second's work, so that progress is seen and Ctrl-C is heard."""
+        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
         return 2000 if runtime() == "torch" else 100
 
     @property
@@ -71,14 +77,13 @@ class LearnedSparse(Component):
         assert isinstance(self.analyzer, Analyzer)
         return self.analyzer.tokenizer
 
-    def field_problem(self, content: Mapping[str, Any]) -> str | None:
-        return text_problem(content, self.fields)
+    @property
+    def expression_name(self) -> str:
+        folder = self.network.folder
+        return folder.name if folder.parent == SHIPPED else str(folder.parent)
 
-    def reader(self) -> Reader:
-        return _WeighingReader(self)
-
-    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
-        return np.zeros(len(lengths), np.uint8)
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return _WeightEncoder(self)
 
     def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
         return Weighting(scale=1.0 if self.whole else self.network.most / LEVELS)
@@ -87,10 +92,7 @@ class LearnedSparse(Component):
         assert isinstance(self.analyzer, Analyzer)
         return self.analyzer.tokens(text)
 
-    def query_terms(self, text: str) -> dict[str, float]:
-        return self.query_terms_of([text])[0]
-
-    def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         pointers, indices, weights = self.rows(*_joined(self.pieces.ids(texts)))
         if self.whole:
             weights = whole_weights(weights, self.network.most)
@@ -118,24 +120,15 @@ class LearnedSparse(Component):
         framed[np.repeat(offsets[:-1] + 1, sizes) + inside] = ids[np.repeat(starts[:-1], sizes) + inside]
         return framed, offsets
 
-    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
-        return np.ones(len(frequencies))
-
-    def count(self, documents: Sequence[Fields]) -> Statistics:
-        return counted(self.reader().read(documents))
-
     def options(self, folder: Path) -> dict[str, Any]:
         assert isinstance(self.analyzer, Analyzer)
         return vars(self) | {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> LearnedSparse:
-        told = described(cls, options, network="str", analyzer="str")
-        network, analyzer = Network.open(folder / told["network"]), Analyzer.parse(told["analyzer"], folder)
-        return cls(**{**told, "network": network, "analyzer": analyzer})
-
-
-COMPONENTS[LearnedSparse.kind] = LearnedSparse
+        values = described(cls, options, network="str", analyzer="str")
+        network, analyzer = Network.open(folder / values["network"]), Analyzer.parse(values["analyzer"], folder)
+        return cls(**{**values, "network": network, "analyzer": analyzer})
 
 
 def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:
@@ -163,8 +156,8 @@ def _highest(
     return pointers, keys[first] & 0xFFFFFFFF, highest
 
 
-class _WeighingReader(Reader):
-    """Weighs texts and keeps 8 bits of each weight; remembers the words it has met."""
+class _WeightEncoder(SparseDocumentEncoder):
+    """Keeps 8 bits of each weight; remembers the words it has met."""
 
     def __init__(self, model: LearnedSparse) -> None:
         assert isinstance(model.analyzer, Analyzer)
@@ -173,13 +166,54 @@ class _WeighingReader(Reader):
         self._ids = np.zeros(0, np.int64)
         self._vocabulary = Vocabulary(model.namespace, model.pieces.vocabulary)
 
-    def read(self, documents: Sequence[Fields]) -> Stored:
-        found, ends = self._lexicon.encode([field_text(d, self._model.fields) for d in documents])
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        numbers, ends = self._lexicon.encode([field_text(d, self._model.fields) for d in documents])
         new = self._lexicon.terms[len(self._ids) :]
         self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
-        pointers, indices, weights = self._model.rows(self._ids[found], np.concatenate([[0], ends]))
+        pointers, indices, weights = self._model.rows(self._ids[numbers], np.concatenate([[0], ends]))
         whole = whole_weights(weights, self._model.network.most)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
         rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])
-        return Stored(rows, np.diff(pointers))
+        return SparseDocuments(rows, np.diff(pointers))
+
+
+LEARNED_OPTIONS = options_of(
+    LearnedSparse,
+    analyzer="the word pieces the network was trained with",
+    length="how many tokens of a text are read; 0 for as many as the network can",
+    fields="the fields it reads, separated by /",
+    namespace="keeps its terms apart from those of other parts of a sum",
+)
+NETWORK_OPTION = Option("network", "str", "", "the folder of a model of your own")
+NEEDS = ("onnxruntime|torch",)
+
+
+@MODELS.register(
+    "bm26", help="BM26: a uniCOIL network weights the words of a text.", options=LEARNED_OPTIONS, needs=NEEDS
+)
+def bm26(**options: Any) -> LearnedSparse:
+    return LearnedSparse.shipped("bm26", **options)
+
+
+@MODELS.register(
+    "bm26e",
+    help="BM26e: a SPLADE network weights words and adds others. You train it.",
+    options=(NETWORK_OPTION, *LEARNED_OPTIONS),
+    needs=NEEDS,
+)
+def bm26e(network: str = "", **options: Any) -> LearnedSparse:
+    return replace(load_learned("bm26e", network), **options)
+
+
+def load_learned(name: str, folder: str) -> LearnedSparse:
+    """A learned sparse model from the folder it was saved to, for the model `name`."""
+    if not folder:
+        raise VizslaError(
+            f"no BM26e comes with Vizsla; train one, as in: vizsla train bm26e --corpus FILE -o DIR, and name it: "
+            f'"{name}(network=DIR)"'
+        )
+    model = Model.load(folder)
+    if not isinstance(model, LearnedSparse):
+        raise VizslaError(f"{folder}: {name} needs a single network, and this model is something else")
+    return model

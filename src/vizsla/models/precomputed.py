@@ -1,4 +1,4 @@
-"""Vectors that were made elsewhere: learned-sparse, quantised, or exported."""
+"""Precomputed vectors: learned sparse, quantised or exported, made by another tool."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
-from vizsla.described import described
-from vizsla.engine import Weighting
 from vizsla.errors import VizslaError, kind_of
-from vizsla.models.model import COMPONENTS, Component, Fields, Reader, Stored, counted
-from vizsla.models.statistics import Statistics
+from vizsla.models.context import SearchContext
+from vizsla.models.fields import Fields
+from vizsla.models.registry import MODELS
+from vizsla.models.sparse_component import SparseComponent, SparseDocuments, TermWeightEncoder
+from vizsla.spec import options_of
 from vizsla.text import Analyzer, Token
-from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
+from vizsla.vectors import Quantiser
 
-MOST_WEIGHT = (1 << 32) - 1
-LEAST_WEIGHT = 1e-30  # less counts as 0: a 32-bit float could not tell it from that
+MAX_WEIGHT = (1 << 32) - 1
+MIN_WEIGHT = 1e-30  # anything smaller counts as 0: a 32-bit float cannot tell it from 0
 
 
 @dataclass(frozen=True)
-class PrecomputedVectors(Component):
+class PrecomputedVectors(SparseComponent):
     """Documents bring their vectors in the field `vector`: {"term": weight, ...}, as in Anserini's collections.
 
     A query is either a JSON object of weights or terms separated by blanks, each counted; no idf, no lengths.
@@ -44,97 +42,71 @@ class PrecomputedVectors(Component):
     name: str = "vectors"
 
     kind: ClassVar[str] = "vectors"
+    expression_name: ClassVar[str] = "vectors"
+    expression_options: ClassVar[tuple[str, ...]] = ("quantiser", "fields", "namespace")
 
     def __post_init__(self) -> None:
         if self.quantiser and not Quantiser.parse(self.quantiser).fitted:
             raise VizslaError(f"{self.quantiser!r} has to be fitted first; give its range, as in minmax:8:0:5.5")
-
-    @property
-    def index_signature(self) -> tuple[Any, ...]:
-        return self.kind, self.quantiser, self.fields
 
     def field_problem(self, content: Mapping[str, Any]) -> str | None:
         vector = content.get(self.fields[0])
         if vector is None:
             return None
         if not isinstance(vector, Mapping):
-            return f"has a field {self.fields[0]!r} that is no vector, but {kind_of(vector)}"
+            return f"has a field {self.fields[0]!r} that is not a vector, but {kind_of(vector)}"
         for term, weight in vector.items():
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
-            if number and MOST_WEIGHT < weight < math.inf:
-                return f"has a weight for {term!r} above {MOST_WEIGHT:,}, the highest there can be"
-            if not number or not 0 <= weight <= MOST_WEIGHT:
+            if number and MAX_WEIGHT < weight < math.inf:
+                return f"has a weight for {term!r} above {MAX_WEIGHT:,}, the highest there can be"
+            if not number or not 0 <= weight <= MAX_WEIGHT:
                 return f"has a weight for {term!r} that is not a number of 0 or more, but {kind_of(weight)}"
         return None
 
-    def reader(self) -> Reader:
-        return _VectorReader(self)
-
-    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
-        return np.zeros(len(lengths), np.uint8)
-
-    def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
-        return Weighting()
+    def document_encoder(self) -> TermWeightEncoder:
+        return _VectorEncoder(self)
 
     def tokens(self, text: str) -> list[Token]:
         return Analyzer.parse("whitespace").tokens(text)
 
-    def query_terms(self, text: str) -> dict[str, float]:
-        if not text.lstrip().startswith("{"):
-            return {term: float(n) for term, n in Counter(text.split()).items()}
-        try:
-            weights = json.loads(text)
-            terms = {str(term): float(weight) for term, weight in weights.items()}
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            raise VizslaError('a query is {"term": weight, ...} or terms separated by blanks') from None
-        if not all(map(math.isfinite, terms.values())):
-            raise VizslaError("the weights of a query must be finite numbers")
-        return terms
-
-    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002 (all are worth 1)
-        return np.ones(len(frequencies))
-
-    def count(self, documents: Sequence[Fields]) -> Statistics:
-        return counted(self.reader().read(documents))
-
-    def options(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002 (it needs no files)
-        return dict(vars(self))
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> PrecomputedVectors:  # noqa: ARG003
-        return cls(**described(cls, options))
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        return [_query_terms(text) for text in texts]
 
 
-COMPONENTS[PrecomputedVectors.kind] = PrecomputedVectors
+def _query_terms(text: str) -> dict[str, float]:
+    if not text.lstrip().startswith("{"):
+        return {term: float(n) for term, n in Counter(text.split()).items()}
+    try:
+        terms = {str(term): float(weight) for term, weight in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise VizslaError('a query is {"term": weight, ...} or terms separated by blanks') from None
+    if not all(map(math.isfinite, terms.values())):
+        raise VizslaError("the weights of a query must be finite numbers")
+    return terms
 
 
-class _VectorReader(Reader):
+class _VectorEncoder(TermWeightEncoder):
     def __init__(self, model: PrecomputedVectors) -> None:
-        self._model = model
+        super().__init__(model.namespace, self._vector)
+        self._field = model.fields[0]
         self._quantiser = Quantiser.parse(model.quantiser) if model.quantiser else None
-        self._numbers: dict[str, int] = {}
-        self._terms: list[str] = []
 
-    def read(self, documents: Sequence[Fields]) -> Stored:
-        pointers, indices, weights = [0], [], []
-        for document in documents:
-            vector = {} if isinstance(document, str) else document.get(self._model.fields[0]) or {}
-            for term, weight in vector.items():
-                if weight >= LEAST_WEIGHT:
-                    indices.append(self._number(term))
-                    weights.append(weight)
-            pointers.append(len(indices))
-        vocabulary = Vocabulary(self._model.namespace, self._terms)
-        values = np.array(weights, np.float64)
-        rows = SparseVectors(vocabulary, np.array(pointers), np.array(indices, np.int64), values)
-        if self._quantiser is not None:
-            rows = self._quantiser.quantise_rows(rows)
-        elif all(isinstance(w, int) for w in weights):
-            rows = SparseVectors(vocabulary, rows.pointers, rows.indices, values.astype(np.int64))
-        return Stored(rows, np.diff(rows.pointers))
+    def _vector(self, document: Fields) -> dict[str, float]:
+        vector = {} if isinstance(document, str) else document.get(self._field) or {}
+        return {term: weight for term, weight in vector.items() if weight >= MIN_WEIGHT}
 
-    def _number(self, term: str) -> int:
-        number = self._numbers.setdefault(term, len(self._terms))
-        if number == len(self._terms):
-            self._terms.append(term)
-        return number
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        vectors, lengths = super().encode(documents)
+        return SparseDocuments(vectors if self._quantiser is None else self._quantiser.quantise_rows(vectors), lengths)
+
+
+MODELS.register(
+    "vectors",
+    help="Precomputed sparse vectors in a field of the documents.",
+    options=options_of(
+        PrecomputedVectors,
+        quantiser="how weights are stored, as in range:5:256:ceil or minmax:8:0:5.5",
+        fields="the field with the vector",
+        namespace="keeps its terms apart from those of other parts of a sum",
+    ),
+)(PrecomputedVectors)

@@ -1,4 +1,4 @@
-"""Sketches: the vectors of a lexical model as dense ones, by directions thrown for every term."""
+"""Sketches: random projections of a lexical model's vectors, searched as dense vectors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from vizsla.described import described
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
-from vizsla.models.embedding import DenseComponent
+from vizsla.models.dense_component import DenseComponent
+from vizsla.models.expressions import parse_model
+from vizsla.models.fields import Fields
 from vizsla.models.learned_sparse import LearnedSparse
-from vizsla.models.model import COMPONENTS, Component, Fields, component_from
+from vizsla.models.model import Component, component_from
+from vizsla.models.registry import MODELS
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
+from vizsla.spec import Option
 from vizsla.vectors import SparseVectors
 
 SHARE = 0.25
@@ -30,11 +34,11 @@ MOST_WIDTH = 1 << 16
 
 @dataclass(frozen=True)
 class Sketch(DenseComponent):
-    """What a lexical model makes of texts in `width` numbers, whose inner products are its scores but for chance.
+    """A lexical model's vectors projected to `width` dimensions, whose inner products estimate its scores.
 
-    They are off by about the product of both vectors' lengths over the root of the width. BM25's counts are those of
-    the documents it was settled on; documents added later are weighed by the same, and words that it did not count are
-    not asked for.
+    The error is about the product of both vectors' lengths over the root of the width. BM25's statistics are those of
+    the documents it was fitted on; documents added later are weighted by the same, and query words that it has not
+    counted are ignored.
 
     >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
     >>> sketch = Sketch(width=4096).fit(documents)
@@ -79,13 +83,12 @@ class Sketch(DenseComponent):
         return self.frozen is None and isinstance(self.lexical, BM25)
 
     def fit(self, documents: Sequence[Fields]) -> Sketch:
-        """The model with the counts of these documents, all there are."""
+        """The model with the statistics of these documents, which must be the whole corpus."""
         if not self.needs_corpus_statistics:
             return self
         counted = self.lexical.count(documents)
-        assert isinstance(counted, CountedStatistics)
         if not counted.documents:
-            raise VizslaError("there are no words in the documents that a sketch could be settled on")
+            raise VizslaError("the documents have no words, so a sketch cannot be fitted to them")
         return replace(self, frozen=counted)
 
     def with_frozen_statistics(self, held: Component) -> Sketch:
@@ -93,17 +96,17 @@ class Sketch(DenseComponent):
         return replace(self, frozen=held.frozen)
 
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
-        stored = self.lexical.reader().read(documents)
-        longest = max(self._statistics.longest, int(stored.lengths.max(initial=0)))
-        rows = self.lexical.weighed(stored, replace(self._statistics, longest=longest))
+        encoded = self.lexical.document_encoder().encode(documents)
+        longest = max(self._statistics.longest, int(encoded.lengths.max(initial=0)))
+        rows = self.lexical.weigh(encoded, replace(self._statistics, longest=longest))
         return self._sketched(rows, lambda rarity: np.abs(rarity) ** SHARE)
 
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        asked = self.lexical.query_terms_of(texts)
+        queries = self.lexical.query_terms(texts)
         if self.frozen is not None:
             known = self.frozen.frequencies
-            asked = [{term: weight for term, weight in row.items() if term in known} for row in asked]
-        rows = SparseVectors.from_rows(asked, self.namespace)
+            queries = [{term: weight for term, weight in row.items() if term in known} for row in queries]
+        rows = SparseVectors.from_rows(queries, self.namespace)
         return self._sketched(rows, lambda rarity: np.sign(rarity) * np.abs(rarity) ** (1 - SHARE))
 
     def _sketched(
@@ -122,7 +125,7 @@ class Sketch(DenseComponent):
     @property
     def _statistics(self) -> CountedStatistics:
         if self.needs_corpus_statistics:
-            raise VizslaError(f"{self.name} freezes the statistics of documents; settle it on all of them first")
+            raise VizslaError(f"{self.name} needs the statistics of all documents; call fit() with them first")
         return self.frozen or CountedStatistics(0, 0, 0, {})
 
     def options(self, folder: Path) -> dict[str, Any]:
@@ -133,9 +136,19 @@ class Sketch(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Sketch:
-        told = described(cls, options, ("frozen",), lexical="dict", statistics="list | None")
-        frozen = load_statistics(told.pop("statistics"), folder)
-        return cls(**{**told, "lexical": component_from(told["lexical"], folder), "frozen": frozen})
+        values = described(cls, options, ("frozen",), lexical="dict", statistics="list | None")
+        frozen = load_statistics(values.pop("statistics"), folder)
+        return cls(**{**values, "lexical": component_from(values["lexical"], folder), "frozen": frozen})
 
 
-COMPONENTS[Sketch.kind] = Sketch
+@MODELS.register(
+    "sketch",
+    help="A lexical model as a dense one, by random projection.",
+    options=(
+        Option("lexical", "str", "bm25", "the lexical model, by name, folder or expression"),
+        Option("width", "int", 1536, f"dimensions of the vectors, a multiple of {BITS}"),
+        Option("namespace", "str", "sketch", "keeps its vectors apart from those of other parts of a sum"),
+    ),
+)
+def sketch(lexical: str = "bm25", **options: Any) -> Sketch:
+    return Sketch(parse_model(lexical), **options)  # type: ignore[arg-type]  # __post_init__ refuses others

@@ -12,9 +12,13 @@ import numpy as np
 from vizsla.described import DescriptionError, described
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.dense import Dense
-from vizsla.models.embedding import DenseComponent
-from vizsla.models.model import COMPONENTS, Component, Fields, Model, component_from
+from vizsla.models.dense_component import DenseComponent
+from vizsla.models.expressions import parse_model
+from vizsla.models.fields import Fields
+from vizsla.models.model import Component, Model, component_from
+from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
+from vizsla.spec import Option
 
 COMBINATIONS = ("concat", "sum")
 LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
@@ -22,11 +26,11 @@ LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
 
 @dataclass(frozen=True)
 class Spar(DenseComponent):
-    """The vectors of two dense models behind one another, or added up.
+    """The vectors of two dense models, concatenated or added.
 
-    `mu` is the weight of the second, on the side of queries alone, so that it can be another one whenever the index is
-    asked. Vectors behind one another give exactly the weighted sum of both scores; added up they need half the room
-    where both are as wide, and every query also meets the other model's half of each document.
+    `mu` is the weight of the second model. It counts on the query side only, so a search may use another one.
+    Concatenated vectors give exactly the weighted sum of both scores. Added vectors are half as long, but each query
+    is then also compared with the other model's share of each document.
     """
 
     first: DenseComponent
@@ -49,8 +53,7 @@ class Spar(DenseComponent):
         widths = self.first.dimensions, self.second.dimensions
         if self.combine == "sum" and widths[0] != widths[1]:
             raise VizslaError(
-                f"vectors of {widths[0]} and of {widths[1]} numbers cannot be added up; put them behind one another: "
-                "combine=concat"
+                f"vectors of {widths[0]} and of {widths[1]} numbers cannot be added; concatenate them: combine=concat"
             )
 
     @property
@@ -84,9 +87,9 @@ class Spar(DenseComponent):
         return self.first.dimensions + (self.second.dimensions if self.combine == "concat" else 0)
 
     @property
-    def stretches(self) -> list[tuple[str, slice]]:
+    def vector_parts(self) -> list[tuple[str, slice]]:
         if self.combine == "sum":
-            return super().stretches
+            return super().vector_parts
         width = self.first.dimensions
         return [(self.first.name, slice(0, width)), (self.second.name, slice(width, self.dimensions))]
 
@@ -104,8 +107,8 @@ class Spar(DenseComponent):
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], weight: float
     ) -> tuple[np.ndarray, np.ndarray]:
         other = np.float32(weight) * second[0]
-        made = first[0] + other if self.combine == "sum" else np.concatenate([first[0], other], 1)
-        return made, first[1] | second[1]
+        vectors = first[0] + other if self.combine == "sum" else np.concatenate([first[0], other], 1)
+        return vectors, first[1] | second[1]
 
     def options(self, folder: Path) -> dict[str, Any]:
         both = {"first": self.first, "second": self.second}
@@ -113,11 +116,37 @@ class Spar(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
-        told = described(cls, options, first="dict", second="dict")
-        both = {name: component_from({"kind": Dense.kind, **told[name]}, folder) for name in ("first", "second")}
+        values = described(cls, options, first="dict", second="dict")
+        both = {name: component_from({"kind": Dense.kind, **values[name]}, folder) for name in ("first", "second")}
         if not all(isinstance(model, DenseComponent) for model in both.values()):
             raise DescriptionError("SPAR is made of two dense models")
-        return cls(**{**told, **both})
+        return cls(**{**values, **both})
 
 
-COMPONENTS[Spar.kind] = Spar
+@MODELS.register(
+    "spar",
+    help="SPAR: a dense model and one that imitates a lexical model, as one dense model.",
+    options=(
+        Option("dense", "str", "minilm", "the dense model, by name, folder or expression"),
+        Option("lexical", "str", "", "the model that imitates a lexical one, as in sketch"),
+        Option("mu", "float", 1.0, "weight of the second model"),
+        Option("combine", "str", "concat", "concat, or sum for models of the same size"),
+        Option("namespace", "str", "spar", "keeps its vectors apart from those of other parts of a sum"),
+    ),
+    needs=("onnxruntime|torch",),
+)
+def spar(dense: str = "minilm", lexical: str = "", **options: Any) -> Spar:
+    if not lexical:
+        raise VizslaError(
+            "name the model that imitates a lexical one, as in spar(dense=minilm, lexical=sketch, mu=0.025), or train "
+            "one with: vizsla train lambda --corpus FILE -o DIR"
+        )
+    first, second = parse_model(dense), parse_model(lexical)
+    for model, expression in ((first, dense), (second, lexical)):
+        if not isinstance(model, DenseComponent):
+            raise VizslaError(
+                f"{expression} is not a dense model, and SPAR needs two; sketch turns bm25 into a dense model"
+            )
+    assert isinstance(first, DenseComponent)
+    assert isinstance(second, DenseComponent)
+    return Spar(first, second, **options)

@@ -9,7 +9,7 @@ from vizsla.datasets import BeirDataset, Document
 from vizsla.evaluation.compare import Comparison
 from vizsla.evaluation.domains import TermShares
 from vizsla.evaluation.foreign import in_html
-from vizsla.index.highlight import Highlighter
+from vizsla.index.search.highlight import Highlighter
 from vizsla.models import BM25, Model
 from vizsla.runs import Qrels
 from vizsla.text.stopwords import stop_words

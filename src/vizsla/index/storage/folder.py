@@ -18,8 +18,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from vizsla.errors import CollectionError
-from vizsla.index import database, files
-from vizsla.index.locks import FileLock
+from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
 """Held in a folder that is being built, and gone when it is done."""
@@ -30,7 +30,7 @@ _OWN_NAMES = frozenset(
         *(database.LOCK + ending for ending in ("", "-journal", "-wal", "-shm")),
         *_SEALS,
         BUILDING,
-        files.FOLDER,
+        arrays.FOLDER,
         "model",
     )
 )
@@ -55,7 +55,7 @@ def is_index(folder: Path) -> bool:
     """Whether a folder holds an index, of any format, and nothing else."""
     if any(entry.name not in _OWN_NAMES or entry.is_symlink() for entry in folder.iterdir()):
         return False
-    return not any(files.strangers(folder, {})) and database.is_ours(folder / database.FILE)
+    return not any(segment_files.strangers(folder, {})) and database.is_ours(folder / database.FILE)
 
 
 def is_being_built(folder: Path) -> bool:
@@ -94,7 +94,7 @@ def recover(folder: Path) -> None:
             try:
                 if not folder.exists():
                     kept[0].rename(folder)
-                    files.sync_folder(folder.parent)
+                    arrays.sync_folder(folder.parent)
             finally:
                 lock.release()
             return
@@ -190,7 +190,7 @@ def _put_in_place(building: Path, folder: Path) -> None:
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); what was there is as it was") from None
     with suppress(OSError):  # it is in place; what fails from here on is no failure of that
         (folder / BUILDING).unlink()
-        files.sync_folder(folder.parent)
+        arrays.sync_folder(folder.parent)
     if moved:
         gone = folder.with_name(f"{_prefix(folder, 'gone')}{secrets.token_hex(4)}")
         with suppress(OSError):
@@ -238,5 +238,5 @@ def remove_seal(folder: Path) -> None:
 def _never_committed(folder: Path) -> bool:
     """Whether the folder holds a build that was stopped before its first commit."""
     connection = database.connect(folder, write=False)
-    with database.told_plainly(folder), closing(connection):
+    with database.using_sqlite(folder), closing(connection):
         return bool(database.read_meta(connection, folder)["generation"] == 0)

@@ -1,4 +1,4 @@
-"""Queries in other words by looking twice: RM3, terms of the documents that are found first."""
+"""RM3: query expansion with terms of the documents that are found first (pseudo-relevance feedback)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from typing import Any, ClassVar
 
 from vizsla.described import made_from
 from vizsla.errors import VizslaError
-from vizsla.models.bm25 import BM25
-from vizsla.models.expansion import QUERY_EXPANDERS, SearchContext
-from vizsla.models.model import field_text
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
+from vizsla.models.context import SearchContext
+from vizsla.models.expansion import EXPANDERS
+from vizsla.models.fields import field_text
+from vizsla.models.registry import MODELS
+from vizsla.spec import options_of
 
 _WORD = re.compile("[a-z0-9]{2,20}")
 _COMMON = 0.1  # a term in more than this share of the documents is not added
 
 
 @dataclass(frozen=True)
-class RM3:
+class RM3(QueryExpander):
     """The relevance model of Lavrenko and Croft, mixed with the query, by the rules and defaults of Anserini.
 
-    The best `documents`, of those that meet the filter of the search, give their `terms` strongest words each, by
-    count, in proportion to their scores; of these the strongest `terms` are added. `original` is the query's own share
-    of the whole.
+    Each of the best `documents` that pass the filter of the search gives its `terms` most frequent words, weighted by
+    the document's score; the strongest `terms` of these are added to the query. `original` is the share of the query's
+    own terms in the sum of weights.
 
     >>> RM3(documents=5).name
     'rm3'
@@ -36,8 +39,8 @@ class RM3:
     original: float = 0.5
 
     kind: ClassVar[str] = "rm3"
-    name: ClassVar[str] = "rm3"
-    reads_texts: ClassVar[bool] = True
+    name = "rm3"
+    needs_texts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         whole = all(isinstance(n, int) and n >= 1 for n in (self.documents, self.terms))
@@ -47,47 +50,42 @@ class RM3:
                 f"{self.documents!r}, {self.terms!r} and {self.original!r}"
             )
 
-    def problem(self, bm25: BM25) -> str | None:  # noqa: ARG002 (any will do)
-        return None
-
-    def terms_of(
-        self, texts: Sequence[str], bm25: BM25, collection: SearchContext | None = None
-    ) -> list[dict[str, float]]:
-        """The weighted terms of queries: their own, and those of what they find first."""
-        if collection is None:
-            raise VizslaError("RM3 looks at documents first, so it can only be asked of an index")
-        asked = bm25.query_terms_of(texts)
-        found = collection.best(bm25, asked, self.documents)
-        contents = collection.contents(sorted({number for hits in found for number in hits}))
+    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
+        """The weighted terms of queries: their own, and those of the documents they find first."""
+        if context is None:
+            raise VizslaError("RM3 looks at documents first, so it needs an index to search")
+        queries = bm25.query_terms(texts)
+        top = context.top_documents(bm25, queries, self.documents)
+        contents = context.contents(sorted({number for scores in top for number in scores}))
         counts = {number: Counter(bm25.text_analyzer(field_text(c, bm25.fields))) for number, c in contents.items()}
-        if found and any(found) and not any(counts.values()):
+        if any(top) and not any(counts.values()):
             raise VizslaError("RM3 reads the texts of documents, and this index does not keep them")
-        kept = self._worth_adding(counts, bm25, collection)
-        return [self._mixed(own, hits, kept) for own, hits in zip(asked, found, strict=True)]
+        feedback = self._feedback_terms(counts, bm25, context)
+        return [self._mixed(own, scores, feedback) for own, scores in zip(queries, top, strict=True)]
 
-    def _worth_adding(
-        self, counts: Mapping[int, Counter[str]], bm25: BM25, collection: SearchContext
+    def _feedback_terms(
+        self, counts: Mapping[int, Counter[str]], bm25: BM25, context: SearchContext
     ) -> dict[int, dict[str, float]]:
         """Of each document its strongest terms, those that are plain words and not too common."""
         words = sorted({t for terms in counts.values() for t in terms if _WORD.fullmatch(t)})
-        statistics = collection.statistics_of(bm25)
+        statistics = context.statistics_of(bm25)
         frequencies = dict(zip(words, statistics.document_frequencies(words).tolist(), strict=True))
         most = _COMMON * statistics.documents
-        found = {}
+        strongest = {}
         for number, terms in counts.items():
-            worth = {t: float(n) for t, n in terms.items() if 0 < frequencies.get(t, 0) <= most}
-            found[number] = dict(_strongest(worth, self.terms))
-        return found
+            rare = {t: float(n) for t, n in terms.items() if 0 < frequencies.get(t, 0) <= most}
+            strongest[number] = dict(_strongest(rare, self.terms))
+        return strongest
 
     def _mixed(
-        self, own: Mapping[str, float], hits: Mapping[int, float], kept: Mapping[int, Mapping[str, float]]
+        self, own: Mapping[str, float], scores: Mapping[int, float], feedback: Mapping[int, Mapping[str, float]]
     ) -> dict[str, float]:
         model: dict[str, float] = {}
-        for number, score in hits.items():
+        for number, score in scores.items():
             if score <= 0:  # words in all documents can be worth nothing, or less
                 continue
-            total = sum(kept[number].values())
-            for term, count in kept[number].items():
+            total = sum(feedback[number].values())
+            for term, count in feedback[number].items():
                 model[term] = model.get(term, 0.0) + score * count / total
         chosen = _strongest(model, self.terms)
         mixed: dict[str, float] = {}
@@ -105,7 +103,18 @@ class RM3:
         return made_from(cls, options)
 
 
-QUERY_EXPANDERS[RM3.kind] = RM3
+RM3_OPTIONS = options_of(
+    RM3,
+    documents="how many documents to take terms from",
+    terms="how many terms to take from a document, and to add",
+    original="share of the query's own terms, from 0 to 1",
+)
+EXPANDERS.register("rm3", help="Terms of the documents that are found first.", options=RM3_OPTIONS)(RM3)
+
+
+@MODELS.register("bm25-rm3", help="BM25 with RM3 query expansion.", options=(*RM3_OPTIONS, *BM25_OPTIONS))
+def bm25_rm3(documents: int = 10, terms: int = 10, original: float = 0.5, **options: Any) -> ExpandedBM25:
+    return BM25(**options).expand(RM3(documents, terms, original)).with_name("bm25-rm3")
 
 
 def _strongest(weights: Mapping[str, float], most: int) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""The writer of a collection: documents in and out, segments and rows, one atomic commit at the end."""
+"""A commit in the making: documents in and out, segments and rows, one atomic commit at the end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.datasets import Document, Origin, RawLines
+from vizsla.datasets import RawLines
 from vizsla.datasets.passages import MARK, Splitter, document_of
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import database, files, forking
-from vizsla.index.analysis import Prepared, preparing
-from vizsla.index.buffer import Buffer
-from vizsla.index.checksums import Checksums
-from vizsla.index.compaction import Compaction
-from vizsla.index.folder import remove_seal
-from vizsla.models import SAMPLE, Model
+from vizsla.index.storage import database, forking, segment_files
+from vizsla.index.storage.checksums import Checksums
+from vizsla.index.storage.folder import remove_seal
+from vizsla.index.writing.analysis import AnalysedBatch, analysing
+from vizsla.index.writing.buffer import Buffer
+from vizsla.index.writing.compaction import Compaction
+from vizsla.models import SAMPLE, AutoWeightedSum, Model
+from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
-DEFAULT_MEMORY = 1 << 30
 BUFFER_SHARE = 0.25  # of the memory: rows; as much again while they become a segment, and the rest for terms
 TERMS_SHARE = 0.35
 MOST_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
@@ -42,24 +42,16 @@ class Added:
     empty: list[Document] = field(default_factory=list)
 
 
-class Writer:
-    """Holds the writer's lock from its first change to the commit. One thread at a time may use it.
+class WriteTransaction:
+    """What is changed since the last commit. The caller holds the writer's lock, and uses it from one thread at a time.
 
-    Postings gather in memory up to a bound and then go to disk as a segment of the coming generation, together
-    with the documents' rows; only the commit makes that generation the current one.
+    Postings are gathered in memory up to a bound and then go to disk as a segment of the coming generation, together
+    with the documents' rows. Only the commit makes that generation the current one.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        model: Model,
-        uuid: str,
-        splitter: Splitter | None = None,
-        memory: int = DEFAULT_MEMORY,
-        wait: float = 5.0,
-    ) -> None:
+    def __init__(self, path: Path, model: Model, uuid: str, splitter: Splitter | None, memory: int) -> None:
         self._path = path
-        self._model = model
+        self.model = model
         self._splitter = splitter
         self._memory = memory
         self._uncommitted = 0
@@ -68,15 +60,10 @@ class Writer:
         """Whether there is something to commit."""
         self.sound = True
         """False once a change was interrupted where it cannot be undone: then nothing more can be committed."""
-        self._lock = database.lock_for_writing(path, wait)
-        try:
-            self._db = database.connect(path, write=True)
-        except BaseException:
-            self._lock.release()
-            raise
+        self._db = database.connect(path, write=True)
         self._close_database = database.close_with(self, self._db)
         try:
-            with database.told_plainly(path):
+            with database.using_sqlite(path):
                 if database.get_meta(self._db, "uuid") != uuid:
                     raise CollectionError(f"{path}: the index has been replaced by another; open it again")
                 self._begin()
@@ -86,7 +73,7 @@ class Writer:
         self._buffer.start(self._next_number)
 
     def _begin(self) -> None:
-        """Sweep what others have left, and begin the coming commit."""
+        """Remove what an interrupted writer has left, and begin the coming commit."""
         database.sweep(self._db)
         current = database.get_meta(self._db, "generation")
         self.base = current
@@ -94,29 +81,29 @@ class Writer:
         self._generation = current + 1
         self._next_number: int = database.get_meta(self._db, "next_number")
         self._store_texts: bool = database.get_meta(self._db, "stored")
-        files.sweep_segments(self._path, database.live_files(self._db, self._path))
+        segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
-        self._kind = VectorIndex.parse(database.get_meta(self._db, database.DENSE) or "exact")
-        self._buffer = Buffer(self._path, self._model, self._db, self._checksums, self._kind.store)
+        self._vector_index = VectorIndex.parse(database.get_meta(self._db, database.DENSE) or "exact")
+        self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
-        """Take documents in; one whose id is there already replaces it, but an id twice in one call is refused.
+        """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
 
         An error in the documents, or in reading them, undoes this call and nothing else.
         """
         added = Added()
         first, sampled, replaced = self._next_number, len(self._sample), array("q")
         terms_bytes = int(self._memory * TERMS_SHARE)
-        with database.told_plainly(self._path):
+        with database.using_sqlite(self._path):
             description, folder = database.get_meta(self._db, "model"), self._path / "model"
-        if self._model.needs_fit:
+        if self.model.needs_fit:
             documents = self._sampled(documents)
         try:
-            with preparing(
-                self._model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
-            ) as prepared:
-                for batch in prepared(documents):
+            with analysing(
+                self.model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
+            ) as analysed:
+                for batch in analysed(documents):
                     self._store(batch, first, added, replaced)
                     if self._buffer.bytes > self._memory * BUFFER_SHARE:
                         self._flush()
@@ -131,14 +118,14 @@ class Writer:
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """What is interrupted in here is half done, and cannot be undone by itself."""
+        """A change that is interrupted in here is half done and cannot be undone by itself."""
         sound, self.sound = self.sound, False
-        with database.told_plainly(self._path):
+        with database.using_sqlite(self._path):
             yield
         self.sound = sound
 
     def _undo(self, first: int, sampled: int, replaced: Sequence[int]) -> None:
-        """Take back one call of `add`: its documents are dead where they lie, and those they replaced live again."""
+        """Undo one call of `add`: its documents are marked as deleted, and those they replaced live again."""
         del self._sample[sampled:]
         numbers = range(first, self._next_number)
         if not numbers and not replaced:
@@ -161,7 +148,7 @@ class Writer:
                     self._sample.extend(islice(parts, SAMPLE - len(self._sample)))
             yield item
 
-    def _store(self, batch: Prepared, first: int, added: Added, replaced: array[int]) -> None:
+    def _store(self, batch: AnalysedBatch, first: int, added: Added, replaced: array[int]) -> None:
         there = self._replaced(batch, first)
         self._buffer.check(batch)
         if not self._buffer.has_room_for(batch):
@@ -185,7 +172,7 @@ class Writer:
         added.documents += len(batch.ids)
         added.empty += self._empty(batch, counts)
 
-    def _empty(self, batch: Prepared, counts: np.ndarray) -> list[Document]:
+    def _empty(self, batch: AnalysedBatch, counts: np.ndarray) -> list[Document]:
         """The documents of a batch that have no term in any of their passages."""
         if counts.all():
             return []
@@ -194,7 +181,7 @@ class Writer:
         places = zip(batch.ids, batch.origins, strict=True)
         return [Document(doc_id, {}, origin) for doc_id, origin in places if doc_id not in full]
 
-    def _replaced(self, batch: Prepared, first: int) -> list[tuple[str, int]]:
+    def _replaced(self, batch: AnalysedBatch, first: int) -> list[tuple[str, int]]:
         """Ids and numbers of documents that a batch replaces; what came in the same call cannot be replaced."""
         origins = dict(zip(batch.ids, batch.origins, strict=True))
         if len(origins) < len(batch.ids):
@@ -225,7 +212,7 @@ class Writer:
         """
         living = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number)"
         found: list[tuple[str, int]] = []
-        with database.told_plainly(self._path):
+        with database.using_sqlite(self._path):
             if self._splitter is None:
                 for a in range(0, len(ids), _IDS_AT_ONCE):
                     some = ids[a : a + _IDS_AT_ONCE]
@@ -252,8 +239,8 @@ class Writer:
             if segment is None:
                 return
             name = secrets.token_hex(6)
-            written = files.write_segment(self._path, name, segment)
-            statistics = database.count_statistics(self._model.namespaces, segment.sizes, None)
+            written = segment_files.write_segment(self._path, name, segment)
+            statistics = database.count_statistics(self.model.namespaces, segment.sizes, None)
             database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
             self._end_transaction()
 
@@ -265,25 +252,25 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
-    def commit(self, *, compact: bool, just_before: Callable[[], None], kind: VectorIndex | None = None) -> None:
-        """Make all changes visible at once; all that is left to do then is to close.
+    def commit(self, *, compact: bool, just_before: Callable[[], None], vector_index: VectorIndex | None) -> None:
+        """Make all changes visible at once; after that the transaction can only be closed.
 
-        Segments are merged as far as it pays, or into a single one. `kind`: how dense vectors are kept and searched
-        from now on, which goes with a single segment.
+        Segments are merged where it pays, or into a single one. `vector_index`: how dense vectors are kept and searched
+        from now on, which needs a single segment.
         """
         self._flush()
         with self._storing():
-            if kind is not None:
-                database.set_meta(self._db, database.DENSE, str(kind))
-            kind = kind or self._kind
-            compaction = Compaction(self._path, self._db, self._model, self._generation, self._memory, kind)
+            if vector_index is not None:
+                database.set_meta(self._db, database.DENSE, str(vector_index))
+            chosen = vector_index or self._vector_index
+            compaction = Compaction(self._path, self._db, self.model, self._generation, self._memory, chosen)
             compaction.run(whole=compact)
             self._drop_rows()
             self._checksums.remove("deletions", compaction.drop_deletions())
             database.set_meta(self._db, "format", database.FORMAT)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
-            self._settle()
+            self._store_fitted_weights()
             self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
             remove_seal(self._path)
             just_before()
@@ -301,20 +288,20 @@ class Writer:
     def _tidy_up(self, shrink: bool) -> None:
         """What follows a commit. It is durable by now, so nothing that fails here may look like a failed commit."""
         with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
-            files.sweep_segments(self._path, database.live_files(self._db, self._path))
+            segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         if shrink:  # where there are texts it would take long
             self._shrink()
         database.shorten_log(self._db, self._path)
 
-    def _settle(self) -> None:
-        """Fit the weights that are to be fitted to the documents of this commit, and keep them."""
+    def _store_fitted_weights(self) -> None:
+        """Fit the weights that are to be fitted to the documents of this commit, and store them."""
         if self._sample:
-            self._model = self._model.fit([d.content for d in self._sample])
-        described = database.get_meta(self._db, "model")
-        if described.pop("balanced", False) and not self._model.needs_fit:
-            for entry, part in zip(described["parts"], self._model.parts, strict=True):
+            self.model = self.model.fit([d.content for d in self._sample])
+        description = database.get_meta(self._db, "model")
+        if description.pop(AutoWeightedSum.kind, False) and not self.model.needs_fit:
+            for entry, part in zip(description["parts"], self.model.parts, strict=True):
                 entry["weight"] = part.weight
-            database.set_meta(self._db, "model", described)
+            database.set_meta(self._db, "model", description)
 
     def _shrink(self) -> None:
         """Give the room of rows that are gone back to the disk; needs as much again while it works."""
@@ -331,15 +318,13 @@ class Writer:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def leave_to_parent(self) -> None:
-        """In a forked child: what is pending is the parent's, and so is the lock."""
+        """In a forked child: what is pending belongs to the parent."""
         self._close_database.detach()
         forking.leave_alone(self._path, self._db)
-        self._lock.release()
 
     def close(self) -> None:
-        """Give up what is not committed, which the next writer sweeps, and free the lock."""
+        """Give up what is not committed; the next writer removes it."""
         self._close_database()
-        self._lock.release()
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:

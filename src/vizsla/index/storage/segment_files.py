@@ -1,23 +1,18 @@
-"""Arrays on disk: a segment is a folder, an array a .npy file, written once and never changed.
+"""Segments on disk: a segment is a folder, and an array in it a .npy file that is written once and never changed.
 
-What a file must be (its bytes, hash, type and shape) is kept in the database. A file that is not what it should be
-by size, type or shape is refused before anything in it is looked at; `verify` compares the hashes. An index may come
-from anywhere: names are plain, links are not followed, types are numbers, and only what we have named is removed.
+An index may come from anywhere: names are plain, links are not followed, types are numbers, and only files with names
+of ours are removed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import math
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -35,10 +30,19 @@ from vizsla.engine import (
     stored,
 )
 from vizsla.errors import CollectionError
-from vizsla.index import trust
-from vizsla.index.mapping import map_bytes
+from vizsla.index.storage import trust
+from vizsla.index.storage.arrays import (
+    FOLDER,
+    ArrayFile,
+    Facts,
+    HashedFile,
+    map_file,
+    read_array,
+    segment_folder,
+    sync_folder,
+    write_array,
+)
 
-FOLDER = "segments"
 DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
 SMALL_PARTS = ("terms", "runs", "windows", "starts", "postings")
 LARGE_PARTS = (*SMALL_PARTS, "values", "tops")
@@ -67,9 +71,6 @@ _KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
 """For each array the number of its dimensions and the types it may have: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
-
-Facts = dict[str, Any]
-"""A file's name in the segment's folder, its bytes, sha256, type and shape."""
 
 
 def check_facts(segment: Any, facts: Any) -> bool:
@@ -102,10 +103,6 @@ def _is_described(part: str, entry: Any) -> bool:
     if not isinstance(shape, list) or len(shape) != dimensions or entry.get("type") not in types:
         return False
     return all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
-
-
-def segment_folder(path: Path, segment: str) -> Path:
-    return path / FOLDER / segment
 
 
 def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
@@ -219,62 +216,6 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
         raise
 
 
-def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """The header of a .npy file with such an array."""
-    header = io.BytesIO()
-    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_2_0(header, description)
-    return header.getvalue()
-
-
-class HashedFile:
-    """A file written piece by piece, whose hash is made on the way; synced when it is complete."""
-
-    def __init__(self, file: Path, more: Facts) -> None:
-        file.unlink(missing_ok=True)  # whatever has the name is not ours to write into
-        self._file = file.open("xb")
-        self._digest = hashlib.sha256()
-        self.facts: Facts = {"file": file.name, "bytes": 0, **more}
-
-    def put(self, data: bytes | memoryview) -> None:
-        self._file.write(data)
-        self._digest.update(data)
-        self.facts["bytes"] += len(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        self.facts["sha256"] = self._digest.hexdigest()
-
-
-class ArrayFile(HashedFile):
-    """A .npy file written piece by piece."""
-
-    def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        super().__init__(file, {"type": dtype.str, "shape": list(shape)})
-        try:
-            self.put(_header(dtype, shape))
-        except BaseException:
-            with suppress(OSError):
-                self._file.close()
-            raise
-
-    def write(self, piece: np.ndarray) -> None:
-        self.put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
-
-
-def write_array(file: Path, array: np.ndarray) -> Facts:
-    """Write an array in one piece."""
-    with ArrayFile(file, array.dtype, array.shape) as out:
-        out.write(array)
-    return out.facts
-
-
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map a segment's arrays into memory, if they can belong together."""
     arrays = {name: read_array(path, segment, facts[name]) for name in PARTS}
@@ -298,82 +239,9 @@ def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]
 
 def read_structure(path: Path, segment: str, facts: Facts) -> Structure:
     """Map a structure into memory; what is in it is looked at when it is first asked."""
-    data = _map(path, segment, facts)
+    data = map_file(path, segment, facts)
     name = f"{path}: {segment}/{facts['file']}"
     return Structure(data, facts["sha256"], facts["built"], name, trust.is_trusted)
-
-
-def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
-    """Map one array of a segment into memory, if the file is what it should be.
-
-    What it should be is known, so its header is compared, never interpreted.
-    """
-    dtype, shape = np.dtype(facts["type"]), tuple(facts["shape"])
-    header = _header(dtype, shape)
-    data = _map(path, segment, facts)
-    size = len(header) + dtype.itemsize * math.prod(shape)
-    if len(data) != size or data[: len(header)].tobytes() != header:
-        raise CollectionError(f"{path}: {segment}/{facts['file']} is damaged: its type or shape is wrong")
-    return data[len(header) :].view(dtype).reshape(shape)
-
-
-def _map(path: Path, segment: str, facts: Facts) -> np.ndarray:
-    """The bytes of a segment's file, if there are as many as there should be."""
-    name = f"{path}: {segment}/{facts['file']}"
-    try:
-        descriptor = open_plain(segment_folder(path, segment) / facts["file"])
-        try:
-            size = os.fstat(descriptor).st_size
-            if size != facts["bytes"]:
-                raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
-            return map_bytes(descriptor, size)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        raise MissingFileError(f"{name} is missing") from None
-    except OSError as e:
-        raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
-
-
-def open_plain(file: Path) -> int:
-    """Open a file for reading, if it and its folder are no links and it is no pipe; gives its descriptor."""
-    if file.parent.is_symlink():
-        raise OSError(0, "its folder is a link")
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        descriptor = os.open(file, os.O_RDONLY | flags | getattr(os, "O_CLOEXEC", 0))
-    except OSError as e:
-        if file.is_symlink():
-            raise OSError(e.errno, "it is a link") from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "it is not a plain file")
-    return descriptor
-
-
-class MissingFileError(CollectionError):
-    """A file the database names is not there: damage, or a newer commit has removed it."""
-
-
-def model_files(folder: Path) -> list[tuple[str, Path]]:
-    """The files a model has in a folder and in the folders inside it, with their names from there."""
-    return [(f.relative_to(folder).as_posix(), f) for f in sorted(folder.rglob("*")) if f.is_file()]
-
-
-def check_model_folder(folder: Path) -> None:
-    """Refuse links, pipes and devices among a model's files, before anything opens them."""
-    for place, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            mode = os.lstat(os.path.join(place, name)).st_mode
-            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise CollectionError(f"{folder.parent}: {name} in {folder.name} is a link or no file at all")
-
-
-def hash_file(file: Path) -> str:
-    """The SHA-256 of a plain file; never of a database, see `database`."""
-    with open(open_plain(file), "rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
@@ -420,12 +288,3 @@ def strangers(path: Path, live: Mapping[str, set[str]]) -> Iterator[str]:
             plain = _FILE_NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
             if not plain and file.name not in live.get(folder.name, set()) and os.path.lexists(file):
                 yield f"{FOLDER}/{folder.name}/{file.name}"
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

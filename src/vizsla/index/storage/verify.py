@@ -15,8 +15,8 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Lists, Segment, VectorIndex, living_frequencies
 from vizsla.engine.lists import WINDOW
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import checksums, database, files, forking
-from vizsla.index.folder import recover
+from vizsla.index.storage import arrays, checksums, database, forking, model_files, segment_files
+from vizsla.index.storage.folder import recover
 from vizsla.models import Model
 
 ATTEMPTS = 5  # beside a writer that commits all the time
@@ -47,7 +47,7 @@ def _problems(path: Path) -> tuple[list[str], int | None]:
     except CollectionError as e:
         return [str(e)], None
     try:
-        with database.told_plainly(path):
+        with database.using_sqlite(path):
             db.execute("BEGIN")
             meta = database.read_meta(db, path)
             generation = meta["generation"]
@@ -68,7 +68,7 @@ def _generation(path: Path) -> int | None:
         db = database.connect(path, write=False)
     except CollectionError:
         return None
-    with database.told_plainly(path), closing(db):
+    with database.using_sqlite(path), closing(db):
         found: int = database.get_meta(db, "generation")
         return found
 
@@ -110,15 +110,15 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
 
 
 def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
-    files.check_model_folder(path / "model")
+    model_files.check_model_folder(path / "model")
     expected = meta["model_files"]
     for name, sha256 in expected.items():
         file = path / "model" / name
         if not file.is_file():
             yield f"{path}: model/{name} is missing"
-        elif files.hash_file(file) != sha256:
+        elif arrays.hash_file(file) != sha256:
             yield f"{path}: model/{name} is damaged: its content is not what was written"
-    for name, _ in files.model_files(path / "model"):
+    for name, _ in model_files.model_files(path / "model"):
         if name not in expected:
             yield f"{path}: model/{name} does not belong here"
 
@@ -126,7 +126,7 @@ def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> It
 def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
     generation, terms = meta["generation"], meta["next_term"]
     rows = database.segment_rows(db, path, generation)
-    for name in files.strangers(path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}):
+    for name in segment_files.strangers(path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}):
         yield f"{path}: {name} does not belong here"
     namespaces = Model.from_description(meta["model"], path / "model").namespaces
     living: list[np.ndarray] = []
@@ -138,8 +138,8 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             complete = False
             continue
         try:
-            segment = files.read_segment(path, name, facts)
-            alive = files.read_array(path, name, facts[files.ALIVE]) if files.ALIVE in facts else None
+            segment = segment_files.read_segment(path, name, facts)
+            alive = arrays.read_array(path, name, facts[segment_files.ALIVE]) if segment_files.ALIVE in facts else None
             contradictions = list(_check_arrays(path, name, segment, len(namespaces), terms))
             if contradictions:
                 complete = False
@@ -155,11 +155,11 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         yield from _check_documents(path, db, generation, living)
 
 
-def _check_files(path: Path, name: str, facts: dict[str, files.Facts]) -> Iterator[str]:
+def _check_files(path: Path, name: str, facts: dict[str, arrays.Facts]) -> Iterator[str]:
     for entry in facts.values():
-        file = files.segment_folder(path, name) / entry["file"]
+        file = arrays.segment_folder(path, name) / entry["file"]
         try:
-            if file.stat(follow_symlinks=False).st_size != entry["bytes"] or files.hash_file(file) != entry["sha256"]:
+            if file.stat(follow_symlinks=False).st_size != entry["bytes"] or arrays.hash_file(file) != entry["sha256"]:
                 yield f"{path}: {name}/{entry['file']} is damaged: its content is not what was written"
         except FileNotFoundError:
             yield f"{path}: {name}/{entry['file']} is missing"
@@ -210,7 +210,7 @@ def _check_statistics(
     name: str,
     segment: Segment,
     alive: np.ndarray | None,
-    facts: dict[str, files.Facts],
+    facts: dict[str, arrays.Facts],
     statistics: dict[str, Any],
     namespaces: tuple[str, ...],
 ) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _check_statistics(
     except DamagedSegmentError:
         yield f"{path}: the arrays of segment {name} contradict each other"
         return
-    if not np.array_equal(frequencies, files.read_array(path, name, facts[files.FREQUENCIES])):
+    if not np.array_equal(frequencies, arrays.read_array(path, name, facts[segment_files.FREQUENCIES])):
         yield f"{path}: the term frequencies of segment {name} are not those of its living documents"
 
 

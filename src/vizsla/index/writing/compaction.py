@@ -18,7 +18,7 @@ import numpy as np
 
 from vizsla.engine import DamagedSegmentError, Merge, Segment, VectorIndex, fits_a_segment, form_of, living_frequencies
 from vizsla.errors import CollectionError
-from vizsla.index import database, files
+from vizsla.index.storage import arrays, database, segment_files
 from vizsla.models import Model
 
 FACTOR = 8
@@ -33,7 +33,7 @@ class _Entry:
 
     name: str
     segment: Segment
-    files: dict[str, files.Facts]
+    files: dict[str, arrays.Facts]
     alive: np.ndarray | None
     changed: bool
     """Whether documents have died since its files were written."""
@@ -58,13 +58,15 @@ class Compaction:
         self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
 
-    def _load(self, name: str, facts: dict[str, files.Facts], _: dict[str, Any]) -> _Entry:
-        segment = files.read_segment(self._path, name, facts)
+    def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _Entry:
+        segment = segment_files.read_segment(self._path, name, facts)
         dead = self._dead_numbers(segment)
         if len(dead) == 0:
             return _Entry(name, segment, facts, None, False)
         alive = ~np.isin(segment.numbers, dead)
-        before = files.read_array(self._path, name, facts[files.ALIVE]) if files.ALIVE in facts else None
+        before = (
+            arrays.read_array(self._path, name, facts[segment_files.ALIVE]) if segment_files.ALIVE in facts else None
+        )
         changed = before is None or not np.array_equal(before, alive)
         return _Entry(name, segment, facts, alive, changed)
 
@@ -140,13 +142,13 @@ class Compaction:
             name, form = secrets.token_hex(6), self._kind_of_dense.store
             try:
                 merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
-                written = files.write_merged(self._path, name, merge, self._chunk, form)
+                written = segment_files.write_merged(self._path, name, merge, self._chunk, form)
             except DamagedSegmentError:
                 raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' tells which") from None
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
-            new.append(_Entry(name, files.read_segment(self._path, name, written), written, None, False))
+            new.append(_Entry(name, segment_files.read_segment(self._path, name, written), written, None, False))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._entries[start:end] = new
 
@@ -157,8 +159,8 @@ class Compaction:
             frequencies = living_frequencies(entry.segment, entry.alive)
         except DamagedSegmentError:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
-        arrays = {files.ALIVE: entry.alive, files.FREQUENCIES: frequencies.astype(np.uint32)}
-        written = files.write_living(self._path, entry.name, self._generation, arrays)
+        arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
+        written = segment_files.write_living(self._path, entry.name, self._generation, arrays)
         statistics = database.count_statistics(self._model.namespaces, entry.segment.sizes, entry.alive)
         entry.files = {**entry.files, **written}
         self._db.execute(
@@ -168,17 +170,17 @@ class Compaction:
 
     def _prepare_search(self, entry: _Entry) -> None:
         """Build what finds near vectors, where the segment is large enough and has it not yet."""
-        found = {name: facts for name, facts in entry.files.items() if not name.startswith(files.NEAR)}
+        found = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.NEAR)}
         for space, rows in entry.segment.dense.items():
             built = self._kind_of_dense.structure(len(rows), rows.shape[1])
-            there = entry.files.get(f"{files.NEAR}{space}")
+            there = entry.files.get(f"{segment_files.NEAR}{space}")
             if built is None:
                 continue
             if there is not None and there["built"] == built:
-                found[f"{files.NEAR}{space}"] = there
+                found[f"{segment_files.NEAR}{space}"] = there
             else:
                 place = self._path, entry.name, self._generation, space
-                found |= files.write_structure(*place, self._kind_of_dense, built, rows)
+                found |= segment_files.write_structure(*place, self._kind_of_dense, built, rows)
         if found != entry.files:
             entry.files = found
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))
@@ -195,11 +197,11 @@ class Compaction:
         return rows
 
 
-def check_hashes(path: Path, name: str, facts: dict[str, files.Facts]) -> None:
+def check_hashes(path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
     """Refuse to build on a file that is not what was written."""
     for entry in facts.values():
         try:
-            is_right = files.hash_file(files.segment_folder(path, name) / entry["file"]) == entry["sha256"]
+            is_right = arrays.hash_file(arrays.segment_folder(path, name) / entry["file"]) == entry["sha256"]
         except OSError as e:
             raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
         if not is_right:

@@ -1,7 +1,7 @@
-"""From documents to what a writer stores: checked, cut into passages, counted; in a thread or in other processes.
+"""From documents to what a writer stores: checked, cut into passages, encoded; in a thread or in other processes.
 
-An analyst numbers the terms it meets for itself and says only the new ones, so little travels between processes. The
-writer takes prepared batches in their order and gives the terms the numbers of the index.
+An analyst numbers the terms it meets for itself and sends only the new ones, so little travels between processes. The
+writer takes batches in their order and gives the terms the numbers of the index.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -25,49 +26,112 @@ import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
 from vizsla.errors import VizslaError
-from vizsla.models import Model
+from vizsla.models import Component, DenseComponent, Fields, Model, SparseComponent
 from vizsla.runs.documents import refusal
 
 BATCH_CHARACTERS = 4_000_000
-BYTES_PER_TERM = 250  # what a reader remembers of a term: its forms, its text, its number
+BYTES_PER_TERM = 250  # what an encoder remembers of a term: its forms, its text, its number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """What is stored of a batch in one namespace; `terms` are those the analyst has not said before."""
+class SparseBatch:
+    """What is stored of a batch in a sparse namespace: rows of terms in the analyst's own numbers."""
 
     counts: np.ndarray
+    """How many terms each document has."""
     indices: np.ndarray
     values: np.ndarray
-    sizes: np.ndarray
-    terms: list[str]
-    dense: np.ndarray | None = None
-    """[documents, dimensions] where the namespace has dense vectors."""
+    lengths: np.ndarray
+    new_terms: list[str]
+    """The terms that the analyst has not sent before."""
 
     @property
-    def found_by(self) -> np.ndarray:
-        """By how many terms, or vectors, each document can be found."""
-        return self.counts if self.dense is None else (self.sizes > 0).astype(np.uint32)
+    def findable(self) -> np.ndarray:
+        """By how many terms each document can be found."""
+        return self.counts
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A batch ready to be stored: the documents' ids and places, then what is stored, passage by passage."""
+class DenseBatch:
+    """What is stored of a batch in a dense namespace: [documents, dimensions]."""
+
+    vectors: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def findable(self) -> np.ndarray:
+        """1 for each document that has a vector."""
+        return (self.lengths > 0).astype(np.uint32)
+
+
+NamespaceBatch = SparseBatch | DenseBatch
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysedBatch:
+    """A batch ready to be stored: the ids and origins of documents, then what is stored, passage by passage."""
 
     analyst: int
     fresh: bool
-    """Whether the analyst has begun anew and knows no terms from before this batch."""
+    """Whether the analyst has started over and knows no terms from before this batch."""
     ids: list[str]
     origins: list[Origin | None]
     stored: list[tuple[str, str | None, str | None]]
     """Id, metadata, None where there are none, and fields, None where they are not stored."""
-    rows: list[Rows]
+    namespaces: list[NamespaceBatch]
+
+
+class _NamespaceEncoder(ABC):
+    """Encodes documents for one namespace of an index."""
+
+    terms = 0
+    """How many terms it remembers."""
+
+    @abstractmethod
+    def encode(self, contents: Sequence[Fields]) -> NamespaceBatch: ...
+
+    @staticmethod
+    def of(component: Component) -> _NamespaceEncoder:
+        """The encoder for a component; a kind of component that no encoder is for is refused."""
+        if isinstance(component, SparseComponent):
+            return _SparseEncoder(component)
+        if isinstance(component, DenseComponent):
+            return _DenseEncoder(component)
+        raise VizslaError(f"{component.name} is neither a sparse nor a dense component, so it cannot be indexed")
+
+
+class _SparseEncoder(_NamespaceEncoder):
+    def __init__(self, component: SparseComponent) -> None:
+        self._encoder = component.document_encoder()
+
+    def encode(self, contents: Sequence[Fields]) -> SparseBatch:
+        vectors, lengths = self._encoder.encode(contents)
+        ((_, terms),) = vectors.vocabulary.parts
+        new_terms = list(terms[self.terms : len(vectors.vocabulary)])
+        self.terms += len(new_terms)
+        kind = np.float32 if vectors.values.dtype.kind == "f" else np.uint32
+        return SparseBatch(
+            np.diff(vectors.pointers).astype(np.uint32),
+            vectors.indices.astype(np.uint32, copy=False),
+            vectors.values.astype(kind, copy=False),
+            lengths.astype(np.uint32, copy=False),
+            new_terms,
+        )
+
+
+class _DenseEncoder(_NamespaceEncoder):
+    def __init__(self, component: DenseComponent) -> None:
+        self._component = component
+
+    def encode(self, contents: Sequence[Fields]) -> DenseBatch:
+        vectors, lengths = self._component.encode(contents)
+        return DenseBatch(vectors, lengths.astype(np.uint32, copy=False))
 
 
 class Analyst:
-    """Prepares batches for a model; remembers terms up to a bound and then begins anew."""
+    """Analyses batches for a model; it remembers terms up to a bound and then starts over."""
 
     def __init__(self, model: Model, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
         self._model = model
@@ -77,11 +141,10 @@ class Analyst:
         self._begin()
 
     def _begin(self) -> None:
-        self._readers = [p.component.reader() for p in self._model.parts]
-        self._said = [0] * len(self._readers)
+        self._encoders = [_NamespaceEncoder.of(part.component) for part in self._model.parts]
         self._fresh = True
 
-    def prepare(self, batch: list[Document] | RawLines) -> Prepared:
+    def analyse(self, batch: list[Document] | RawLines) -> AnalysedBatch:
         documents = batch.documents() if isinstance(batch, RawLines) else batch
         fields = self._model.fields
         for document in documents:
@@ -92,37 +155,17 @@ class Analyst:
         if self._splitter is not None:
             stored = [p for d in documents for p in self._splitter.passages(d)]
         stored = [d.with_fields(fields) for d in stored]
-        if sum(self._said) > self._most_terms:
+        if sum(encoder.terms for encoder in self._encoders) > self._most_terms:
             self._begin()
         fresh, self._fresh = self._fresh, False
-        return Prepared(
+        return AnalysedBatch(
             os.getpid(),
             fresh,
             [d.id for d in documents],
             [d.origin for d in documents],
             [self._row(d) for d in stored],
-            self._rows(stored),
+            [encoder.encode([d.content for d in stored]) for encoder in self._encoders],
         )
-
-    def _rows(self, documents: Sequence[Document]) -> list[Rows]:
-        contents, out = [d.content for d in documents], []
-        for i, reader in enumerate(self._readers):
-            vectors, sizes, dense = reader.read(contents)
-            ((_, terms),) = vectors.vocabulary.parts
-            new = list(terms[self._said[i] : len(vectors.vocabulary)])
-            self._said[i] += len(new)
-            kind = np.float32 if vectors.values.dtype.kind == "f" else np.uint32
-            out.append(
-                Rows(
-                    np.diff(vectors.pointers).astype(np.uint32),
-                    vectors.indices.astype(np.uint32, copy=False),
-                    vectors.values.astype(kind, copy=False),
-                    sizes.astype(np.uint32, copy=False),
-                    new,
-                    dense,
-                )
-            )
-        return out
 
     def _row(self, document: Document) -> tuple[str, str | None, str | None]:
         """Id, metadata and fields of a document as they are stored; half a surrogate pair cannot be."""
@@ -163,11 +206,11 @@ def _size(document: Document) -> int:
     return sum(len(v) for v in document.content.values() if isinstance(v, str))
 
 
-Task = Callable[[list[Document] | RawLines], Prepared]
+Task = Callable[[list[Document] | RawLines], AnalysedBatch]
 
 
 @contextmanager
-def preparing(
+def analysing(
     model: Model,
     description: dict[str, Any],
     folder: Path,
@@ -175,16 +218,16 @@ def preparing(
     store: bool,
     most_bytes: int,
     workers: int,
-) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[Prepared]]]:
-    """A way to prepare documents ahead of their storing, in their order.
+) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[AnalysedBatch]]]:
+    """A function that analyses documents ahead of their storing, in their order.
 
     One worker is a thread, which helps because kernels and the database work without the GIL; more are processes,
-    each with a share of the memory, which make the model anew from its description beside its files in the folder.
+    each with a share of the memory, which build the model from its description beside its files in the folder.
     """
     executor: Executor
     processes = _Processes()
     if workers == 1:
-        task: Task = Analyst(model, splitter, store, most_bytes).prepare
+        task: Task = Analyst(model, splitter, store, most_bytes).analyse
         executor = ThreadPoolExecutor(1)
     else:
         start = (description, folder, splitter, store, most_bytes // workers)
@@ -206,8 +249,8 @@ def preparing(
 
 def _in_order(
     executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], ahead: int
-) -> Iterator[Prepared]:
-    waiting: deque[Future[Prepared]] = deque()
+) -> Iterator[AnalysedBatch]:
+    waiting: deque[Future[AnalysedBatch]] = deque()
     for batch in work:
         waiting.append(executor.submit(task, batch))
         if len(waiting) > ahead:
@@ -284,7 +327,7 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
 
-def _work(batch: list[Document] | RawLines) -> Prepared:
+def _work(batch: list[Document] | RawLines) -> AnalysedBatch:
     if _analyst is None:
         raise VizslaError("the model cannot be made in another process; index with one worker")
-    return _analyst.prepare(batch)
+    return _analyst.analyse(batch)

@@ -1,20 +1,20 @@
-"""Where a document says what the query asked: the best passage of a text and the words that match."""
+"""Snippets: the passage of a text that best matches a query, and the words that match."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vizsla.datasets import Document
-from vizsla.models import Model
+from vizsla.models import Model, SparseComponent
+from vizsla.runs import Document
 from vizsla.text import Token
 
-FARTHEST = 100_000  # characters of a text that are looked at for a snippet
+MAX_CHARACTERS = 100_000  # of a text that are searched for a snippet
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """A stretch of a text and the places in it that match, as (start, end)."""
+    """A part of a text and the places in it that match, as (start, end)."""
 
     text: str
     matches: tuple[tuple[int, int], ...]
@@ -28,14 +28,14 @@ def matching(tokens: list[Token], weights: Mapping[str, float]) -> list[Token]:
 
 
 def best_snippet(text: str, tokens: list[Token], weights: Mapping[str, float], width: int = 240) -> Snippet:
-    """The stretch of at most about `width` characters whose distinct query terms weigh most, cut at words.
+    """The part of at most about `width` characters whose distinct query terms weigh most, cut at words.
 
     >>> tokens = [Token("dog", 4, 7), Token("bark", 20, 25)]
     >>> best_snippet("The dog, of course, barks.", tokens, {"bark": 2.0}, width=12)
     Snippet(text='course, barks.', matches=((8, 13),), at_start=False, at_end=True)
     """
     hits = matching(tokens, weights)
-    start, end = _best_stretch(hits, weights, width) if hits else (0, 0)
+    start, end = _best_range(hits, weights, width) if hits else (0, 0)
     room = max(width - (end - start), 0)
     start = _word_start(text, max(start - room // 2, 0))
     end = _word_end(text, min(max(start + width, end), len(text)))
@@ -43,8 +43,8 @@ def best_snippet(text: str, tokens: list[Token], weights: Mapping[str, float], w
     return Snippet(text[start:end], inside, start == 0, end == len(text))
 
 
-def _best_stretch(hits: list[Token], weights: Mapping[str, float], width: int) -> tuple[int, int]:
-    """The first stretch of hits within the width with the largest sum of distinct terms' weights."""
+def _best_range(hits: list[Token], weights: Mapping[str, float], width: int) -> tuple[int, int]:
+    """The first range within the width with the largest sum of distinct terms' weights."""
     best, place, right = -1.0, (0, 0), 0
     inside: dict[str, int] = {}
     worth = 0.0
@@ -74,20 +74,21 @@ def _word_end(text: str, at: int) -> int:
 
 
 class Highlighter:
-    """Shows where documents answer a query whose terms' weights are known by namespace."""
+    """Shows where documents match a query, given the weights of its terms by namespace."""
 
     def __init__(self, model: Model, weights: Mapping[str, Mapping[str, float]]) -> None:
         self._model = model
         self._weights = weights
 
     def snippet(self, document: Document, field: str = "text", width: int = 240) -> Snippet:
-        """The stretch of a field that best answers the query, with the places of the matching words."""
+        """The part of a field that best matches the query, and the places of the matching words."""
         text = document.get(field)
         if not isinstance(text, str):
             return Snippet("", (), True, True)
-        text = text[:FARTHEST]
-        for part in self._model.parts:
-            component = part.component
-            if field in component.fields and component.namespace in self._weights:
+        text = text[:MAX_CHARACTERS]
+        for _, component in self._model.parts:
+            if not isinstance(component, SparseComponent) or component.namespace not in self._weights:
+                continue
+            if field in component.fields:
                 return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
         return best_snippet(text, [], {}, width)

@@ -14,8 +14,6 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -76,15 +74,15 @@ _open: weakref.WeakSet[Forked] = weakref.WeakSet()
 _unusable: set[tuple[int, int]] = set()
 
 
-@contextmanager
-def inside_sqlite() -> Iterator[None]:
-    """Enter it around every use of SQLite."""
-    gate = _gate
-    gate.enter()
-    try:
-        yield
-    finally:
-        gate.leave()
+class inside_sqlite:
+    """A context to enter around every use of SQLite."""
+
+    def __enter__(self) -> None:
+        self._gate = _gate  # another one in a forked child
+        self._gate.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.leave()
 
 
 def watch(opened: Forked) -> None:

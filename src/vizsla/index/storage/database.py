@@ -13,8 +13,8 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,9 +22,10 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index import checksums, forking
-from vizsla.index.files import Facts, check_facts, sync_folder
-from vizsla.index.locks import FileLock
+from vizsla.index.storage import checksums, forking
+from vizsla.index.storage.arrays import Facts, sync_folder
+from vizsla.index.storage.locks import FileLock
+from vizsla.index.storage.segment_files import check_facts
 
 FORMAT = 3
 READABLE = (2, 3)  # one of format 2 has no checksums; its next commit makes it one of format 3
@@ -61,21 +62,28 @@ CREATE TABLE segments (
 """
 
 
-@contextmanager
-def told_plainly(path: Path) -> Iterator[None]:
-    """Around every use of SQLite: its errors in one sentence that names the collection, and no fork meanwhile."""
-    try:
-        with forking.inside_sqlite():
-            yield
-    except sqlite3.Error as e:
-        text = str(e)
-        if "disk is full" in text or "disk I/O error" in text:
-            text = "the disk is full or failing; the last commit is intact"
-        elif "locked" in text:
-            text = "another writer is at work on it"
-        elif "not a database" in text or "malformed" in text:
-            text = f"{FILE} is damaged ({text})"
-        raise CollectionError(f"{path}: {text}") from e
+class using_sqlite(forking.inside_sqlite):
+    """A context around every use of SQLite: errors become one sentence that names the index, and no fork happens."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__()
+        e = raised[1]
+        if isinstance(e, sqlite3.Error):
+            raise _plain_error(self._path, e) from e
+
+
+def _plain_error(path: Path, e: sqlite3.Error) -> CollectionError:
+    text = str(e)
+    if "disk is full" in text or "disk I/O error" in text:
+        text = "the disk is full or failing; the last commit is intact"
+    elif "locked" in text:
+        text = "another writer is at work on it"
+    elif "not a database" in text or "malformed" in text:
+        text = f"{FILE} is damaged ({text})"
+    return CollectionError(f"{path}: {text}")
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
@@ -83,7 +91,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     check_folder(path)
     forking.check(path)
     file = (path / FILE).resolve()
-    with told_plainly(path):
+    with using_sqlite(path):
         connection = _connect(file, "rw")  # readers, too, so that the last one to leave removes the side files
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -216,7 +224,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
     """A new, empty index.db; it appears under its name when it is complete."""
     unfinished = path / (FILE + ".new")
     unfinished.unlink(missing_ok=True)
-    with told_plainly(path):
+    with using_sqlite(path):
         connection = sqlite3.connect(unfinished, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode=WAL")

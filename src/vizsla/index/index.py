@@ -1,0 +1,420 @@
+"""An index: documents, a model, and what finds documents for queries, in a folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import vizsla
+from vizsla.datasets import RawLines, Splitter
+from vizsla.engine import VectorIndex
+from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.index.info import index_info
+from vizsla.index.reading.snapshot import Snapshot
+from vizsla.index.search.explain import explain
+from vizsla.index.search.highlight import Highlighter
+from vizsla.index.search.plan import Search, SearchOptions
+from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.vector_indexes import check_change, check_vector_index
+from vizsla.index.storage import arrays, database, forking, model_files
+from vizsla.index.storage.folder import absolute, is_being_built, recover, replace_index
+from vizsla.index.view import IndexView
+from vizsla.index.writing.transaction import Added
+from vizsla.index.writing.writer import (
+    DEFAULT_MEMORY,
+    DEFAULT_TIMEOUT,
+    Hooks,
+    Target,
+    Writer,
+    warn_of_lost_changes,
+)
+from vizsla.models import Model, parse_model
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever, Run, document_id
+from vizsla.runs.retriever import check_mapping, check_query, query_with_words
+
+
+class Index(Retriever):
+    """A searchable collection of documents in a folder.
+
+    Searches see the last commit there was when the index was opened, or this object committed. Use it as a context
+    manager, or call `close`. All methods may be called from any thread.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/dogs.index"
+    >>> with Index.create(folder, "bm25") as index:
+    ...     _ = index.add([{"id": "1", "text": "Dogs bark."}, {"id": "2", "text": "Cats do not."}])
+    ...     index.commit()
+    ...     [(hit.id, hit["text"]) for hit in index.search("a barking dog")]
+    [('1', 'Dogs bark.')]
+    """
+
+    def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
+        self.path = absolute(path)
+        recover(self.path)
+        self.memory = memory
+        self._turns = threading.RLock()  # of threads that refresh, open writers or close
+        self._closed = False
+        self._current: Searcher | None = Searcher(Snapshot(self.path))
+        self._writer: Writer | None = None
+        self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
+        forking.watch(self)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        model: Model | str = "bm25",
+        *,
+        overwrite: bool = False,
+        memory: int = DEFAULT_MEMORY,
+        passages: Splitter | int | None = None,
+        store: bool = True,
+        vector_index: str | VectorIndex = "exact",
+    ) -> Index:
+        """A new, empty index. An index that is there already is replaced only with `overwrite`.
+
+        `memory`: about how many bytes writing may take; more memory makes fewer, larger segments.
+        `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
+        their best passage.
+        `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
+        `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
+        """
+        folder = absolute(path)
+        chosen = parse_model(model) if isinstance(model, str) else model
+        vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
+        check_vector_index(vectors, chosen)
+        if chosen.needs_corpus_statistics:
+            raise VizslaError(f"{chosen.name} needs the statistics of all documents; call model.fit(documents) first")
+        meta = {
+            "stored": store,
+            "passages": None if passages is None else astuple(Splitter.of(passages)),
+            database.DENSE: str(vectors),
+            "vizsla": vizsla.__version__,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if is_being_built(folder):
+            _write_new(folder, chosen, meta)
+        else:
+            with replace_index(folder, overwrite=overwrite) as building:
+                _write_new(building, chosen, meta)
+        return cls(folder, memory=memory)
+
+    @classmethod
+    def open(cls, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> Index:
+        """The index in a folder."""
+        return cls(path, memory=memory)
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        with self._turns:
+            given_up = kind is None and self._writer is not None and self._writer.has_changes
+            self.close()
+        if given_up:
+            warn_of_lost_changes(self.path)
+
+    def close(self) -> None:
+        """Give up what is not committed, and free files and locks."""
+        with self._turns:
+            if self._writer is not None:
+                self._writer.close()
+            self._closed = True
+            if self._current is not None:
+                self._current.snapshot.close()
+
+    # Writing
+
+    def writer(self, *, timeout: float | None = DEFAULT_TIMEOUT) -> Writer:
+        """A writer of this index. There is at most one at a time, in all threads and processes.
+
+        `timeout`: how many seconds to wait for another writer to finish; 0 refuses at once, None waits for ever.
+
+        >>> import tempfile
+        >>> with Index.create(tempfile.mkdtemp() + "/dogs.index") as index, index.writer() as writer:
+        ...     _ = writer.add([{"id": "1", "text": "Dogs bark."}])
+        ...     writer.commit()
+        ...     len(index)
+        1
+        """
+        self._check_open()
+        writer = self._new_writer(timeout, keep_lock=True)
+        with self._turns:
+            self._writer = writer
+        return writer
+
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+        """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
+
+        This is the short way to `Writer.add`, which tells more.
+        """
+        return self._open_writer().add(documents, workers=workers)
+
+    def delete(self, ids: str | int | Iterable[str | int]) -> int:
+        """Delete documents by id; gives how many there were. `commit` makes it visible."""
+        return self._open_writer().delete(ids)
+
+    def commit(self) -> None:
+        """Make all changes visible, at once and durably."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.commit()
+
+    def compact(self, vector_index: str | VectorIndex | None = None) -> None:
+        """Commit, and rewrite the index as one segment without deleted and replaced documents.
+
+        `vector_index`: store and search dense vectors in another way from now on. Vectors that were stored in fewer
+        bits stay so.
+        """
+        vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
+        if vectors is not None:
+            check_vector_index(vectors, self.model)
+            check_change(vectors, self._searcher.snapshot.vector_index)
+        self._open_writer().compact(vectors)
+
+    def rollback(self) -> None:
+        """Give up all changes since the last commit."""
+        if self._writer is not None:
+            self._writer.rollback()
+
+    def refresh(self) -> None:
+        """See the newest commit of any writer from now on."""
+        with self._turns:
+            self._check_open()
+            old = self._current
+            self._current = Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
+            if old is not None:
+                old.snapshot.close()
+
+    def _open_writer(self) -> Writer:
+        """The writer behind `add` and `delete`: an open one, or one that locks the index until the commit."""
+        with self._turns:
+            self._check_open()
+            if self._writer is None or not self._writer.is_open:
+                self._writer = self._new_writer(DEFAULT_TIMEOUT, keep_lock=False)
+            return self._writer
+
+    def _new_writer(self, timeout: float | None, *, keep_lock: bool) -> Writer:
+        snapshot = self._searcher.snapshot
+        target = Target(self.path, snapshot.meta["uuid"], snapshot.model, snapshot.splitter)
+        hooks = Hooks(self._unpin, self._pin, self.refresh, self._pin)
+        return Writer(target, memory=self.memory, timeout=timeout, hooks=hooks, keep_lock=keep_lock)
+
+    def _unpin(self, generation: int) -> None:
+        """Let the log of writes shrink while our own writer works; nobody else can change what we see meanwhile."""
+        snapshot = self._searcher.snapshot
+        if generation == snapshot.generation:
+            snapshot.unpin()
+
+    def _pin(self) -> None:
+        """Hold on to what we see just before a commit removes it: searches may be going on."""
+        self._searcher.snapshot.pin()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CollectionError(f"{self.path}: the index has been closed")
+
+    def clean_up_in_child(self, may_close: bool) -> None:
+        """In a forked child: leave the parent's connections alone, and open the index again when it is used."""
+        self._turns = threading.RLock()
+        searcher, writer = self._current, self._writer
+        self._writer = None
+        if searcher is not None:
+            searcher.snapshot.close_in_child(may_close and (writer is None or not writer.is_writing))
+        if not self._closed:
+            self._current = None
+        if writer is not None:
+            writer.leave_to_parent()
+
+    # Reading
+
+    @property
+    def _searcher(self) -> Searcher:
+        """Searches what this object sees; in a forked child it is opened again."""
+        searcher = self._current
+        if searcher is None:
+            with self._turns:
+                searcher = self._current = self._current or Searcher(Snapshot(self.path))
+        return searcher
+
+    @contextmanager
+    def reading(self) -> Iterator[Searcher]:
+        """What this object sees now, kept open to the end of the block whatever is committed meanwhile."""
+        searcher = self._searcher
+        while not searcher.snapshot.acquire():
+            if searcher is self._searcher:
+                raise CollectionError(f"{self.path}: the index has been closed")
+            searcher = self._searcher
+        try:
+            yield searcher
+        finally:
+            searcher.snapshot.release()
+
+    @property
+    def model(self) -> Model:
+        """The model the index was built with."""
+        return self._searcher.snapshot.model
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.model.name
+
+    def __len__(self) -> int:
+        """How many documents there are; a document in passages counts once."""
+        return self._searcher.snapshot.document_count
+
+    def with_model(
+        self,
+        model: str | Model | None = None,
+        *,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> IndexView:
+        """The same index, searched with another model or in another way; see `search_many`.
+
+        A model that the index has no data for is refused here.
+        """
+        options = SearchOptions(self._model_of(model) or self.model, combine, search_params, approximate, threads)
+        with self.reading() as searcher:
+            Search.prepare(searcher, 1, None, options)
+        return IndexView(self, options)
+
+    def _model_of(self, model: str | Model | None) -> Model | None:
+        if isinstance(model, str):
+            return self._parse_model(model)
+        if model is not None and not isinstance(model, Model):
+            raise VizslaError(f"a model is a Model or its name, as in 'bm25(k1=1.2)', not {kind_of(model)}")
+        return model
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+    ) -> list[Hit]:
+        """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
+
+        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
+        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
+        fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
+        """
+        text = query_with_words(query)
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, 1)
+        with self.reading() as searcher:
+            return Search.prepare(searcher, k, filter, options).hits([text])[0]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+        documents: bool = True,
+    ) -> list[list[Hit]]:
+        """The hits of many queries. An empty query finds nothing.
+
+        `model`: search with another model than the index's own, one that reads the same postings: other k1, b, variant
+        or weights, or only some parts of a sum. Nothing is indexed again.
+        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` look at the best of each
+        part alone, see `Combination`.
+        `search_params`: how dense vectors are searched if the index has a vector index: `exact`, or other parameters
+        than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
+        `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are estimated
+        to add at most this share of what they could. Scores stay exact. Without it the search is exact.
+        `threads`: as many as there are processors by default.
+        `documents`: without them a hit's document has an id and nothing else, which is faster.
+        """
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        with self.reading() as searcher:
+            return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
+
+    def run(
+        self,
+        queries: Mapping[str, str],
+        k: int = 1000,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> Run:
+        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        texts = list(check_mapping(queries).values())
+        with self.reading() as searcher:
+            rankings = Search.prepare(searcher, k, filter, options).rankings(texts)
+        return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
+
+    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
+        """Documents by id, without those that are not there; passages are joined to whole documents."""
+        given = [ids] if isinstance(ids, str | int) else ids
+        with self.reading() as searcher:
+            return searcher.snapshot.documents.by_id(map(document_id, given))
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in order of insertion; passages are joined to whole documents."""
+        with self.reading() as searcher:
+            yield from searcher.snapshot.documents.all(searcher.snapshot.numbers().tolist())
+
+    def explain(
+        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Explanation:
+        """Why a document has its score for a query: the share of each term, adding up to the score.
+
+        Give the `filter` of the search: a query that is expanded from documents uses those that pass it.
+        """
+        query_with_words(query)
+        doc_id, condition = document_id(doc_id), Filter.of(filter)
+        with self.reading() as searcher, searcher.snapshot.naming_damage():
+            numbers = searcher.snapshot.documents.numbers_of(doc_id)
+            if not numbers:
+                raise VizslaError(f"there is no document with the id {doc_id!r}")
+            if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
+                raise VizslaError(f"the document {doc_id!r} does not pass the filter")
+            chosen = self._model_of(model) or searcher.snapshot.model
+            return max((explain(searcher, chosen, query, n, condition) for n in numbers), key=lambda e: e.score)
+
+    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+        """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+        with self.reading() as searcher:
+            bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
+            weights = bound.query_weights(check_query(query), searcher.context(Filter.of(filter)))
+            return Highlighter(searcher.snapshot.model, weights)
+
+    def info(self) -> dict[str, Any]:
+        """What there is to know about the index.
+
+        `documents` counts whole documents. If they are cut into passages, `passages` says how many there are, and
+        `deleted` and `namespaces` count passages; else `passages` is None.
+        """
+        with self.reading() as searcher:
+            return index_info(searcher.snapshot)
+
+
+def _write_new(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
+    """An index without documents, in a folder that is there already."""
+    try:
+        described = {"model": model.describe(folder / "model")}
+        hashes = {name: arrays.hash_file(f) for name, f in model_files.model_files(folder / "model")}
+        database.create(folder, {**described, **meta, "model_files": hashes})
+        arrays.sync_folder(folder)
+    except OSError as e:
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e

@@ -1,0 +1,73 @@
+"""A closer look at an index: term statistics, vectors as data, pools, recall, sizes, trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vizsla.datasets import document_of
+from vizsla.errors import VizslaError, kind_of
+from vizsla.index.index import Index
+from vizsla.index.search import ann_recall, pooling, statistics
+from vizsla.index.search.ann_recall import Recall
+from vizsla.index.search.pooling import Pool
+from vizsla.index.search.statistics import TermStatistics
+from vizsla.index.storage import trust
+from vizsla.models import Model
+
+
+def term_statistics(index: Index, text: str) -> list[TermStatistics]:
+    """For each term of a text, in each namespace: in how many documents and how often it occurs."""
+    if not isinstance(text, str):
+        raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
+    with index.reading() as searcher:
+        return statistics.term_statistics(searcher, text)
+
+
+def document_vectors(index: Index) -> Iterator[tuple[str, dict[str, float]]]:
+    """The id of each document and the full weights of its terms, idf included.
+
+    A document in passages has a vector for each of them, one after the other, all with its id.
+    """
+    with index.reading() as searcher:
+        snapshot = searcher.snapshot
+        for number, vector in statistics.document_vectors(searcher):
+            stored = snapshot.documents.ids([number])[number]
+            yield stored if snapshot.splitter is None else document_of(stored), vector
+
+
+def pools(index: Index, queries: Sequence[str], depth: int = 100, model: Model | None = None) -> list[Pool]:
+    """For each query the best `depth` documents of each part of a model, with their scores by all parts."""
+    with index.reading() as searcher:
+        return pooling.pools_of(searcher, queries, depth, model)
+
+
+def measure_recall(
+    index: Index,
+    queries: Sequence[str],
+    search_params: Sequence[str],
+    k: int = 10,
+    *,
+    model: Model | None = None,
+    batch_size: int = 1,
+) -> list[Recall]:
+    """What approximate dense search finds of the exact top k, and how fast it is; the first result is exact search."""
+    with index.reading() as searcher:
+        return ann_recall.measure_recall(searcher, model, queries, k, search_params, batch_size)
+
+
+def bytes_of(index: Index, model: Model) -> int:
+    """How many bytes an index of this model alone would take, without documents."""
+    with index.reading() as searcher:
+        return statistics.bytes_of(searcher, model)
+
+
+def trust_vector_indexes(index: Index) -> int:
+    """Let faiss open the vector indexes that were built on another machine; gives how many there are.
+
+    Do this only if you know who made the index: faiss does not check the files it reads.
+    """
+    with index.reading() as searcher:
+        hashes = {ann.sha256 for segment in searcher.snapshot.segments for ann in segment.near.values()}
+    for sha256 in hashes:
+        trust.remember(sha256)
+    return len(hashes)

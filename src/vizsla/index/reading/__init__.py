@@ -1,0 +1,1 @@
+"""What a reader sees: the segments, terms and documents of one commit."""

@@ -1,0 +1,215 @@
+"""A reader's view of an index: one commit, whatever writers do later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.datasets import Splitter
+from vizsla.engine import DamagedSegmentError, Segment, VectorIndex
+from vizsla.errors import CollectionError
+from vizsla.index.reading.connection import ReadConnection
+from vizsla.index.reading.documents import DocumentStore
+from vizsla.index.reading.terms import NamespaceStatistics, TermTable
+from vizsla.index.storage import arrays, checksums, database, model_files, segment_files
+from vizsla.models import DenseComponent, Model
+
+_ATTEMPTS = 5
+
+
+class _StoredSegment:
+    """A segment on disk, and which of its documents live."""
+
+    def __init__(self, path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
+        self.name = name
+        self.facts = facts
+        self.segment = segment_files.read_segment(path, name, facts)
+        present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
+        masks = {key: arrays.read_array(path, name, facts[key]) for key in present}
+        self.alive = masks.get(segment_files.ALIVE)
+        self.frequencies = masks.get(segment_files.FREQUENCIES)
+        if self.alive is not None and self.alive.shape != self.segment.numbers.shape:
+            raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
+
+
+class Snapshot:
+    """The segments, terms and documents of a commit.
+
+    Segments are mapped into memory, and an open read transaction keeps the rows of the database. `previous`: a
+    snapshot of the same index; what has not changed since is taken from it, the model above all.
+    """
+
+    def __init__(self, path: Path, previous: Snapshot | None = None) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._users = 0
+        self._retired = False
+        for attempt in range(_ATTEMPTS):
+            self.connection = ReadConnection(path)
+            try:
+                self._load(previous)
+                return
+            except BaseException as e:
+                self.connection.close()
+                # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
+                if not isinstance(e, arrays.MissingFileError) or attempt == _ATTEMPTS - 1:
+                    raise
+
+    def _load(self, previous: Snapshot | None) -> None:
+        db = self.connection.db
+        with database.using_sqlite(self.path):
+            db.execute("BEGIN")
+            self.meta: dict[str, Any] = database.read_meta(db, self.path)
+            self.generation: int = self.meta["generation"]
+            rows = database.segment_rows(db, self.path, self.generation)
+            if problem := checksums.wrong_table(db, self.generation):
+                raise database.damaged(self.path, f"{problem} is not what was written")
+        self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
+        self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
+        self.vector_index = VectorIndex.parse(self.meta.get(database.DENSE) or "exact")
+        self.model = self._model(previous)
+        self._stored = self._read_segments([(name, facts) for name, facts, _ in rows], previous)
+        self.segments: list[Segment] = [s.segment for s in self._stored]
+        self.alive = [s.alive for s in self._stored]
+        self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
+        """How many rows live: documents, or passages where documents are cut into them."""
+        self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
+        self.terms = TermTable(self.connection, self.segments, [s.frequencies for s in self._stored])
+        self.documents = DocumentStore(self.connection, self.meta, self.splitter)
+        by_segment = [statistics["namespaces"] for *_, statistics in rows]
+        if any(entries.keys() != set(self.model.namespaces) for entries in by_segment):
+            raise database.damaged(self.path, "a segment has other namespaces than the model")
+        self.statistics = {
+            name: self._summed(space, [entries[name] for entries in by_segment])
+            for space, name in enumerate(self.model.namespaces)
+        }
+
+    def _model(self, previous: Snapshot | None) -> Model:
+        """The model; if it has not changed, the one that is open already, since opening a network takes long."""
+        same = ("uuid", "model", "model_files")
+        if previous is not None and all(previous.meta[key] == self.meta[key] for key in same):
+            return previous.model
+        model_files.check_model_folder(self.path / "model")
+        return Model.from_description(self.meta["model"], self.path / "model")
+
+    def _read_segments(
+        self, rows: list[tuple[str, dict[str, arrays.Facts]]], previous: Snapshot | None
+    ) -> list[_StoredSegment]:
+        """The segments in the order of insertion; those that have not changed stay mapped."""
+        mapped = {} if previous is None else {s.name: s for s in previous._stored if len(s.segment)}
+        stored = []
+        for name, facts in rows:
+            known = mapped.get(name)
+            stored.append(known if known and known.facts == facts else _StoredSegment(self.path, name, facts))
+        if not all(self._fits(s.segment) for s in stored):
+            raise database.damaged(self.path, "a segment has not what the model needs")
+        return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
+
+    def _fits(self, segment: Segment) -> bool:
+        """Whether a segment has what the model's namespaces need."""
+        components = [part.component for part in self.model.parts]
+        sizes = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, DenseComponent)}
+        return len(segment.sizes) == len(components) and sizes == {
+            space: rows.shape[1] for space, rows in segment.dense.items()
+        }
+
+    def _summed(self, space: int, entries: list[dict[str, int]]) -> NamespaceStatistics:
+        return NamespaceStatistics(
+            sum(e["documents"] for e in entries),
+            sum(e["total_length"] for e in entries),
+            max((e["longest"] for e in entries), default=0),
+            space,
+            self.terms,
+        )
+
+    # What it holds
+
+    @property
+    def document_count(self) -> int:
+        """How many documents there are; a document in passages counts once."""
+        return self.documents.count(self.stored_count)
+
+    def numbers(self) -> np.ndarray:
+        """The insertion numbers of all living documents, ascending."""
+        living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]
+        return np.concatenate([*living, np.zeros(0, np.int64)])
+
+    def position(self, number: int) -> tuple[int, int] | None:
+        """The segment of the document with an insertion number, and its row there."""
+        for i, segment in enumerate(self.segments):
+            row = int(np.searchsorted(segment.numbers, number))
+            if row < len(segment) and segment.numbers[row] == number:
+                return i, row
+        return None
+
+    @contextmanager
+    def naming_damage(self) -> Iterator[None]:
+        """Say in one sentence that a segment is damaged, if something is found to be."""
+        try:
+            yield
+        except (DamagedSegmentError, IndexError):
+            raise self.damage() from None
+
+    def damage(self) -> CollectionError:
+        """The error for a damaged segment."""
+        return CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which")
+
+    # How long it stays open
+
+    def pin(self) -> None:
+        """Hold on to this commit whatever others write; the log of writes cannot shrink meanwhile."""
+        if not self._retired:
+            self.connection.begin()
+
+    def unpin(self) -> None:
+        """Let go while nobody else can write, so that what this commit holds stays there."""
+        self.connection.end()
+
+    def acquire(self) -> bool:
+        """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
+        if self._stamp is not None and self._stamp != database.stamp(self.path):
+            raise CollectionError(
+                f"{self.path}: the index has changed, and without permission to write a reader cannot keep what it has "
+                "opened; call refresh() or open it again"
+            )
+        with self._lock:
+            if self._retired:
+                return False
+            self._users += 1
+            return True
+
+    def release(self) -> None:
+        """Stop using the snapshot."""
+        with self._lock:
+            self._users -= 1
+            if self._retired and self._users == 0:
+                self._close()
+
+    def close(self) -> None:
+        """Close the snapshot as soon as its last user has released it."""
+        with self._lock:
+            self._retired = True
+            if self._users == 0:
+                self._close()
+
+    def _close(self) -> None:
+        """Let go of everything now: the garbage collector may be late."""
+        self.connection.close()
+        self.segments, self.alive, self._stored = [], [], []
+        self.statistics = {}
+        self.__dict__.pop("terms", None)
+
+    def close_in_child(self, may_close: bool) -> None:
+        """Close what a forked child has inherited if no other thread is using it, or leave it as it is."""
+        if not may_close and not self._retired:
+            self.connection.leave_in_child()
+            return
+        self.connection.close_in_child()
+        self._lock = threading.RLock()
+        self._users = 0
+        self.close()

@@ -1,0 +1,74 @@
+"""The terms of an index: their numbers, and in how many living documents they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.engine import Segment
+from vizsla.index.reading.connection import ReadConnection
+from vizsla.index.storage import database
+
+MAX_CACHED = 100_000
+_FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
+
+
+class TermTable:
+    """Looks up terms; what was looked up is kept, since queries share their words."""
+
+    def __init__(
+        self, connection: ReadConnection, segments: Sequence[Segment], frequencies: Sequence[np.ndarray | None]
+    ) -> None:
+        self._connection = connection
+        self._segments = segments
+        self._frequencies = frequencies
+        self._known: dict[int, dict[str, tuple[int, int]]] = {}
+
+    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
+        known = self._known.setdefault(space, {})
+        missing = [term for term in dict.fromkeys(terms) if term not in known]
+        if missing:
+            if len(known) > MAX_CACHED:
+                known = self._known[space] = {}
+                missing = list(dict.fromkeys(terms))
+            known.update(zip(missing, self._find(space, missing), strict=True))
+        pairs = np.array([known[term] for term in terms], np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
+        path, execute = self._connection.path, self._connection.db.execute
+        with self._connection.lock, database.using_sqlite(path):
+            valid = [term.encode("utf-8", "replace").decode() for term in terms]
+            rows = [execute(_FIND, (space, term)).fetchone() for term in valid]
+        numbers = np.array([database.term_number(row, path) for row in rows], np.int64)
+        frequencies = np.zeros(len(numbers), np.int64)
+        for segment, living in zip(self._segments, self._frequencies, strict=True):
+            frequencies += segment.frequencies(numbers, living)
+        return list(zip(numbers.tolist(), frequencies.tolist(), strict=True))
+
+    def numbers_of(self, space: int) -> np.ndarray:
+        """The numbers of all terms of a namespace."""
+        rows = self._connection.rows("SELECT number FROM terms WHERE namespace = ?", (space,))
+        return np.array([number for (number,) in rows], np.int64)
+
+    def all_of(self, space: int, before: int) -> list[tuple[int, str]]:
+        """Number and text of all terms of a namespace with a number below a bound."""
+        find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
+        return self._connection.rows(find, (space, before))
+
+
+@dataclass(frozen=True)
+class NamespaceStatistics:
+    """The statistics of one namespace over the living documents of a commit."""
+
+    documents: int
+    total_length: int
+    longest: int
+    space: int
+    terms: TermTable
+
+    def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
+        return self.terms.lookup(self.space, terms)[1]

@@ -1,0 +1,80 @@
+"""The recall of approximate dense search against exact search, and how much faster it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.engine import Hits
+from vizsla.errors import VizslaError
+from vizsla.index.search.plan import Search, SearchOptions, positive
+from vizsla.index.search.searcher import Searcher
+from vizsla.models import DenseComponent, Model
+from vizsla.runs.retriever import check_queries
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Recall:
+    """What a search with some parameters finds of the exact top k, and how long it takes."""
+
+    search_params: str
+    recall: float
+    ratio: float
+    """Its time divided by the time of exact search."""
+    milliseconds: float
+
+
+def measure_recall(
+    searcher: Searcher,
+    model: Model | None,
+    queries: Sequence[str],
+    k: int,
+    search_params: Sequence[str],
+    batch_size: int,
+) -> list[Recall]:
+    """Search the same queries exactly and with some parameters, in turns; the first result is exact search.
+
+    Queries are encoded before, so only the search is timed. Without a model the dense part of the index's own is used.
+    """
+    texts = check_queries(queries)
+    if not texts:
+        raise VizslaError("there are no queries to measure the recall with")
+    if isinstance(search_params, str):
+        raise VizslaError(f"search_params are a list of texts, as in [{search_params!r}]")
+    batch_size = positive(batch_size, "the number of queries in a batch")
+    searched = model or searcher.snapshot.model
+    dense = [p.component for p in searched.parts if isinstance(p.component, DenseComponent)]
+    if len(dense) != 1:
+        raise VizslaError(f"recall is measured for one dense model, and {searched.name} has {len(dense)}")
+    searches = [
+        Search.prepare(searcher, k, None, SearchOptions(model=dense[0], search_params=params))
+        for params in ("exact", *search_params)
+    ]
+    encoded = searcher.encode(texts, searches[0].bound)
+    batches = [encoded[a : a + batch_size] for a in range(0, len(encoded), batch_size)]
+    found: list[list[Hits]] = [[] for _ in searches]
+    seconds = np.zeros((ROUNDS, len(searches)))
+    for round_number in range(ROUNDS):
+        for i, search in enumerate(searches):
+            search.top_k(batches[0], search.k)  # opening, mapping and compiling are not timed
+            started = time.perf_counter()
+            found[i] = [hits for batch in batches for hits in search.top_k(batch, search.k)]
+            seconds[round_number, i] = time.perf_counter() - started
+    times, ratios = np.median(seconds, axis=0), np.median(seconds / seconds[:, :1], axis=0)
+    names = ["exact", *(str(search.vector_index or "exact") for search in searches[1:])]
+    return [
+        Recall(name, _recall(some, found[0]), float(ratio), 1000 * float(spent) / len(texts))
+        for name, some, ratio, spent in zip(names, found, ratios, times, strict=True)
+    ]
+
+
+def _recall(found: Sequence[Hits], exact: Sequence[Hits]) -> float:
+    """The share of exact hits that were found, on average over the queries that find any."""
+    pairs = [(f, e) for f, e in zip(found, exact, strict=True) if len(e)]
+    shares = [len(np.intersect1d(f.numbers, e.numbers)) / len(e) for f, e in pairs]
+    return float(np.mean(shares)) if shares else 1.0

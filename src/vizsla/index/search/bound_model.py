@@ -1,0 +1,160 @@
+"""A model bound to an index: the index's own model, or another one that reads the same postings and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from vizsla.engine import Query, Weighting, Weightings
+from vizsla.errors import VizslaError
+from vizsla.index.reading.terms import NamespaceStatistics
+from vizsla.models import Component, DenseComponent, Model, SearchContext, SparseComponent
+
+_Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
+_NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePart:
+    """A sparse component of a model, its weight, and its namespace in the index."""
+
+    space: int
+    weight: float
+    component: SparseComponent
+    statistics: NamespaceStatistics
+
+    def query_weights(self, queries: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+        """The final weights of each query's terms; terms that no document has are left out."""
+        weighted = self.component.query_weights(queries, self.statistics)
+        if self.weight == 1:
+            return weighted
+        return [{term: self.weight * w for term, w in weights.items()} for weights in weighted]
+
+    def encode(self, queries: Sequence[Mapping[str, float]]) -> list[_Encoded]:
+        """For each query, given as terms and their weights before idf: term numbers, namespaces and weights."""
+        weighted = self.query_weights(queries)
+        numbers, _ = self.statistics.terms.lookup(self.space, [term for weights in weighted for term in weights])
+        values = np.array([w for weights in weighted for w in weights.values()], np.float64)
+        spaces = np.full(len(numbers), self.space, np.int64)
+        ends = pairwise([0, *accumulate(map(len, weighted))])
+        return [(numbers[a:z], spaces[a:z], values[a:z]) for a, z in ends]
+
+
+@dataclass(frozen=True, eq=False)
+class DensePart:
+    """A dense component of a model, its weight, and its namespace in the index."""
+
+    space: int
+    weight: float
+    component: DenseComponent
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
+        """The vectors of queries, the weight multiplied in; None for a query without a known token."""
+        vectors, known = self.component.encoded_queries(texts)
+        weighted = self.weight * vectors.astype(np.float64)
+        return [row if has_token else None for row, has_token in zip(weighted, known.tolist(), strict=True)]
+
+
+BoundPart = SparsePart | DensePart
+
+
+@dataclass(frozen=True, eq=False)
+class BoundModel:
+    """The parts of a model with their namespaces in an index, and how stored values become document weights."""
+
+    model: Model
+    parts: tuple[BoundPart, ...]
+    weightings: Weightings
+
+    @property
+    def sparse(self) -> list[SparsePart]:
+        return [part for part in self.parts if isinstance(part, SparsePart)]
+
+    @property
+    def dense(self) -> list[DensePart]:
+        return [part for part in self.parts if isinstance(part, DensePart)]
+
+    @classmethod
+    def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
+        """Bind a model to an index that was built with `own`.
+
+        What is stored are counts and lengths, so k1, b, the variant and the weights of a sum may differ, and parts may
+        be left out. The analyzer and the fields may not differ.
+        """
+        components = [p.component for p in own.parts]
+        bound: dict[int, tuple[float, Component]] = {}
+        for weight, component in model.parts:
+            space = _find(component, components, bound)
+            frozen = component.with_frozen_statistics(components[space])
+            bound[space] = weight, replace(frozen, namespace=components[space].namespace)  # type: ignore[type-var]
+        searched = [bound[space][1] if space in bound else held for space, held in enumerate(components)]
+        weightings = [
+            c.weighting(statistics[c.namespace]) if isinstance(c, SparseComponent) else Weighting() for c in searched
+        ]
+        parts = tuple(_part(space, *bound[space], statistics) for space in bound)
+        return cls(model, parts, Weightings.pack(weightings))
+
+    def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
+        """Queries as numbers for the engine; terms that no document has are left out."""
+        sparse = [part.encode(part.component.query_terms(texts, context)) for part in self.sparse]
+        dense = self._dense_vectors(texts) if len(sparse) < len(self.parts) else [{}] * len(texts)
+        if len(sparse) == 1:
+            return [Query(*encoded, vectors) for encoded, vectors in zip(sparse[0], dense, strict=True)]
+        if not sparse:
+            return [Query(*_NO_TERMS, vectors) for vectors in dense]
+        queries = []
+        for encoded, vectors in zip(zip(*sparse, strict=True), dense, strict=True):
+            terms, spaces, weights = map(np.concatenate, zip(*encoded, strict=True))
+            queries.append(Query(terms, spaces, weights, vectors))
+        return queries
+
+    def _dense_vectors(self, texts: Sequence[str]) -> list[dict[int, np.ndarray]]:
+        """For each query its vector in each dense namespace."""
+        vectors: list[dict[int, np.ndarray]] = [{} for _ in texts]
+        for part in self.dense:
+            for by_space, vector in zip(vectors, part.encode(texts), strict=True):
+                if vector is not None:
+                    by_space[part.space] = vector
+        return vectors
+
+    def query_weights(self, text: str, context: SearchContext) -> dict[str, dict[str, float]]:
+        """For each namespace the terms of a query and their final weights."""
+        return {
+            p.component.namespace: p.query_weights(p.component.query_terms([text], context))[0] for p in self.sparse
+        }
+
+
+def _part(space: int, weight: float, component: Component, statistics: Mapping[str, NamespaceStatistics]) -> BoundPart:
+    if isinstance(component, SparseComponent):
+        return SparsePart(space, weight, component, statistics[component.namespace])
+    assert isinstance(component, DenseComponent)
+    return DensePart(space, weight, component)
+
+
+def _find(component: Component, held: Sequence[Component], taken: Mapping[int, object]) -> int:
+    """The namespace that holds what a component needs and that no other part of the model has taken.
+
+    If there are several, the one with its name.
+    """
+    signature = component.index_signature
+    spaces = [i for i, other in enumerate(held) if other.index_signature == signature and i not in taken]
+    if not spaces:
+        raise VizslaError(_mismatch(component, held))
+    return next((i for i in spaces if held[i].namespace == component.namespace), spaces[0])
+
+
+def _mismatch(component: Component, held: Sequence[Component]) -> str:
+    """Why an index cannot be searched with a component, and what can be changed."""
+    if isinstance(component, DenseComponent):
+        free, fixed = "other weights", "other dense vectors"
+        sizes = sorted({other.dimensions for other in held if isinstance(other, DenseComponent)})
+        if sizes and component.dimensions not in sizes:
+            fixed += f": its own have {' and '.join(map(str, sizes))} numbers, these {component.dimensions}"
+    else:
+        free, fixed = "other k1, b, variants and weights", "another analyzer or other fields"
+    return (
+        f"this index does not have what {component.name!r} reads; it can be searched with {free}, but not with {fixed}"
+    )

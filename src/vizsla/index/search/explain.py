@@ -1,0 +1,95 @@
+"""Why a document has its score: one branch per part of a model, one leaf per query term."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vizsla.index.search.bound_model import DensePart, SparsePart
+from vizsla.index.search.searcher import Searcher
+from vizsla.models import ExpandedBM25, Model
+from vizsla.runs import Explanation, Filter
+
+
+def explain(searcher: Searcher, model: Model, text: str, number: int, condition: Filter | None = None) -> Explanation:
+    """The score of the document with an insertion number, as a tree whose leaves add up to it.
+
+    `condition`: the filter of the search, for queries that are expanded from documents.
+    """
+    branches = []
+    for part in searcher.bind(model).parts:
+        if isinstance(part, DensePart):
+            branches.append(_explain_dense(searcher, part, text, number))
+        else:
+            branches.append(_explain_sparse(searcher, part, text, number, condition))
+    if len(branches) == 1:
+        only = branches[0]
+        return Explanation(model.name, only.score, only.facts, only.parts)
+    return Explanation(model.name, sum(b.score for b in branches), {}, tuple(branches))
+
+
+def _explain_dense(searcher: Searcher, part: DensePart, text: str, number: int) -> Explanation:
+    """A dense vector has no terms: the score is the product of two vectors, and the cosine says how close they are.
+
+    If the vectors of several models are concatenated, each has a leaf.
+    """
+    snapshot, component = searcher.snapshot, part.component
+    vectors, _ = component.encoded_queries([text])
+    position = snapshot.position(number)
+    assert position is not None
+    document = snapshot.segments[position[0]].dense[part.space][position[1]].astype(np.float64)
+    query = vectors[0].astype(np.float64)
+    leaves = []
+    for name, columns in component.vector_parts:
+        own, other = document[columns], query[columns]
+        product, norms = float(own @ other), float(np.linalg.norm(own) * np.linalg.norm(other))
+        facts = {"dimensions": len(own), "cosine": product / max(norms, 1e-12)}
+        leaves.append(Explanation(name, part.weight * product, facts))
+    facts_of_part: dict[str, Any] = {"namespace": component.namespace, "weight": part.weight}
+    if len(leaves) == 1:
+        return Explanation(component.name, leaves[0].score, facts_of_part | leaves[0].facts)
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts_of_part, tuple(leaves))
+
+
+def _explain_sparse(
+    searcher: Searcher, part: SparsePart, text: str, number: int, condition: Filter | None
+) -> Explanation:
+    snapshot, component, statistics = searcher.snapshot, part.component, part.statistics
+    (query,) = component.query_terms([text], searcher.context(condition))
+    (weights,) = part.query_weights([query])
+    numbers, frequencies = statistics.terms.lookup(part.space, list(query))
+    position = snapshot.position(number)
+    assert position is not None
+    segment, row = snapshot.segments[position[0]], position[1]
+    code, weighting = segment.lengths[part.space, row], component.weighting(statistics)
+    unit = {} if snapshot.splitter is None else {"unit": "passage"}  # what is counted instead of documents
+    expanded = {}
+    if isinstance(component, ExpandedBM25):
+        own = component.bm25.query_terms([text])[0]
+        expanded = {term: {"added": term not in own} for term in query}
+    leaves = []
+    for i, (term, query_count) in enumerate(query.items()):
+        documents, values = segment.list_of(int(numbers[i]))
+        at = int(np.searchsorted(documents, row))
+        is_present = at < len(documents) and documents[at] == row
+        value = values[at] if is_present else np.uint8(0)
+        document_weight = float(weighting.weigh(np.array([value]), np.array([code]))[0]) if is_present else 0.0
+        query_weight = weights.get(term, 0.0)
+        facts = {
+            "term": term,
+            "in_query": query_count,
+            "in_document": value.item(),
+            "documents_with_term": int(frequencies[i]),
+            "query_weight": query_weight,
+            "document_weight": document_weight,
+            "counted": weighting.norms is not None,
+            **expanded.get(term, {}),
+            **unit,
+        }
+        leaves.append(Explanation(term, query_weight * document_weight, facts))
+    facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents, **unit}
+    if weighting.norms is not None:
+        facts["average_length"] = statistics.total_length / max(statistics.documents, 1)
+        facts["length_norm"] = float(weighting.norms[code])
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))

@@ -1,0 +1,57 @@
+"""Pools: the documents each part of a model finds, with their scores by all parts.
+
+With them any weights of the parts can be tried without searching again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.errors import VizslaError
+from vizsla.index.search.combining import parts_of, union_of
+from vizsla.index.search.plan import positive
+from vizsla.index.search.searcher import Searcher
+from vizsla.models import Model
+from vizsla.runs.retriever import check_queries
+
+_BATCH_SIZE = 512  # queries that are encoded and searched at once
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The best documents of each part for a query, in the order of insertion, and their scores by each part.
+
+    The weights of the parts are multiplied in. A part that knows nothing of a document gives it 0.
+    """
+
+    documents: Sequence[str]
+    scores: np.ndarray
+    """[parts, documents]"""
+
+
+def pools_of(searcher: Searcher, queries: Sequence[str], depth: int, model: Model | None) -> list[Pool]:
+    """The pool of each query, from the best `depth` documents of each part."""
+    snapshot = searcher.snapshot
+    if snapshot.splitter is not None:
+        raise VizslaError(f"{snapshot.path}: the index holds passages of documents, whose scores cannot be pooled")
+    texts = check_queries(queries)
+    depth = positive(depth, "the depth of a pool")
+    bound = searcher.own if model is None else searcher.bind(model)
+    spaces = [part.space for part in bound.parts]
+    pools = []
+    for first in range(0, len(texts), _BATCH_SIZE):
+        encoded = searcher.encode(texts[first : first + _BATCH_SIZE], bound)
+        by_query = [parts_of(query, spaces) for query in encoded]
+        found = [searcher.top_k(part, bound, depth) for part in map(list, zip(*by_query, strict=True))]
+        for parts, best in zip(by_query, zip(*found, strict=True), strict=True):
+            numbers = union_of([hits.numbers for hits in best])
+            scores = np.zeros((len(parts), len(numbers)))
+            for row, part in zip(scores, parts, strict=True):
+                hits = searcher.top_k_among(part, bound, numbers, len(numbers)) if len(numbers) else best[0]
+                row[np.searchsorted(numbers, hits.numbers)] = hits.scores
+            ids = snapshot.documents.ids(numbers.tolist())
+            pools.append(Pool([ids[n] for n in numbers.tolist()], scores))
+    return pools

@@ -1,0 +1,133 @@
+"""Searches one snapshot of an index: binds models to it, applies filters, finds the top k."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vizsla.engine import DamagedSegmentError, Hits, Query, VectorIndex, search_among, search_many
+from vizsla.index.reading.snapshot import Snapshot
+from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.sql_filter import DocumentTable
+from vizsla.index.storage import database
+from vizsla.models import Component, Model, Statistics
+from vizsla.runs import Filter
+
+_MAX_CACHED_FILTERS = 64
+_MAX_CACHED_MODELS = 8
+
+
+class Searcher:
+    """What searches of one snapshot share: bound models and masks of filters are kept, since they come again."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._masks: dict[str, list[np.ndarray]] = {}
+        self._bound: dict[int, BoundModel] = {}
+        self._context = _Context(self, None)
+        self.own = self.bind(snapshot.model)
+        """The index's own model."""
+
+    def bind(self, model: Model) -> BoundModel:
+        """A model bound to the index; one that the index has no data for is refused."""
+        bound = self._bound.get(id(model))
+        if bound is None:
+            if len(self._bound) >= _MAX_CACHED_MODELS:
+                self._bound = {}
+            # The bound model holds the model, so its id is not used again.
+            bound = BoundModel.bind(model, self.snapshot.model, self.snapshot.statistics)
+            self._bound[id(model)] = bound
+        return bound
+
+    def context(self, condition: Filter | None) -> _Context:
+        """What a model may look at while it encodes queries: the documents that pass the filter."""
+        return self._context if condition is None else _Context(self, condition)
+
+    def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> list[Query]:
+        """Queries as numbers for the engine; a query that is expanded from documents uses those that pass a filter."""
+        try:
+            return bound.encode(texts, self.context(condition))
+        except (DamagedSegmentError, IndexError):
+            raise self.snapshot.damage() from None
+
+    def top_k(
+        self,
+        queries: Sequence[Query],
+        bound: BoundModel,
+        k: int,
+        condition: Filter | None = None,
+        expected: float = 1.0,
+        vector_index: VectorIndex | None = None,
+    ) -> list[Hits]:
+        """For each query the best k living documents that pass the filter.
+
+        `expected` below 1, or a `vector_index`: approximately, see `engine.search_many`.
+        """
+        snapshot = self.snapshot
+        masks = snapshot.alive if condition is None else self.masks(condition)
+        k = min(k, max(snapshot.stored_count, 1))
+        try:
+            return search_many(
+                snapshot.segments, queries, bound.weightings, k, masks, expected=expected, effort=vector_index
+            )
+        except (DamagedSegmentError, IndexError):
+            raise snapshot.damage() from None
+
+    def top_k_among(self, query: Query, bound: BoundModel, numbers: np.ndarray, k: int) -> Hits:
+        """The best k of some living documents."""
+        with self.snapshot.naming_damage():
+            return search_among(self.snapshot.segments, query, bound.weightings, numbers, min(k, max(len(numbers), 1)))
+
+    def masks(self, condition: Filter) -> Sequence[np.ndarray]:
+        """For each segment which of its documents pass a filter."""
+        key, connection = str(condition), self.snapshot.connection
+        with connection.lock, database.using_sqlite(self.snapshot.path):
+            masks = self._masks.get(key)
+            if masks is None:
+                numbers = self._table.numbers(condition)
+                masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.snapshot.segments]
+                if len(self._masks) >= _MAX_CACHED_FILTERS:
+                    self._masks.clear()
+                self._masks[key] = masks
+        return masks
+
+    @cached_property
+    def _table(self) -> DocumentTable:
+        snapshot = self.snapshot
+        return DocumentTable(snapshot.connection.db, snapshot.generation, snapshot.model.fields)
+
+    def passes(self, number: int, condition: Filter) -> bool:
+        """Whether the document with an insertion number passes a filter."""
+        position = self.snapshot.position(number)
+        return position is not None and bool(self.masks(condition)[position[0]][position[1]])
+
+
+@dataclass(frozen=True)
+class _Context:
+    """The documents that pass a filter, for queries that are expanded from documents. Others must leave no trace."""
+
+    searcher: Searcher
+    condition: Filter | None
+
+    def top_documents(
+        self, component: Component, queries: Sequence[Mapping[str, float]], k: int
+    ) -> list[dict[int, float]]:
+        bound = self.searcher.bind(component)
+        (part,) = bound.parts
+        assert isinstance(part, SparsePart)
+        encoded = [Query(*row) for row in part.encode(queries)]
+        found = self.searcher.top_k(encoded, bound, k, self.condition)
+        return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
+
+    def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        stored = self.searcher.snapshot.documents.by_number(numbers)
+        return {number: document.content for number, document in stored.items()}
+
+    def statistics_of(self, component: Component) -> Statistics:
+        (part,) = self.searcher.bind(component).parts
+        assert isinstance(part, SparsePart)
+        return part.statistics

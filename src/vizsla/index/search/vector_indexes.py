@@ -1,0 +1,51 @@
+"""Which vector index a model can have, and what an index has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vizsla.engine import STORES, Segment, VectorIndex, check_gpu, faiss_for
+from vizsla.errors import VizslaError
+from vizsla.models import DenseComponent, Model
+
+
+def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
+    """Refuse a vector index that cannot be built for a model, or not on this machine."""
+    if vector_index == VectorIndex():
+        return
+    sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
+    if not sizes:
+        raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
+    for dimensions in sizes:
+        vector_index.check_width(dimensions)
+    if vector_index.built:
+        faiss = faiss_for(vector_index.name)
+        if vector_index.device == "gpu":
+            check_gpu(faiss)
+
+
+def check_change(new: VectorIndex, old: VectorIndex) -> None:
+    """Refuse to store in more bits what was stored in fewer."""
+    if STORES.index(new.store) < STORES.index(old.store):
+        raise VizslaError(
+            f"the vectors of this index are stored in {old.store}, and what {new.store} would have is lost; "
+            f"add store={old.store}, or build the index again"
+        )
+
+
+def dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
+    """How an index keeps and searches its dense vectors; None if it has none."""
+    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, DenseComponent)]
+    if not spaces:
+        return None
+    near = [structure for segment in segments for structure in segment.near.values()]
+    return {
+        "kind": str(vector_index),
+        "store": vector_index.store,
+        "built_segments": sum(bool(segment.near) for segment in segments),
+        "exact_segments": sum(not segment.near for segment in segments),
+        "vector_bytes": sum(segment.dense[s].nbytes for segment in segments for s in spaces),
+        "structure_bytes": sum(structure.bytes for structure in near),
+        "built": sorted({structure.built for structure in near}),
+    }

@@ -1,0 +1,1 @@
+"""What lies on disk: the database, segments as files, locks, the folder as a whole."""

@@ -1,0 +1,155 @@
+"""Arrays in files: a .npy file is written once, hashed on the way, and mapped into memory.
+
+What a file must be (its bytes, hash, type and shape) is kept in the database. A file with another size, type or shape
+is refused before its content is read; `verify` compares the hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from vizsla.errors import CollectionError
+from vizsla.index.storage.mapping import map_bytes
+
+FOLDER = "segments"
+
+Facts = dict[str, Any]
+"""A file's name in the segment's folder, its bytes, sha256, type and shape."""
+
+
+def segment_folder(path: Path, segment: str) -> Path:
+    """The folder of a segment in an index."""
+    return path / FOLDER / segment
+
+
+def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The header of a .npy file with such an array."""
+    header = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(header, description)
+    return header.getvalue()
+
+
+class HashedFile:
+    """A file written piece by piece, whose hash is made on the way; synced when it is complete."""
+
+    def __init__(self, file: Path, more: Facts) -> None:
+        file.unlink(missing_ok=True)  # whatever has the name is not ours to write into
+        self._file = file.open("xb")
+        self._digest = hashlib.sha256()
+        self.facts: Facts = {"file": file.name, "bytes": 0, **more}
+
+    def put(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+        self.facts["bytes"] += len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._file:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        self.facts["sha256"] = self._digest.hexdigest()
+
+
+class ArrayFile(HashedFile):
+    """A .npy file written piece by piece."""
+
+    def __init__(self, file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        super().__init__(file, {"type": dtype.str, "shape": list(shape)})
+        try:
+            self.put(_header(dtype, shape))
+        except BaseException:
+            with suppress(OSError):
+                self._file.close()
+            raise
+
+    def write(self, piece: np.ndarray) -> None:
+        self.put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
+
+
+def write_array(file: Path, array: np.ndarray) -> Facts:
+    """Write an array in one piece."""
+    with ArrayFile(file, array.dtype, array.shape) as out:
+        out.write(array)
+    return out.facts
+
+
+def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
+    """Map one array of a segment into memory, if the file is what it should be.
+
+    What it should be is known, so its header is compared, never interpreted.
+    """
+    dtype, shape = np.dtype(facts["type"]), tuple(facts["shape"])
+    header = _header(dtype, shape)
+    data = map_file(path, segment, facts)
+    size = len(header) + dtype.itemsize * math.prod(shape)
+    if len(data) != size or data[: len(header)].tobytes() != header:
+        raise CollectionError(f"{path}: {segment}/{facts['file']} is damaged: its type or shape is wrong")
+    return data[len(header) :].view(dtype).reshape(shape)
+
+
+def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
+    """The bytes of a segment's file, if there are as many as there should be."""
+    name = f"{path}: {segment}/{facts['file']}"
+    try:
+        descriptor = open_plain(segment_folder(path, segment) / facts["file"])
+        try:
+            size = os.fstat(descriptor).st_size
+            if size != facts["bytes"]:
+                raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
+            return map_bytes(descriptor, size)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise MissingFileError(f"{name} is missing") from None
+    except OSError as e:
+        raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
+
+
+def open_plain(file: Path) -> int:
+    """Open a file for reading, if it and its folder are no links and it is no pipe; gives its descriptor."""
+    if file.parent.is_symlink():
+        raise OSError(0, "its folder is a link")
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(file, os.O_RDONLY | flags | getattr(os, "O_CLOEXEC", 0))
+    except OSError as e:
+        if file.is_symlink():
+            raise OSError(e.errno, "it is a link") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "it is not a plain file")
+    return descriptor
+
+
+class MissingFileError(CollectionError):
+    """A file the database names is not there: damage, or a newer commit has removed it."""
+
+
+def hash_file(file: Path) -> str:
+    """The SHA-256 of a plain file; never of a database, see `database`."""
+    with open(open_plain(file), "rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Documents in: analysed, buffered, written as segments, committed."""

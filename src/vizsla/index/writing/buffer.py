@@ -1,0 +1,203 @@
+"""What a writer holds in memory: postings and vectors, until there are enough for a segment."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Segment, build_segment, fits_a_segment, stored
+from vizsla.errors import VizslaError
+from vizsla.index.storage import database
+from vizsla.index.storage.checksums import Checksums
+from vizsla.index.writing.analysis import AnalysedBatch, DenseBatch, NamespaceBatch, SparseBatch
+from vizsla.models import Model, SparseComponent
+
+MOST_TERMS = (1 << 32) - 1  # a term's number has 32 bits
+
+
+class Buffer:
+    """What is stored of documents that are not yet in a segment, namespace by namespace."""
+
+    def __init__(
+        self, path: Path, model: Model, db: sqlite3.Connection, checksums: Checksums, store: str = "float32"
+    ) -> None:
+        """`store`: the type that dense vectors are stored in."""
+        numbers = TermNumbers(path, db, checksums)
+        self._store = store
+        self._namespaces: list[_SparseNamespace | _DenseNamespace] = [
+            _SparseNamespace(space, component, numbers)
+            if isinstance(component, SparseComponent)
+            else _DenseNamespace(component.name)
+            for space, (_, component) in enumerate(model.parts)
+        ]
+        self._first = 0
+        self._count = 0
+
+    def start(self, first: int) -> None:
+        """Set the number of the next document."""
+        self._first = first
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes."""
+        return sum(n.bytes for n in self._namespaces)
+
+    def check(self, batch: AnalysedBatch) -> None:
+        """Refuse a batch that cannot be stored, before anything of it is."""
+        postings = _postings(batch)
+        if not fits_a_segment(postings, len(batch.stored)):
+            raise VizslaError(f"{len(batch.stored):,} documents have {postings:,} terms; add fewer at once")
+        for namespace, rows in zip(self._namespaces, batch.namespaces, strict=True):
+            namespace.check(rows)
+
+    def has_room_for(self, batch: AnalysedBatch) -> bool:
+        """Whether a batch fits into the same segment as what is here."""
+        postings = sum(n.postings for n in self._namespaces) + _postings(batch)
+        return fits_a_segment(postings, self._count + len(batch.stored))
+
+    def take_in(self, batch: AnalysedBatch) -> np.ndarray:
+        """Take in a batch; gives by how many terms or vectors each of its documents can be found."""
+        self._count += len(batch.stored)
+        for namespace, rows in zip(self._namespaces, batch.namespaces, strict=True):
+            namespace.take_in(batch, rows)
+        total: np.ndarray = np.sum([rows.findable for rows in batch.namespaces], axis=0)
+        return total
+
+    def take(self) -> Segment | None:
+        """What is here as a segment, None if there is nothing; the buffer is empty then."""
+        if self._count == 0:
+            return None
+        numbers = np.arange(self._first, self._first + self._count)
+        taken = [namespace.take() for namespace in self._namespaces]
+        segment = build_segment(
+            numbers,
+            np.array([rows.length_codes for rows in taken]),
+            np.array([rows.lengths for rows in taken]),
+            np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in taken]))]),
+            np.concatenate([rows.indices for rows in taken]),
+            np.concatenate([rows.values for rows in taken]),
+            {space: stored(rows.dense, self._store) for space, rows in enumerate(taken) if rows.dense is not None},
+        )
+        self._first += self._count
+        self._count = 0
+        return segment
+
+
+def _postings(batch: AnalysedBatch) -> int:
+    return sum(len(rows.indices) for rows in batch.namespaces if isinstance(rows, SparseBatch))
+
+
+class _SegmentRows(NamedTuple):
+    """The rows of one namespace for a segment; a dense namespace has no terms."""
+
+    length_codes: np.ndarray
+    lengths: np.ndarray
+    counts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    dense: np.ndarray | None = None
+
+
+class TermNumbers:
+    """Gives numbers to terms; a term that the index has keeps its number."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums) -> None:
+        self._path = path
+        self._db = db
+        self._checksums = checksums
+        self._next: int = database.get_meta(db, "next_term")
+
+    def has(self, namespace: int) -> bool:
+        """Whether the index has any terms of a namespace."""
+        return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
+
+    def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
+        """The numbers of terms, new ones for those the index does not have."""
+        numbers = np.full(len(terms), -1, np.int64)
+        if not all_new:
+            find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
+            for i, term in enumerate(terms):
+                numbers[i] = database.term_number(self._db.execute(find, (namespace, term)).fetchone(), self._path)
+        new = np.flatnonzero(numbers < 0).tolist()
+        if self._next + len(new) > MOST_TERMS:
+            raise VizslaError(f"the index would have more than {MOST_TERMS:,} different terms, the most it can have")
+        numbers[new] = np.arange(self._next, self._next + len(new))
+        rows = [(namespace, terms[i], number) for number, i in enumerate(new, self._next)]
+        self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
+        self._checksums.add("terms", rows)
+        self._next += len(new)
+        database.set_meta(self._db, "next_term", self._next)
+        return numbers
+
+
+class _SparseNamespace:
+    """The postings of one namespace; for each analyst the index's numbers of the terms it has sent."""
+
+    def __init__(self, space: int, component: SparseComponent, numbers: TermNumbers) -> None:
+        self._space = space
+        self._component = component
+        self._terms = numbers
+        self._numbers: dict[int, np.ndarray] = {}
+        self._empty = not numbers.has(space)
+        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        self.bytes = 0
+        self.postings = 0
+
+    def check(self, rows: NamespaceBatch) -> None:
+        """Any posting can be stored."""
+
+    def take_in(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:
+        assert isinstance(rows, SparseBatch)
+        analyst, fresh = batch.analyst, batch.fresh
+        # All terms are new to an empty index, until another analyst sends terms, or the same one after starting over.
+        only = self._empty and (not self._numbers or (not fresh and list(self._numbers) == [analyst]))
+        self._empty = only
+        known = np.zeros(0, np.uint32) if fresh else self._numbers[analyst]
+        if rows.new_terms:
+            numbers = self._terms.of(self._space, rows.new_terms, all_new=only).astype(np.uint32)
+            known = np.concatenate([known, numbers])
+        self._numbers[analyst] = known
+        entry = (rows.counts, known[rows.indices], rows.values, rows.lengths)
+        self._pending.append(entry)
+        self.bytes += sum(array.nbytes for array in entry)
+        self.postings += len(rows.indices)
+
+    def take(self) -> _SegmentRows:
+        """All rows; the namespace is empty then."""
+        pending, self._pending, self.bytes, self.postings = self._pending, [], 0, 0
+        counts, indices, values, lengths = (np.concatenate(column) for column in zip(*pending, strict=True))
+        return _SegmentRows(self._component.length_codes(lengths), lengths, counts, indices, values)
+
+
+class _DenseNamespace:
+    """The vectors of one namespace."""
+
+    postings = 0
+
+    def __init__(self, model_name: str) -> None:
+        self._model_name = model_name
+        self._pending: list[DenseBatch] = []
+        self.bytes = 0
+
+    def check(self, rows: NamespaceBatch) -> None:
+        assert isinstance(rows, DenseBatch)
+        if not np.isfinite(rows.vectors).all():
+            raise VizslaError(f"{self._model_name} makes vectors with numbers that are NaN or infinite")
+
+    def take_in(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (there are no terms)
+        assert isinstance(rows, DenseBatch)
+        self._pending.append(rows)
+        self.bytes += rows.vectors.nbytes + rows.lengths.nbytes
+
+    def take(self) -> _SegmentRows:
+        """All rows; the namespace is empty then."""
+        pending, self._pending, self.bytes = self._pending, [], 0
+        lengths = np.concatenate([rows.lengths for rows in pending])
+        vectors = np.concatenate([rows.vectors for rows in pending])
+        no_terms = np.zeros(0, np.uint32)
+        counts = np.zeros(len(lengths), np.uint32)
+        return _SegmentRows(np.zeros(len(lengths), np.uint8), lengths, counts, no_terms, no_terms, vectors)

@@ -1,0 +1,279 @@
+"""The writer of an index: add, delete, commit, from any thread, one writer at a time."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from vizsla.datasets import RawLines, Splitter, documents_from
+from vizsla.engine import VectorIndex
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
+from vizsla.index.storage import database, forking
+from vizsla.index.storage.locks import FileLock
+from vizsla.index.writing.transaction import Added, WriteTransaction
+from vizsla.models import Model
+from vizsla.runs import Document, document_id
+
+T = TypeVar("T")
+DEFAULT_MEMORY = 1 << 30
+DEFAULT_TIMEOUT = 5.0
+
+
+def _nothing(*_: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a reader of the same index does around a transaction."""
+
+    on_begin: Callable[[int], None] = _nothing
+    """A transaction has begun; it follows the commit with this generation."""
+    before_commit: Callable[[], None] = _nothing
+    after_commit: Callable[[], None] = _nothing
+    on_end: Callable[[], None] = _nothing
+    """The transaction is over, committed or not."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The index that is written to."""
+
+    path: Path
+    uuid: str
+    model: Model
+    splitter: Splitter | None
+
+
+class Writer:
+    """Changes an index; `commit` makes all changes visible at once.
+
+    Any thread may call it; calls take turns. There is at most one writer of an index at a time, in all processes.
+    Leave it as a context manager, or call `close`: what is not committed is given up.
+
+    >>> import tempfile
+    >>> from vizsla import Index
+    >>> with Index.create(tempfile.mkdtemp() + "/dogs.index") as index:
+    ...     with index.writer() as writer:
+    ...         _ = writer.add([{"id": "1", "text": "Dogs bark."}, {"id": "2", "text": "Cats do not."}])
+    ...         _ = writer.delete("2")
+    ...         writer.commit()
+    ...     len(index)
+    1
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        memory: int = DEFAULT_MEMORY,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        hooks: Hooks | None = None,
+        keep_lock: bool = True,
+    ) -> None:
+        """`keep_lock`: hold the lock until `close`; else from the first change to the commit."""
+        self._target = target
+        self._model = target.model
+        self._memory = memory
+        self._timeout = _checked_timeout(timeout)
+        self._hooks = hooks or Hooks()
+        self._keep_lock = keep_lock
+        self._turns = threading.RLock()  # one thread writes at a time; the others wait
+        self._changing = False
+        self._given_up = False
+        self._closed = False
+        self._transaction: WriteTransaction | None = None
+        self._lock: FileLock | None = self._acquire_lock() if keep_lock else None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return self._transaction is not None and self._transaction.changed
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is open."""
+        return self._transaction is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed."""
+        return not self._closed
+
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+        """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
+
+        A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails adds
+        nothing; what earlier calls have added stays. If storing itself fails, as on a full disk, all pending changes
+        are given up, and `commit` refuses until you call `rollback`.
+
+        `workers`: more than one analyses documents in so many other processes; call it under
+        `if __name__ == "__main__":` then. With `Source.raw_lines` the workers parse JSON, too.
+        """
+        if workers < 1:
+            raise VizslaError(f"there must be at least one worker, not {workers}")
+        return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
+
+    def delete(self, ids: str | int | Iterable[str | int]) -> int:
+        """Delete documents by id; gives how many there were. `commit` makes it visible."""
+        given = [ids] if isinstance(ids, str | int) else ids
+        wanted = [document_id(i) for i in given]
+        return self._change(lambda transaction: transaction.delete(wanted))
+
+    def commit(self) -> None:
+        """Make all changes visible, at once and durably."""
+        with self._turns:
+            self._check_idle()
+            if self._transaction is not None:
+                self._finish(compact=False)
+
+    def compact(self, vector_index: VectorIndex | None = None) -> None:
+        """Commit, and rewrite the index as one segment without deleted and replaced documents.
+
+        `vector_index`: keep and search dense vectors in another way from now on.
+        """
+        with self._turns:
+            self._check_idle()
+            self._finish(compact=True, vector_index=vector_index)
+
+    def rollback(self) -> None:
+        """Give up all changes since the last commit."""
+        with self._turns:
+            self._check_not_changing()
+            self._given_up = False
+            self._end()
+
+    def close(self) -> None:
+        """Give up what is not committed, and let the next writer in."""
+        with self._turns:
+            self.rollback()
+            self._closed = True
+            self._release_lock()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        with self._turns:
+            given_up = kind is None and self.has_changes
+            self.close()
+        if given_up:
+            warn_of_lost_changes(self._target.path)
+
+    def _change(self, change: Callable[[WriteTransaction], T]) -> T:
+        """Change something; if that leaves the transaction in an unknown state, give up all that is pending."""
+        with self._turns:
+            self._check_idle()
+            transaction = self._begin()
+            self._changing = True
+            try:
+                return change(transaction)
+            finally:
+                self._changing = False
+                if not transaction.sound:
+                    given_up = transaction.changed
+                    self._end()
+                    self._given_up = given_up
+
+    def _check_idle(self) -> None:
+        """Refuse to write if it is closed, from inside another change, or after pending changes were given up."""
+        path = self._target.path
+        if self._closed:
+            raise CollectionError(f"{path}: the writer has been closed")
+        forking.check(path)
+        self._check_not_changing()
+        if self._given_up:
+            raise CollectionError(
+                f"{path}: an earlier call failed while it was stored, and all changes since the last commit were "
+                "given up; call rollback() to begin again"
+            )
+
+    def _check_not_changing(self) -> None:
+        if self._changing:
+            raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
+
+    def _acquire_lock(self) -> FileLock:
+        return database.lock_for_writing(self._target.path, self._timeout)
+
+    def _release_lock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _begin(self) -> WriteTransaction:
+        if self._transaction is None:
+            self._lock = self._lock or self._acquire_lock()
+            target = self._target
+            try:
+                self._transaction = WriteTransaction(
+                    target.path, self._model, target.uuid, target.splitter, self._memory
+                )
+            finally:
+                if self._transaction is None and not self._keep_lock:
+                    self._release_lock()
+            self._hooks.on_begin(self._transaction.base)
+        return self._transaction
+
+    def _end(self) -> None:
+        """Close the transaction; what is not committed is given up."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            try:
+                self._hooks.on_end()
+            finally:
+                transaction.close()
+                if not self._keep_lock:
+                    self._release_lock()
+
+    def _finish(self, *, compact: bool, vector_index: VectorIndex | None = None) -> None:
+        try:
+            transaction = self._begin()
+            transaction.commit(compact=compact, just_before=self._hooks.before_commit, vector_index=vector_index)
+            self._model = transaction.model
+            self._after_commit()
+            if compact:  # the log of writes now holds a copy of everything; empty it as soon as nobody reads from it
+                transaction.empty_log()
+                self._after_commit()
+                transaction.empty_log()
+        finally:
+            self._end()
+
+    def _after_commit(self) -> None:
+        """Show readers the commit. It is durable by now, so what fails here is not a failed commit."""
+        try:
+            self._hooks.after_commit()
+        except VizslaError as e:
+            raise CollectionError(f"the changes are committed, but cannot be read yet: {e}") from e
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: what is pending belongs to the parent, and so does the lock."""
+        self._turns = threading.RLock()
+        self._changing = False
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.leave_to_parent()
+        self._release_lock()
+        self._closed = True
+
+
+def warn_of_lost_changes(path: Path) -> None:
+    """Warn that changes are given up because nobody has committed them."""
+    warnings.warn(
+        f"{path}: changes that were not committed are given up; call commit() to keep them",
+        UncommittedChangesWarning,
+        stacklevel=3,
+    )
+
+
+def _checked_timeout(timeout: float | None) -> float:
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        raise VizslaError(f"the timeout of a writer is a number of seconds, 0 or more, or None, not {kind_of(timeout)}")
+    return timeout

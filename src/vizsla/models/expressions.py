@@ -1,0 +1,77 @@
+"""Models as text: a name, a folder, or a weighted sum of them: "bm25 + 0.5 * bm25-wp(k1=1.2)"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vizsla.errors import VizslaError
+from vizsla.models.model import Component, Model, Part, Sum
+from vizsla.models.registry import MODELS
+from vizsla.numbers import number_text
+from vizsla.spec import Call, format_call, parse_sum
+
+
+def parse_model(text: str) -> Model:
+    """A model from a folder it was saved to, a name, or an expression of names.
+
+    >>> parse_model("bm25(k1=1.2, b=0.75)").k1
+    1.2
+    >>> parse_model("bm25 + 0.5 * bm25(fields=title, namespace=title)").name
+    'bm25 + 0.5 * bm25(fields=title, namespace=title)'
+    """
+    if text not in MODELS and _is_folder(text):
+        return Model.load(text)
+    models = []
+    for weight, call in parse_sum(text, MODELS.what, MODELS.example):
+        model = _model_of(call)
+        models.append(model if weight is None else weight * model)
+    return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return bool(text.strip()) and Path(text).is_dir()
+    except (OSError, ValueError):  # too long for a path, or with a NUL: an expression
+        return False
+
+
+def _model_of(call: Call) -> Model:
+    if call.name not in MODELS and _is_folder(call.name):
+        if call.options:
+            raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
+        return Model.load(call.name)
+    model = MODELS.make(call)
+    if not call.written:
+        return model
+    return model.with_name(f"{call.name}({call.written})")
+
+
+def expression(model: Model) -> str:
+    """A model as an expression that `parse_model` reads back; options that have their default are left out.
+
+    >>> expression(parse_model("bm25-wp(k1=1.2)") * 0.5 + parse_model("bm25"))
+    '0.5 * bm25-wp(k1=1.2) + bm25'
+    """
+    text = " + ".join(
+        ("" if weight == 1 else f"{number_text(weight)} * ") + _call_of(component) for weight, component in model.parts
+    )
+    try:
+        same = _unnamed(parse_model(text)) == _unnamed(model)
+    except VizslaError:
+        same = False
+    if not same:  # a path, a field or a namespace with a character that means something in an expression
+        raise VizslaError(f"{model.name} cannot be written as an expression; save the model")
+    return text
+
+
+def _call_of(component: Component) -> str:
+    """A component by its name, and the options in which it differs from what the name alone means."""
+    name = component.expression_name
+    default = MODELS[name].make() if name in MODELS else Model.load(name)
+    differing = [o for o in component.expression_options if getattr(component, o) != getattr(default, o, None)]
+    return format_call(name, {option: getattr(component, option) for option in differing})
+
+
+def _unnamed(model: Model) -> list[Part]:
+    """The parts of a model without their names."""
+    return [Part(weight, component.with_name("")) for weight, component in model.parts]

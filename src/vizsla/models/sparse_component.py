@@ -1,0 +1,138 @@
+"""The contract of models whose vectors are weighted terms: BM25 and its variants, and learned sparse models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Weighting
+from vizsla.models.context import SearchContext
+from vizsla.models.fields import Fields
+from vizsla.models.model import Component
+from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.text import Token
+from vizsla.vectors import SparseVectors, Vocabulary
+
+
+class SparseDocuments(NamedTuple):
+    """What an index stores of some documents: counts or weights of terms, and how long each document is."""
+
+    vectors: SparseVectors
+    lengths: np.ndarray
+
+
+def count_statistics(encoded: SparseDocuments) -> CountedStatistics:
+    """The statistics of encoded documents."""
+    vectors, lengths = encoded
+    terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
+    frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
+    present = {term: n for term, n in zip(terms, frequencies, strict=True) if n}
+    return CountedStatistics(int(np.count_nonzero(lengths)), int(lengths.sum()), int(lengths.max(initial=0)), present)
+
+
+class SparseDocumentEncoder(ABC):
+    """Encodes documents batch by batch. It remembers the terms it has met, so use one for all batches."""
+
+    @abstractmethod
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        """What an index stores of these documents."""
+
+
+class TermWeightEncoder(SparseDocumentEncoder):
+    """An encoder from a function that gives the weighted terms of one document.
+
+    >>> encoder = TermWeightEncoder("words", lambda document: {word: 1.0 for word in document["text"].split()})
+    >>> encoder.encode([{"text": "dogs bark"}]).vectors.values.tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, namespace: str, weights: Callable[[Fields], Mapping[str, float]]) -> None:
+        self._namespace = namespace
+        self._weights = weights
+        self._numbers: dict[str, int] = {}
+        self._terms: list[str] = []
+
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        pointers, indices, weights = [0], [], []
+        for document in documents:
+            for term, weight in self._weights(document).items():
+                indices.append(self._number(term))
+                weights.append(weight)
+            pointers.append(len(indices))
+        whole = all(isinstance(weight, int) for weight in weights)
+        values = np.array(weights, np.int64 if whole else np.float64)
+        vocabulary = Vocabulary(self._namespace, self._terms)
+        rows = SparseVectors(vocabulary, np.array(pointers), np.array(indices, np.int64), values)
+        return SparseDocuments(rows, np.diff(rows.pointers))
+
+    def _number(self, term: str) -> int:
+        number = self._numbers.setdefault(term, len(self._terms))
+        if number == len(self._terms):
+            self._terms.append(term)
+        return number
+
+
+class SparseComponent(Component):
+    """A component whose vectors are weighted terms.
+
+    A subclass defines `document_encoder` and `query_terms`. It may also define how stored values and lengths become
+    document weights (`weighting`, `length_codes`) and how much a term counts by its rarity (`term_factors`).
+    """
+
+    @abstractmethod
+    def document_encoder(self) -> SparseDocumentEncoder:
+        """An encoder of documents for an index."""
+
+    @abstractmethod
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+        """The terms of each query and their weights, before rarity counts.
+
+        `context`: the collection that is searched, for models that look at documents first; None in memory.
+        """
+
+    def length_codes(self, lengths: np.ndarray) -> np.ndarray:
+        """Documents' lengths as the index stores them."""
+        return np.zeros(len(lengths), np.uint8)
+
+    def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (stored values are weights by default)
+        """How a stored value becomes a document weight under these statistics."""
+        return Weighting()
+
+    def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002
+        """What a query's weight of a term is multiplied by, from its document frequency: idf, or 1."""
+        return np.ones(len(frequencies))
+
+    def tokens(self, text: str) -> list[Token]:  # noqa: ARG002 (a model without text has nothing to highlight)
+        """The terms in a text and their positions, for highlighting."""
+        return []
+
+    def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
+        """The final weights of the terms of each query; terms that no document has are left out."""
+        frequencies = statistics.document_frequencies([term for query in queries for term in query])
+        known = frequencies > 0
+        factors = np.full(len(frequencies), np.nan)
+        factors[known] = self.term_factors(frequencies[known], statistics.documents)
+        pairs = zip(known.tolist(), factors.tolist(), strict=True)
+        return [
+            {term: weight * f for (term, weight), (is_known, f) in zip(query.items(), pairs, strict=False) if is_known}
+            for query in queries
+        ]
+
+    def count(self, documents: Sequence[Fields]) -> CountedStatistics:
+        return count_statistics(self.document_encoder().encode(documents))
+
+    def weigh(self, encoded: SparseDocuments, statistics: Statistics) -> SparseVectors:
+        """The vectors of encoded documents."""
+        vectors, lengths = encoded
+        codes = np.repeat(self.length_codes(lengths), np.diff(vectors.pointers))
+        values = self.weighting(statistics).weigh(vectors.values, codes)
+        return SparseVectors(vectors.vocabulary, vectors.pointers, vectors.indices, values)
+
+    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> SparseVectors:
+        return self.weigh(self.document_encoder().encode(documents), statistics)
+
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
+        return SparseVectors.from_rows(self.query_weights(self.query_terms(texts), statistics), self.namespace)
