@@ -75,7 +75,7 @@ def replace(folder: Path, old: Index, rng: random.Random, state: State, note: Ca
     note({"intended": kept})
     with (
         replace_index(folder, overwrite=True) as building,
-        Index.create(building, model, dense=dense["kind"] if dense else "exact") as index,
+        Index.create(building, model, vector_index=dense["kind"] if dense else "exact") as index,
     ):
         index.add({"id": i, "text": f"common v{v} {int(i) % 7}", "version": v} for i, v in kept.items())
         index.commit()
@@ -97,7 +97,7 @@ def check(folder: Path, journal: Path) -> str | None:
             done, intended = entry["done"], None
     with Index.open(folder) as index:
         found = {d.id: d["version"] for d in index.documents()}
-        hits = {h.id: h["version"] for h in index.search("common", 1000, dense="exact")}
+        hits = {h.id: h["version"] for h in index.search("common", 1000, search_params="exact")}
     if found != hits:
         return f"{len(found)} documents are stored, {len(hits)} can be found"
     if found not in (done, intended):
@@ -112,7 +112,7 @@ def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
     rng = random.Random(seed)
     index, journal = folder / "i", folder / "journal"
     model, dense = MODELS[kind]
-    Index.create(index, model, dense=dense).close()
+    Index.create(index, model, vector_index=dense).close()
     journal.touch()
     wrong = []
     for n in range(times):

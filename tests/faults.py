@@ -144,7 +144,7 @@ def state(place: Path) -> dict[str, int]:
 
     with Index.open(place) as index:
         stored = {d.id: d["turn"] for d in index.documents()}
-        found = {h.id: h["turn"] for h in index.search("common", 1000, dense="exact")}
+        found = {h.id: h["turn"] for h in index.search("common", 1000, search_params="exact")}
         assert found == stored, "what is stored and what can be found differ"
     return stored
 
@@ -211,7 +211,7 @@ def sweep(folder: Path, faults: Any, chosen: list[Scenario], step: int) -> Itera
     for scenario in chosen:
         start, work = folder / "start", folder / "work" / "i"
         shutil.rmtree(start, ignore_errors=True)
-        with Index.create(start, scenario.model(), dense=scenario.dense) as index:
+        with Index.create(start, scenario.model(), vector_index=scenario.dense) as index:
             index.add(documents(range(40), 0))
             index.commit()
         old = state(start)

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models.embedding import DenseComponent
-from vizsla.models.model import COMPONENTS, Fields, field_text
+from vizsla.models import DenseComponent, Fields, field_text
 
 WIDTH = 8
 
@@ -57,6 +56,3 @@ def _vector(word: str) -> np.ndarray:
     if word == "nan":
         return np.full(WIDTH, np.nan)
     return np.random.default_rng(list(word.encode())).normal(size=WIDTH)
-
-
-COMPONENTS[Scattered.kind] = Scattered

@@ -17,8 +17,7 @@ from conftest import Cli
 from scattered import Scattered
 from vizsla.engine import VectorIndex, stored
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla.index import Index, measure_recall, verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 
@@ -55,7 +54,7 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
         expected = {q: exhaustive(living, q, parsed.store) for q in ("w5", "w9 w80", "v500x0")}
         for query, ranking in expected.items():
             scores = dict(ranking)
-            assert pairs_of(index.search(query, 20, dense="exact")) == ranking[:20]
+            assert pairs_of(index.search(query, 20, search_params="exact")) == ranking[:20]
             found = pairs_of(index.search(query, 20))
             assert len(found) == 20
             assert all(scores[d] == score for d, score in found)
@@ -67,9 +66,9 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
             assert index.explain(query, found[0][0]).score == pytest.approx(found[0][1], rel=1e-5)
         facts = index.info()["dense"]
         assert (facts["kind"], facts["built_segments"] if parsed.built else built) == (str(parsed), built)
-        assert index.verify() == []
+        assert verify(index.path) == []
 
-    with Index.create(tmp_path / "i", Scattered(), dense=kind) as index:
+    with Index.create(tmp_path / "i", Scattered(), vector_index=kind) as index:
         for start in (0, 650):
             new = documents_of(range(start, start + 650))
             index.add(new)
@@ -112,7 +111,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
         index.compact("sq8")
         assert not list(folder.rglob("*.faiss"))
         assert index.info()["dense"]["vector_bytes"] == plain // 4 + 4 * 1500
-        assert index.verify() == []
+        assert verify(index.path) == []
     code, out, _ = cli("info", folder)
     assert (code, "sq8, 18.0 kB in sq8" in out) == (0, True), out
     code, _, said = cli("compact", folder, "--dense", "hnws")
@@ -120,7 +119,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(lists=64)") as index:
+    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(lists=64)") as index:
         index.add(documents_of(range(200)))
         index.commit()
         ranking = exhaustive({d["id"]: d for d in documents_of(range(200))}, "w5")
@@ -131,7 +130,7 @@ def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path
 
 @pytest.fixture
 def built(tmp_path: Path) -> Iterator[Index]:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(least=100, lists=16, probes=1)") as index:
+    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(least=100, lists=16, probes=1)") as index:
         index.add(documents_of(range(1200)))
         index.commit()
         yield index
@@ -145,8 +144,8 @@ def test_a_damaged_structure(cli: Cli, built: Index) -> None:
     with Index.open(built.path) as index:
         with pytest.raises(CollectionError, match=r"near_0-1\.faiss is damaged: its content is not what was written"):
             index.search("w5")
-        assert len(index.search("w5", dense="exact")) == 10
-        (problem,) = index.verify()
+        assert len(index.search("w5", search_params="exact")) == 10
+        (problem,) = verify(index.path)
         assert "near_0-1.faiss is damaged" in problem
     code, _, said = cli("search", built.path, "w5")
     assert (code, said.count("\n"), "is damaged" in said) == (2, 1, True)
@@ -170,12 +169,12 @@ def test_without_faiss(built: Index, cli: Cli, tmp_path: Path, monkeypatch: pyte
     with Index.open(built.path) as index:
         with pytest.raises(VizslaError, match=r"needs faiss, which is not installed; get it with: pip install"):
             index.search("w5")
-        assert len(index.search("w5", dense="exact")) == 10
+        assert len(index.search("w5", search_params="exact")) == 10
         assert index.info()["dense"]["built_segments"] == 1
     with pytest.raises(VizslaError, match="hnsw needs faiss"):
-        Index.create(tmp_path / "n", Scattered(), dense="hnsw")
+        Index.create(tmp_path / "n", Scattered(), vector_index="hnsw")
     assert not (tmp_path / "n").exists()
-    with Index.create(tmp_path / "n", Scattered(), dense="sq8") as index:  # needs none
+    with Index.create(tmp_path / "n", Scattered(), vector_index="sq8") as index:  # needs none
         index.add(documents_of(range(20)))
         index.commit()
         assert len(index.search("w5")) == 10
@@ -188,15 +187,15 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
         (Scattered(), "pq(parts=3)", "cannot be cut into 3 equal parts"),
     ):
         with pytest.raises(VizslaError, match=problem):
-            Index.create(tmp_path / "n", model, dense=kind)
+            Index.create(tmp_path / "n", model, vector_index=kind)
     not_numbers = "scattered makes vectors with numbers that are NaN"
     with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match=not_numbers):
         index.add([{"id": "1", "text": "nan"}])
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
-            built.search("w5", dense="device=gpu")
+            built.search("w5", search_params="device=gpu")
     with pytest.raises(VizslaError, match="no option of ivf called 'ef'"):
-        built.search("w5", dense="ef=3")
+        built.search("w5", search_params="ef=3")
 
 
 class OnGpu:
@@ -219,11 +218,13 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
     built.delete([str(i) for i in range(100, 200)])
     built.commit()
     for filter in (None, "year >= 1950"):
-        exact = pairs_of(built.search("w5 w7", 10, filter, dense="exact"))
-        assert pairs_of(built.search("w5 w7", 10, filter, dense="probes=16, oversample=20, device=gpu")) == exact
+        exact = pairs_of(built.search("w5 w7", 10, filter, search_params="exact"))
+        assert (
+            pairs_of(built.search("w5 w7", 10, filter, search_params="probes=16, oversample=20, device=gpu")) == exact
+        )
     monkeypatch.setattr("vizsla.engine.nearest._MOST_ON_GPU", 64)
     with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
-        built.search("w5 w7", 10, dense="oversample=20, device=gpu")
+        built.search("w5 w7", 10, search_params="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
         VectorIndex.parse("hnsw(device=gpu)")
 
@@ -243,7 +244,7 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
         index.add(documents_of(range(50, 60)))
         index.commit()
         assert index.info()["dense"]["kind"] == "exact"
-        assert index.verify() == []
+        assert verify(index.path) == []
     assert not (tmp_path / "old" / "index.seal").exists()
     with sqlite3.connect(tmp_path / "old" / "index.db") as db:
         db.execute("UPDATE contents SET fields = '{}' WHERE number = 3")
@@ -265,9 +266,9 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
         for i in range(30):
             query = f"w{i} v{i}x0"
             found = {hit.id for hit in index.search(query, 5)}
-            shares.append(len(found & {hit.id for hit in index.search(query, 5, dense="exact")}) / 5)
+            shares.append(len(found & {hit.id for hit in index.search(query, 5, search_params="exact")}) / 5)
         assert little["recall"] == pytest.approx(np.mean(shares))
     code, out, _ = cli(*command)
     assert (code, "recall@5" in out, "ivf(lists=16, probes=1, least=100)" in out) == (0, True, True)
     with Index.create(tmp_path / "b", "bm25") as index, pytest.raises(VizslaError, match="bm25 has 0"):
-        index.recall(["w5"], ["exact"])
+        measure_recall(index, ["w5"], ["exact"])

@@ -36,7 +36,7 @@ from encoders import (
 from vizsla.encoders.checkpoint import PACKAGED
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
-from vizsla.index import Index
+from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Network, parse_model
 from vizsla.recipes.starting import starting_network
 
@@ -247,7 +247,7 @@ def test_an_index_has_the_encoder_in_it(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "e")
     with Index.open(tmp_path / "i") as index:
         assert [(h.id, h.score) for h in index.search("dogs that fetch", 10)] == hits
-        assert index.verify() == []
+        assert verify(index.path) == []
         same = parse_model(f"dense(checkpoint={tmp_path / 'copy'})")
         assert len(index.search("dogs", 10, model=same)) == 3
         other = parse_model(f"dense(checkpoint={tmp_path / 'copy'}, pooling=max)")

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Filter, Index, compaction
+from vizsla.index import Filter, Index, document_vectors, term_statistics
 from vizsla.index.storage.verify import verify
+from vizsla.index.writing import compaction
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:
@@ -95,13 +96,13 @@ def test_any_text_is_a_filter_or_told_why_not(text: str) -> None:
 
 def test_term_statistics_are_of_the_living(folder: Path) -> None:
     with build(folder, [{"id": "1", "text": "dog dog cat"}, {"id": "2", "text": "dog"}]) as index:
-        assert [tuple(t) for t in index.term_statistics("dogs xyzzy")] == [
+        assert [tuple(t) for t in term_statistics(index, "dogs xyzzy")] == [
             ("words", "dog", 2, 3.0),
             ("words", "xyzzi", 0, 0.0),
         ]
         index.delete("1")
         index.commit()
-        assert [tuple(t) for t in index.term_statistics("dog cat")] == [
+        assert [tuple(t) for t in term_statistics(index, "dog cat")] == [
             ("words", "dog", 1, 1.0),
             ("words", "cat", 0, 0.0),
         ]
@@ -253,8 +254,8 @@ def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) ->
     ways: list[Callable[[Index], object]] = [
         lambda i: i.search("common word3 new", 50),
         lambda i: i.explain("common new word9", "299"),
-        lambda i: i.term_statistics("common new word9"),
-        lambda i: list(i.vectors()),
+        lambda i: term_statistics(i, "common new word9"),
+        lambda i: list(document_vectors(i)),
     ]
     told = 0
     for way in ways:
@@ -291,7 +292,7 @@ def test_large_documents_and_long_ids(folder: Path) -> None:
         index.commit()
         assert [h.id for h in index.search("dog")] == ["x" * 10_000]
         assert index.search("cat")[0].id == "big"
-        assert index.highlight("cat", index.search("cat")[0].document, width=40).matches
+        assert index.highlighter("cat").snippet(index.search("cat")[0].document, width=40).matches
 
 
 def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path) -> None:

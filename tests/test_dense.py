@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many, stored
+from vizsla.index import document_vectors, verify
 
 
 def segments_of(
@@ -223,7 +224,7 @@ def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
                 assert [h.id for h in index.search("birds", 10, "year > 1980")] == [
                     h.id for h in index.search("birds", 10) if h.id in ("2", "5")
                 ]
-                assert index.verify() == []
+                assert verify(index.path) == []
                 index.compact()
         with Index.open(folder) as index:
             assert [h.id for h in index.search("dogs that fetch birds", 10)] == [d for d, _ in expected]
@@ -398,7 +399,7 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
         with pytest.raises(VizslaError, match="does not have what"):
             index.search("dogs", model=encoder)
         with pytest.raises(VizslaError, match="dense and have no terms"):
-            list(index.vectors())
+            list(document_vectors(index))
 
 
 def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001

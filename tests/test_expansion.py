@@ -13,7 +13,7 @@ import pytest
 from conftest import Cli
 from small import HIDDEN, small_weights
 from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
+from vizsla.index import Index, document_vectors, verify
 from vizsla.models import (
     BM25,
     RM3,
@@ -66,16 +66,16 @@ def index(tmp_path: Path) -> Index:
 
 def test_own_terms_are_weighed_and_others_added() -> None:
     # [CLS] dogs bark loudly [SEP] have weights 1 1 2 0 1
-    (terms,) = scripted().terms_of(["Dogs bark loudly"], BM25())
+    (terms,) = scripted().query_terms(["Dogs bark loudly"], BM25())
     assert terms == {"dog": 1.0, "bark": 2.0, "loudli": 0.0, "nowher": 0.75, "letter": 0.5, "postman": 0.25}
-    (terms,) = scripted(most=1).terms_of(["the postman bark"], BM25())
+    (terms,) = scripted(most=1).query_terms(["the postman bark"], BM25())
     assert terms == {"postman": 2.0 * 1.25, "bark": 1.0, "nowher": 0.75}  # post and ##man weigh 2 and 0
-    assert scripted().terms_of(["", "the"], BM25()) == [{}, {}]
+    assert scripted().query_terms(["", "the"], BM25()) == [{}, {}]
 
 
 def test_scores_are_those_of_the_weighted_terms(index: Index) -> None:
     model = BM25().expand(scripted())
-    vectors = dict(index.vectors())
+    vectors = dict(document_vectors(index))
     hits = index.search("Dogs bark loudly", model=model)
     asked = {"dog": 1.0, "bark": 2.0, "letter": 0.5, "postman": 0.25}
     plain = {d: sum(w * v.get(t, 0.0) for t, w in asked.items()) for d, v in vectors.items()}
@@ -91,13 +91,12 @@ def test_scores_are_those_of_the_weighted_terms(index: Index) -> None:
     assert told["bark"] == (2.0, False)
 
 
-def test_an_index_is_asked_in_other_words_until_told_otherwise(index: Index) -> None:
+def test_a_view_of_an_index_expands_queries(index: Index) -> None:
     before = [h.id for h in index.search("Dogs bark loudly")]
-    index.ask_with(with_expansion(index.model, scripted()))
-    assert "4" in [h.id for h in index.search("Dogs bark loudly")]
-    snippet = index.highlight("Dogs bark loudly", index.get("3"))  # type: ignore[arg-type]
+    view = index.with_model(with_expansion(index.model, scripted()))
+    assert "4" in [h.id for h in view.search("Dogs bark loudly")]
+    snippet = view.highlighter("Dogs bark loudly").snippet(index.get("3"))  # type: ignore[arg-type]
     assert [snippet.text[a:z] for a, z in snippet.matches] == ["postman", "letters"]
-    index.ask_with(None)
     assert [h.id for h in index.search("Dogs bark loudly")] == before
 
 
@@ -109,11 +108,10 @@ def test_other_words_in_a_sum(tmp_path: Path) -> None:
         asked = with_expansion(made.model, scripted())
         assert [type(p.component) for p in asked.parts] == [ExpandedBM25, BM25]
         assert made.search("Dogs bark", model=asked)[0].id == "1"
-        made.ask_with("bm25-wp")
-        assert made.highlight("dogs", made.get("1")).matches  # type: ignore[arg-type]
+        assert made.with_model("bm25-wp").highlighter("dogs").snippet(made.get("1")).matches  # type: ignore[arg-type]
     with pytest.raises(VizslaError, match="was trained for the analyzer lucene-english, and bm25-wp has wordpiece"):
         with_expansion(parse_model("bm25-wp"), scripted())
-    with pytest.raises(VizslaError, match="asks BM25, and vectors has none"):
+    with pytest.raises(VizslaError, match="expands queries for BM25, and vectors has no BM25"):
         with_expansion(parse_model("vectors"), scripted())
 
 
@@ -131,7 +129,7 @@ def test_words_are_spoken_for_by_their_pieces() -> None:
 
 
 def test_words_beyond_what_is_read_keep_their_weight() -> None:
-    (terms,) = scripted().terms_of(["dogs " * 80 + "zebra"], BM25())
+    (terms,) = scripted().query_terms(["dogs " * 80 + "zebra"], BM25())
     assert terms["zebra"] == 1.0
 
 
@@ -186,7 +184,7 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
     again = Augmenter.load(tmp_path / "a")
     assert again == made
     texts = ["dogs bark", "the sun"]
-    assert again.terms_of(texts, BM25(analyzer="wordpiece")) == made.terms_of(texts, BM25(analyzer="wordpiece"))
+    assert again.query_terms(texts, BM25(analyzer="wordpiece")) == made.terms_of(texts, BM25(analyzer="wordpiece"))
     model = BM25(analyzer="wordpiece").expand(made)
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
@@ -194,7 +192,7 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
         index.add(DOCUMENTS)
         index.commit()
     with Index.open(tmp_path / "i") as index:
-        assert index.verify() == []
+        assert verify(index.path) == []
         one = index.search("dogs bark")
         many = index.search_many(["dogs bark", "sun"])[0]
         assert [(h.id, h.score) for h in one] == [(h.id, pytest.approx(h.score)) for h in many]
@@ -240,13 +238,13 @@ def test_one_augmenter_comes_with_the_package(tmp_path: Path) -> None:
     general = Augmenter.load("general")
     assert (general.name, general.most, len(general.terms)) == ("general", 8, 32_000)
     questions = ["does life insurance cover suicide", "what treats high blood pressure", ""]
-    made = general.terms_of(questions, BM25())
+    made = general.query_terms(questions, BM25())
     assert {"death", "murder"} <= set(made[0])
     assert made[0]["suicid"] > 1 > made[0]["doe"]
     assert made[2] == {}
     general.save(tmp_path)  # by itself, with what the package has only once
     copy = Augmenter.load(tmp_path)
-    assert copy.terms_of(questions, BM25()) == made
+    assert copy.query_terms(questions, BM25()) == made
     sha256 = hashlib.sha256()
     for name in ("network.onnx", "weights.safetensors"):
         sha256.update((copy.network.folder / name).read_bytes())
@@ -256,8 +254,8 @@ def test_one_augmenter_comes_with_the_package(tmp_path: Path) -> None:
 
 def test_rm3_adds_nothing_common(index: Index) -> None:
     """With four documents every word is in more than a tenth of them."""
-    with index._reading() as snapshot:
-        (terms,) = BM25().expand(RM3()).query_terms_in(["dog bark"], snapshot)
+    with index.reading() as searcher:
+        (terms,) = BM25().expand(RM3()).query_terms(["dog bark"], searcher.context(None))
     assert terms == {"dog": 0.25, "bark": 0.25}
 
 
@@ -268,8 +266,8 @@ def test_rm3_learns_nothing_from_documents_worth_nothing(tmp_path: Path) -> None
         with Index.create(tmp_path / variant, model) as index:
             index.add([{"id": str(i), "text": f"dog rare{i}"} for i in range(20)])
             index.commit()
-            with index._reading() as snapshot:
-                (terms,) = model.expand(RM3()).query_terms_in(["dog"], snapshot)
+            with index.reading() as searcher:
+                (terms,) = model.expand(RM3()).query_terms(["dog"], searcher.context(None))
         assert terms == {"dog": 0.5}
 
 
@@ -280,8 +278,8 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         index.commit()
         rm3 = RM3(documents=1, terms=2, original=0.4)
         (hit,) = index.search("bark", 1)
-        with index._reading() as snapshot:
-            (terms,) = BM25().expand(rm3).query_terms_in(["bark"], snapshot)
+        with index.reading() as searcher:
+            (terms,) = BM25().expand(rm3).query_terms(["bark"], searcher.context(None))
         # of the one document postman and dog come twice, once in the title; of equal counts the first by name
         assert terms == pytest.approx({"bark": 0.4, "dog": 0.3, "postman": 0.3})
         found = [h.id for h in index.search("bark", model="bm25-rm3(documents=1, terms=2, original=0.4)")]
@@ -293,7 +291,7 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         index.commit()
         with pytest.raises(VizslaError, match="this index does not keep them"):
             index.search("bark", model="bm25-rm3")
-    with pytest.raises(VizslaError, match="can only be asked of an index"):
+    with pytest.raises(VizslaError, match="needs an index to search"):
         parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").statistics(["dogs bark"]))
     with pytest.raises(VizslaError, match="RM3 needs 1 document"):
         RM3(documents=0)
@@ -332,13 +330,13 @@ def test_rm3_sees_nothing_the_filter_excludes(tmp_path: Path, cli: Cli) -> None:
             (hit,) = [hit for hit in index.search("zebra", 20, condition, model=model) if hit.id == "m1"]
             assert explained.score == pytest.approx(hit.score)
         assert "merger" in {part.name for part in index.explain("zebra", "m1", model=model).parts}
-        with pytest.raises(VizslaError, match="'s1' does not meet the filter"):
+        with pytest.raises(VizslaError, match="'s1' does not pass the filter"):
             index.explain("zebra", "s1", allowed, model=model)
-        index.ask_with(model)
+        view = index.with_model(model)
         document = index.get("m9")
         assert document is not None
-        assert index.highlighter("zebra", allowed).snippet(document).matches == ()
-        assert index.highlighter("zebra").snippet(document).matches != ()
+        assert view.highlighter("zebra", allowed).snippet(document).matches == ()
+        assert view.highlighter("zebra").snippet(document).matches != ()
     told = cli("explain", tmp_path / "f", "zebra", "m1", "--filter", allowed, "--augment", "rm3(documents=3, terms=4)")
     assert (told[0], "merger" in told[1]) == (0, False)
 
@@ -351,8 +349,10 @@ def test_rm3_mixes_documents_by_their_scores(tmp_path: Path) -> None:
         index.add([*two, *filler])
         index.commit()
         scores = {h.id: h.score for h in index.search("zebra")}
-        with index._reading() as snapshot:
-            (terms,) = BM25().expand(RM3(documents=2, terms=3, original=0.25)).query_terms_in(["zebra"], snapshot)
+        with index.reading() as searcher:
+            (terms,) = (
+                BM25().expand(RM3(documents=2, terms=3, original=0.25)).query_terms(["zebra"], searcher.context(None))
+            )
     a, b = scores["a"], scores["b"]
     model = {"zebra": a / 3 + b * 3 / 6, "stripe": a * 2 / 3, "grass": b * 2 / 6, "savanna": b / 6}
     best = sorted(model, key=lambda t: -model[t])[:3]

@@ -17,15 +17,14 @@ import pytest
 
 from scattered import Scattered
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index
+from vizsla.index import Index, document_vectors, term_statistics, trust_vector_indexes, verify
 from vizsla.index.storage import checksums, trust
-from vizsla.index.storage.verify import verify
 
 USES: list[Callable[[Index], object]] = [
     lambda i: i.search("common word3 new", 50, "n > 3"),
     lambda i: i.explain("common", "1"),
-    lambda i: list(i.vectors()),
-    lambda i: i.term_statistics("common"),
+    lambda i: list(document_vectors(i)),
+    lambda i: term_statistics(i, "common"),
     lambda i: (i.add([{"id": "x", "text": "common"}]), i.commit()),
     lambda i: i.compact(),
 ]
@@ -354,7 +353,7 @@ def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
     monkeypatch.setattr("vizsla.engine.nearest._FEW", 60)
-    with Index.create(tmp_path / "near", Scattered(), dense="hnsw(least=300)") as index:
+    with Index.create(tmp_path / "near", Scattered(), vector_index="hnsw(least=300)") as index:
         index.add([{"id": str(i), "text": f"w{i % 97} v{i}"} for i in range(400)])
         index.commit()
         assert index.search("w3", 5)
@@ -371,9 +370,9 @@ def test_a_structure_from_elsewhere_is_not_opened(
     with Index.open(approximate) as index:
         with pytest.raises(CollectionError, match="was not built on this machine"):
             index.search("w3", 5)
-        assert len(index.search("w3", 5, dense="exact")) == 5
-        assert index.verify() == []
-        assert index.trust() == 1
+        assert len(index.search("w3", 5, search_params="exact")) == 5
+        assert verify(index.path) == []
+        assert trust_vector_indexes(index) == 1
         assert [h.id for h in index.search("w3", 5)] == expected
     monkeypatch.setattr(trust, "_here", set())
     with Index.open(approximate) as index:
@@ -382,16 +381,16 @@ def test_a_structure_from_elsewhere_is_not_opened(
 
 def test_a_structure_that_cannot_be_written_is_no_commit(approximate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """faiss does not look whether its last bytes were written; the disk is full when the structure comes."""
-    from vizsla.index.storage import segment_files
+    from vizsla.index.storage import arrays
 
-    put = segment_files.HashedFile.put
+    put = arrays.HashedFile.put
 
     def full(self: Any, data: bytes) -> None:
         if self.facts["file"].endswith(".faiss"):
             raise OSError(28, "No space left on device")
         put(self, data)
 
-    monkeypatch.setattr(segment_files.HashedFile, "put", full)
+    monkeypatch.setattr(arrays.HashedFile, "put", full)
     with Index.open(approximate) as index:
         index.add([{"id": f"n{i}", "text": f"w{i % 97} n{i}"} for i in range(400)])
         with pytest.raises(CollectionError, match="No space left on device"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import vizsla
 from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import Index, writer
+from vizsla.index import Index
 from vizsla.models import BM25, Model, parse_model
 
 Records = list[dict[str, Any]]
@@ -122,7 +122,7 @@ def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> Non
     crashed.add(documents[2:])  # flushed as a pending generation; then the process dies
     assert crashed._writer is not None
     crashed._writer._lock.release()
-    crashed._writer._db.close()
+    crashed._writer._transaction._db.close()
     assert len(list((folder / "segments").iterdir())) == 2
     with Index.open(folder) as index:
         assert len(index) == 2
@@ -144,7 +144,7 @@ def test_a_reader_keeps_its_snapshot(folder: Path, documents: Records) -> None:
 
 
 def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
+    monkeypatch.setattr("vizsla.index.index.DEFAULT_TIMEOUT", 0.1)
     with build(folder, documents[:1]) as first, Index.open(folder) as second:
         first.add(documents[1:2])
         with pytest.raises(CollectionError, match="another writer is at work on it"):
@@ -189,7 +189,7 @@ def test_ids_that_are_there_already(folder: Path, documents: Records) -> None:
         ({"id": None, "text": "x"}, "not null"),
         ({"id": 1.5, "text": "x"}, "not the number 1.5"),
         ({"id": "1", "title": "only"}, "has no text; expected a field 'text' or 'contents'"),
-        ({"id": "1", "text": 7}, "has a field 'text' that is no text, but the number 7"),
+        ({"id": "1", "text": 7}, "has a field 'text' that is not a text, but the number 7"),
         ({"id": "1", "text": "x", "more": {1, 2}}, "cannot be stored as JSON"),
         ({"id": "1", "text": "half \ud800"}, "cannot be stored as JSON"),
         ("text", "expected a JSON object"),
@@ -261,7 +261,7 @@ def test_highlights_show_the_best_passage(folder: Path) -> None:
     text = "Nothing here. " * 40 + "The Vizsla's dogs bark. " + "Nothing there. " * 40
     with build(folder, [{"id": "1", "text": text}]) as index:
         hit = index.search("barking vizslas")[0]
-        snippet = index.highlight("barking vizslas", hit.document, width=60)
+        snippet = index.highlighter("barking vizslas").snippet(hit.document, width=60)
         assert [snippet.text[a:b] for a, b in snippet.matches] == ["Vizsla's", "bark"]
         assert len(snippet.text) < 90
         assert not snippet.at_start

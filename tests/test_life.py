@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from vizsla.errors import VizslaError
-from vizsla.index import Index, compaction
+from vizsla.index import Index
 from vizsla.index.storage.verify import verify
+from vizsla.index.writing import compaction
 from vizsla.models import parse_model
 
 WORDS = st.lists(st.sampled_from(["dog", "dogs", "cat", "bark", "the", "fish", "7"]), max_size=8).map(" ".join)

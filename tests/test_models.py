@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import BM25, Model, Part, PrecomputedVectors, Spar, Sum, names, parse_model
+from vizsla.models import BM25, MODELS, Model, Part, PrecomputedVectors, Spar, Sum, parse_model
+from vizsla.models.expressions import expression
 from vizsla.models.lengths import lucene_codes, lucene_lengths
-from vizsla.models.names import expression
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.vectors import Quantiser
 
@@ -122,29 +122,29 @@ def test_prime_is_words_plus_pieces() -> None:
         ("bm25 +", "expected a name at character 7"),
         ("bm25(k1=1", "the bracket at character 5 is never closed"),
         ("bm25 + bm25", "namespaces of their own"),
-        ("bm25(k2=1)", "there is no model option called 'k2'"),
+        ("bm25(k2=1)", "bm25 does not take the option k2"),
         ("bm25(k1)", "expected name=value"),
-        ("bm25(k1=x)", "'x' is no number"),
+        ("bm25(k1=x)", "'x' is not a number"),
         ("bm25(b=2)", "b between 0 and 1"),
         ("bm25(k1=nan)", "k1 must be 0 or more"),
         ("bm25(variant=bm26)", "there is no BM25 variant"),
         ("bm25(lengths=short)", "there is no length coding"),
         ("bm25(delta=1)", "has no delta"),
-        ("1e * bm25", "is no weight"),
+        ("1e * bm25", "is not a weight"),
         ("bm25(analyzer=nope)", "there is no analyzer or tokenizer"),
         ("bm25(k1=1e999)", "k1 must be 0 or more"),
-        ("bm25(k1=1, k1=2)", "k1 is there twice"),
+        ("bm25(k1=1, k1=2)", "k1 appears twice"),
         ("bm25(mu=1)", "bm25 does not take the option mu .* it takes k1, b"),
         ("bm26(network=x)", "bm26 does not take the option network"),
-        ("bm25-rm3(documents=" + "9" * 5000 + ")", "is no number for documents"),
-        ("9" * 5000 + " * bm25", "is no weight"),
+        ("bm25-rm3(documents=" + "9" * 5000 + ")", "is not a whole number for documents"),
+        ("9" * 5000 + " * bm25", "is not a weight"),
         ("sketch(width=1000000000)", "a multiple of 64 up to 65,536, not 1,000,000,000$"),
         ("spar(dense=sketch, lexical=sketch, mu=1e99)", "mu, .* from 1e-30 to 1e\\+30$"),
         ("vectors(quantiser=minmax:99999999)", "1 to 2,147,483,647 levels"),
         ("vectors(quantiser=range:0:9:ceil)", "finite and above 0"),
-        ("sketch(lexical=" * 51 + "bm25" + ")" * 51, "brackets go 50 deep at most$"),
+        ("sketch(lexical=" * 51 + "bm25" + ")" * 51, "brackets nest at most 50 deep$"),
         ("sketch(lexical=" * 50 + "bm25" + ")" * 50, "cannot be sketched"),
-        (" + ".join(["bm25"] * 10_001), "a sum has 10,000 at most$"),
+        (" + ".join(["bm25"] * 10_001), "a sum has at most 10,000$"),
     ],
 )
 def test_wrong_models_are_told(text: str, message: str) -> None:
@@ -211,7 +211,7 @@ def test_a_mistake_inside_of_a_model_is_not_taken_for_a_wrong_option(monkeypatch
     def broken(**options: float) -> Model:
         return len(options["k1"])  # type: ignore[arg-type, return-value]
 
-    monkeypatch.setitem(names.MODELS, "bm25", broken)
+    monkeypatch.setitem(MODELS._entries, "bm25", replace(MODELS["bm25"], make=broken))
     with pytest.raises(TypeError, match="has no len"):
         parse_model("bm25(k1=2)")
 
@@ -224,11 +224,10 @@ def test_models_take_the_options_they_say(monkeypatch: pytest.MonkeyPatch) -> No
     values = {"analyzer": "standard", "variant": "bm25l", "lengths": "exact", "quantiser": "range:5:9:ceil"}
     values |= {"dense": "sketch", "lexical": "bm25", "combine": "concat", "length": "8", "pooling": "mean"}
     values |= {"precision": "int8", "similarity": "dot", "preset": "dpr", "width": "128", "query_length": "8"}
-    assert set(names.TAKEN) == set(names.MODELS)
-    for name, taken in names.TAKEN.items():
-        for option in taken:
+    for entry in MODELS:
+        for option in entry.options:
             with suppress(VizslaError):  # most cannot be made with this option alone
-                parse_model(f"{name}({option}={values.get(option, '1')})")
+                parse_model(f"{entry.name}({option.name}={values.get(option.name, '1')})")
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:

@@ -45,9 +45,7 @@ def place(tmp_path: Path) -> Path:
 
 def test_nobody_writes_to_what_is_being_replaced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that began during the rebuild once deleted the new index's segments."""
-    from vizsla.index import writer
-
-    monkeypatch.setattr(writer.Writer.__init__, "__defaults__", (None, 1 << 30, 0.1))
+    monkeypatch.setattr("vizsla.index.index.DEFAULT_TIMEOUT", 0.1)
     with Index.open(place) as old:
         with replace_index(place, overwrite=True) as building, Index.create(building) as index:
             with pytest.raises(CollectionError, match="another writer is at work"):

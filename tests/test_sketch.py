@@ -184,13 +184,13 @@ def test_what_cannot_be_sketched() -> None:
         ("sketch(lexical=vectors)", "vectors cannot be sketched"),
         ("sketch(lexical=bm52)", "no model called 'bm52'"),
         ("sketch(mu=2)", "sketch does not take the option mu"),
-        ("spar(dense=sketch, lexical=bm25)", "bm25 is no dense model, and SPAR is made of two; sketch makes one of"),
+        ("spar(dense=sketch, lexical=bm25)", "bm25 is not a dense model, and SPAR needs two; sketch turns bm25 into"),
         ("sketch(lexical=bm25(k1=1.2)", "the bracket at character 7 is never closed"),
     ):
         with pytest.raises(VizslaError) as told:
             parse_model(text)
         assert message in str(told.value)
-    with pytest.raises(VizslaError, match="settle it on all of them first"):
+    with pytest.raises(VizslaError, match="call fit\\(\\) with them first"):
         Sketch().encoded_documents(["dog"])
     with pytest.raises(VizslaError, match="cannot be written as an expression"):
         expression(Sketch())

@@ -14,7 +14,7 @@ from conftest import Cli
 from small import small_dense
 from vizsla.errors import VizslaError
 from vizsla.evaluation import GRID, Pools, QuestionSet, choose_weight
-from vizsla.index import Index
+from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Spar, expression, parse_model
 from vizsla.runs import Qrels, parse_measures
 
@@ -86,7 +86,7 @@ def test_one_index_and_any_weight(pair: tuple[Dense, Dense], tmp_path: Path) -> 
         assert told.score == pytest.approx(best["3"], rel=1e-5)
         assert [part.name for part in told.parts] == ["a", "b"]
         assert sum(part.score for part in told.parts) == pytest.approx(told.score)
-        assert one.verify() == []
+        assert verify(one.path) == []
         with pytest.raises(VizslaError):
             one.search("dog", model=Spar(first, second, 0.7, "sum"))
         assert len(list((tmp_path / "spar").glob("segments/*/dense_*.npy"))) == 1
@@ -106,11 +106,11 @@ def test_spar_by_name_and_what_it_refuses(pair: tuple[Dense, Dense], tmp_path: P
     wide = small_dense(tmp_path / "wide", seed=3, name="wide", pooling="first+mean")
     assert wide.dimensions == 2 * first.dimensions
     for problem, message in (
-        (lambda: Spar(first, wide, combine="sum"), "cannot be added up"),
+        (lambda: Spar(first, wide, combine="sum"), "cannot be added"),
         (lambda: Spar(first, second, 0.0), "above 0"),
         (lambda: Spar(first, second, 1.0, "mean"), "combination"),
         (lambda: parse_model("spar(dense=bm25)"), "vizsla train lambda"),
-        (lambda: parse_model(f"spar(dense=bm25, lexical={tmp_path / 'b'})"), "bm25 is no dense model"),
+        (lambda: parse_model(f"spar(dense=bm25, lexical={tmp_path / 'b'})"), "bm25 is not a dense model"),
     ):
         with pytest.raises(VizslaError, match=message):
             problem()

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="training needs torch")
 import vizsla
 from conftest import Cli
 from small import VOCABULARY, documents_of
-from vizsla.index import Index
+from vizsla.index import Index, verify
 from vizsla.models import LearnedSparse, parse_model
 
 SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
@@ -62,7 +62,7 @@ def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_pat
     with Index.create(tmp_path / "i", model) as index:
         index.add(documents_of(5))
         index.commit()
-        assert index.verify() == []
+        assert verify(index.path) == []
     code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *asked)
     assert (code, "name a data set with --dataset" in said) == (2, True)
 

@@ -11,7 +11,7 @@ import pytest
 from vizsla.backends import export_vectors
 from vizsla.datasets import Source
 from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
+from vizsla.index import Index, document_vectors
 from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
 
@@ -42,7 +42,7 @@ def test_bm25_exported_and_taken_back_scores_the_same(tmp_path: Path, to: str) -
 
 def test_vectors_of_a_sum_name_their_part(tmp_path: Path) -> None:
     with bm25_index(tmp_path / "a", "bm25-multifield") as index:
-        vectors = dict(index.vectors())
+        vectors = dict(document_vectors(index))
         assert {t.partition(":")[0] for v in vectors.values() for t in v} == {"title", "text"}
         score = index.search("fish")[0]
         assert sum(w for t, w in vectors[score.id].items() if t.endswith(":fish")) == pytest.approx(score.score)
@@ -87,7 +87,7 @@ def test_anserinis_collections_and_weighted_queries(tmp_path: Path) -> None:
         assert [(h.id, h.score) for h in index.search("dog bark bark")] == [("1", 126.0)]
         assert [(h.id, h.score) for h in index.search('{"cat": 0.5, "bark": 2}')] == [("2", 38.5), ("1", 6.0)]
         assert index.search("dog")[0]["text"] == "a dog"
-        assert index._snapshot.segments[0].large.values.dtype == np.uint8
+        assert index._searcher.snapshot.segments[0].large.values.dtype == np.uint8
         with pytest.raises(VizslaError, match="a query is"):
             index.search("{nonsense")
 
@@ -117,7 +117,7 @@ def test_words_and_given_vectors_in_one_index(tmp_path: Path) -> None:
     ("vector", "message"),
     [
         (None, "has no vector; expected a field 'vector'"),
-        ([1, 2], "that is no vector, but a list"),
+        ([1, 2], "that is not a vector, but a list"),
         ({"dog": -1}, "not a number of 0 or more, but the number -1"),
         ({"dog": "x"}, "not a number of 0 or more"),
         ({"dog": float("nan")}, "not a number of 0 or more"),

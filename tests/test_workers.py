@@ -19,7 +19,8 @@ from vizsla.index.storage.verify import verify
 
 PROGRAM = """
 import itertools, multiprocessing, sys, time
-from vizsla.index import Index, analysis
+from vizsla.index import Index
+from vizsla.index.writing import analysis
 
 analysis.BATCH_CHARACTERS = 1
 

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from vizsla.datasets import Document
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Index, buffer
+from vizsla.index import Index, verify
 from vizsla.index.storage import forking
-from vizsla.index.storage.verify import verify
+from vizsla.index.writing import buffer
 from vizsla.models import BM25
 
 
@@ -277,19 +277,19 @@ def test_an_interruption_while_writing_begins_leaves_nothing_locked(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the making of a writer and its keeping; Python alone would leave the lost connection's lock held."""
-    from vizsla.index import collection
+    from vizsla.index.writing import writer as writing
 
-    writer = collection.Writer
+    transaction = writing.WriteTransaction
 
     def interrupted(*arguments: Any) -> None:
-        writer(*arguments)
+        transaction(*arguments)
         raise KeyboardInterrupt
 
     with Index.open(folder) as index:
-        monkeypatch.setattr(collection, "Writer", interrupted)
+        monkeypatch.setattr(writing, "WriteTransaction", interrupted)
         with pytest.raises(KeyboardInterrupt):
             index.add(records(range(9)))
-        monkeypatch.setattr(collection, "Writer", writer)
+        monkeypatch.setattr(writing, "WriteTransaction", transaction)
         started = time.monotonic()
         index.add(records(range(5, 6)))
         index.commit()
@@ -303,8 +303,8 @@ def test_garbage_that_wants_the_lock_gets_it(folder: Path) -> None:
         cycle: list[Any] = [index.documents()]
         next(cycle[0])
         cycle.append(cycle)
-        snapshot = index._snapshot
-        with snapshot.lock:
+        snapshot = index._searcher.snapshot
+        with snapshot.connection.lock:
             del cycle
             gc.collect()
         assert len(index.search("common")) == 5
@@ -378,7 +378,7 @@ def test_a_number_is_the_id_of_its_digits(folder: Path) -> None:
         assert got.id == "12"
         assert index.explain("dog", 12) == index.explain("dog", "12")
         assert index.add([Document(np.int64(12), {"text": "common dog"})]).replaced == 1
-        assert index.texts([12, "13"]).keys() == index.contents(["12", 13]).keys() == {"12", "13"}
+        assert index.get_many([12, "13"]).keys() == index.get_many(["12", 13]).keys() == {"12", "13"}
         assert index.delete(12) == 1
         assert index.delete([np.int64(13), 2]) == 2
         index.commit()
@@ -392,7 +392,7 @@ def test_what_is_no_id_is_refused_everywhere(folder: Path, wrong: Any) -> None:
             with pytest.raises(VizslaError, match="id"):
                 call(wrong)
         with pytest.raises(VizslaError, match="id"):
-            index.texts([wrong])
+            index.get_many([wrong])
 
 
 # Forks
@@ -559,7 +559,7 @@ def test_a_folder_that_was_removed_is_told(folder: Path) -> None:
         for call in (lambda: index.add(records(range(3))), index.refresh, index.compact, lambda: Index.open(folder)):
             with pytest.raises(CollectionError, match=r"i: .*(not there|no such folder)"):
                 call()
-        assert index.verify() != []
+        assert verify(index.path) != []
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])

@@ -161,6 +161,7 @@ class Index(Retriever):
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
         self._check_open()
+        forking.check(self.path)
         if self._writer is not None:
             self._writer.commit()
 

@@ -58,7 +58,9 @@ class Augmenter(QueryExpander):
             return f"was trained through the variant {self.variant}, and {bm25.name} has {bm25.variant}"
         return f"was trained for the analyzer {self.analyzer}, and {bm25.name} has {bm25.analyzer}"
 
-    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
+    def query_terms(
+        self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
+    ) -> list[dict[str, float]]:
         """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
         statistics = context.statistics_of(bm25) if context is not None and self.most else None
         return [self._terms(own, weights, added, statistics) for own, weights, added in self._augmented(texts)]

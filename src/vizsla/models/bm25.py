@@ -198,7 +198,9 @@ class QueryExpander(ABC):
         return None
 
     @abstractmethod
-    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
+    def query_terms(
+        self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
+    ) -> list[dict[str, float]]:
         """The weighted terms of each query."""
 
     @abstractmethod

@@ -50,7 +50,9 @@ class RM3(QueryExpander):
                 f"{self.documents!r}, {self.terms!r} and {self.original!r}"
             )
 
-    def query_terms(self, texts: Sequence[str], bm25: BM25, context: SearchContext | None) -> list[dict[str, float]]:
+    def query_terms(
+        self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
+    ) -> list[dict[str, float]]:
         """The weighted terms of queries: their own, and those of the documents they find first."""
         if context is None:
             raise VizslaError("RM3 looks at documents first, so it needs an index to search")
