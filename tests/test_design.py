@@ -10,6 +10,7 @@ import pkgutil
 import subprocess
 import sys
 import time
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import vizsla
@@ -50,6 +51,58 @@ def test_rooms_import_downwards_only() -> None:
             if other in DEPTH and other != room and DEPTH[other] >= DEPTH[room]:
                 wrong.append(f"{file.relative_to(ROOT)} imports {name}")
     assert wrong == []
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the package by name."""
+    files = sorted(ROOT.rglob("*.py"))
+    parts = {file: ("vizsla", *file.relative_to(ROOT).with_suffix("").parts) for file in files}
+    return {".".join(p[:-1] if p[-1] == "__init__" else p): file for file, p in parts.items()}
+
+
+def imports_of(tree: ast.AST, known: Container[str]) -> Iterator[str]:
+    """The modules that a file imports, inside of functions, too; what is there for type checkers alone is skipped."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from [name for name in inner if name in known] or [node.module]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield from imports_of(node, known)
+
+
+def test_no_circle_of_imports() -> None:
+    known = modules()
+    del known["vizsla"]  # it loads names when they are used
+    remaining = {
+        name: set(imports_of(ast.parse(file.read_text()), known)) & known.keys() - {name}
+        for name, file in known.items()
+    }
+    while free := {name for name, others in remaining.items() if not others & remaining.keys()}:
+        remaining = {name: others for name, others in remaining.items() if name not in free}
+    # What is left is in a circle, or imports one; take away what nothing in a circle imports.
+    while ends := remaining.keys() - set().union(*remaining.values()):
+        remaining = {name: others for name, others in remaining.items() if name not in ends}
+    assert sorted(remaining) == []
+
+
+def test_files_functions_and_classes_are_small() -> None:
+    large = []
+    for name, file in modules().items():
+        text = file.read_text()
+        if text.count("\n") > 400:
+            large.append(f"{name} has {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 70:
+                large.append(f"{name}.{node.name} has {(node.end_lineno or 0) - node.lineno} lines")
+            if isinstance(node, ast.ClassDef):
+                public = [f for f in node.body if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")]
+                if len(public) > 20:
+                    large.append(f"{name}.{node.name} has {len(public)} public methods")
+    assert large == []
 
 
 def best_time(code: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vizsla.retrievers import LOCATIONS
+
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever
 
 
@@ -39,5 +40,5 @@ class Lines(Retriever):
 
 
 @LOCATIONS.register("lines", help="The lines of a text file.")
-def open_lines(path: str) -> Lines:
-    return Lines(Path(path))
+def open_lines(location: str) -> Lines:
+    return Lines(Path(location.removeprefix("lines:")))
