@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Cli
 from scattered import Scattered
-from vizsla.engine import VectorIndex, stored
+from vizsla.engine import VectorIndex, convert_rows
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, verify
 
@@ -31,7 +31,7 @@ def exhaustive(documents: dict[str, dict[str, Any]], query: str, form: str = "fl
     """All documents by their scores, computed from their texts."""
     model = Scattered()
     some = {i: d for i, d in documents.items() if d["text"].strip()}
-    rows = stored(model.encoded_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
+    rows = convert_rows(model.encoded_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
     (vector,) = model.dense_queries([query])
     scores = np.einsum("ij,j->i", rows, vector).astype(np.float32)
     return sorted(zip(some, scores.tolist(), strict=True), key=lambda pair: -pair[1])
@@ -43,9 +43,15 @@ def pairs_of(hits: Sequence[Any]) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["float16", "sq8", "hnsw(least=300)", "hnsw(least=300, store=sq8)", "ivf(least=300, lists=8, probes=8)",
-     "pq(least=300, bits=4, oversample=50, store=float16)"],
-)  # fmt: skip
+    [
+        "float16",
+        "sq8",
+        "hnsw(min_documents=300)",
+        "hnsw(min_documents=300, store=sq8)",
+        "ivf(min_documents=300, nlist=8, nprobe=8)",
+        "pq(min_documents=300, nbits=4, oversample=50, store=float16)",
+    ],
+)
 def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
     parsed = VectorIndex.parse(kind)
     living: dict[str, dict[str, Any]] = {}
@@ -58,14 +64,14 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
             found = pairs_of(index.search(query, 20))
             assert len(found) == 20
             assert all(scores[d] == score for d, score in found)
-            assert len(set(found) & set(ranking[:20])) >= (20 if not parsed.built else 14)
+            assert len(set(found) & set(ranking[:20])) >= (20 if not parsed.is_approximate else 14)
             late = pairs_of(index.search(query, 20, "year >= 1950"))
             assert all(living[d]["year"] >= 1950 and scores[d] == score for d, score in late)
             wanted = [(d, score) for d, score in ranking if living[d]["year"] >= 1950][:20]
-            assert len(set(late) & set(wanted)) >= (20 if not parsed.built else 14)
+            assert len(set(late) & set(wanted)) >= (20 if not parsed.is_approximate else 14)
             assert index.explain(query, found[0][0]).score == pytest.approx(found[0][1], rel=1e-5)
         facts = index.info()["dense"]
-        assert (facts["kind"], facts["built_segments"] if parsed.built else built) == (str(parsed), built)
+        assert (facts["kind"], facts["built_segments"] if parsed.is_approximate else built) == (str(parsed), built)
         assert index.verify() == []
 
     with Index.create(tmp_path / "i", Scattered(), dense=kind) as index:
@@ -95,15 +101,15 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
         index.commit()
         exact = pairs_of(index.search("w5 w7", 30))
         plain = index.info()["dense"]["vector_bytes"]
-    code, _, said = cli("compact", folder, "--dense", "hnsw(least=100)")
+    code, _, said = cli("compact", folder, "--dense", "hnsw(min_documents=100)")
     assert code == 0, said
     with Index.open(folder) as index:
         assert index.info()["dense"]["built"] == ["HNSW32_SQ8 100"]
         files = set(folder.rglob("*.faiss"))
-        index.compact("hnsw(least=100, ef=90)")  # another effort: nothing is built
+        index.compact("hnsw(min_documents=100, ef_search=90)")  # another effort: nothing is built
         assert set(folder.rglob("*.faiss")) == files
         assert len(set(pairs_of(index.search("w5 w7", 30))) & set(exact)) > 25
-        index.compact("ivf(least=100, lists=10, store=float16)")
+        index.compact("ivf(min_documents=100, nlist=10, store=float16)")
         assert index.info()["dense"]["built"] == ["IVF10,SQ8"]
         assert index.info()["dense"]["vector_bytes"] == plain // 2
         with pytest.raises(VizslaError, match="stored in float16, and what float32 would have is lost"):
@@ -119,7 +125,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(lists=64)") as index:
+    with Index.create(tmp_path / "i", Scattered(), dense="ivf(nlist=64)") as index:
         index.add(documents_of(range(200)))
         index.commit()
         ranking = exhaustive({d["id"]: d for d in documents_of(range(200))}, "w5")
@@ -130,7 +136,7 @@ def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path
 
 @pytest.fixture
 def built(tmp_path: Path) -> Iterator[Index]:
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(least=100, lists=16, probes=1)") as index:
+    with Index.create(tmp_path / "i", Scattered(), dense="ivf(min_documents=100, nlist=16, nprobe=1)") as index:
         index.add(documents_of(range(1200)))
         index.commit()
         yield index
@@ -159,7 +165,7 @@ def test_a_damaged_structure(cli: Cli, built: Index) -> None:
 
 def test_readers_keep_the_structure_they_have(built: Index) -> None:
     with Index.open(built.path) as reader:
-        built.compact("hnsw(least=100)")
+        built.compact("hnsw(min_documents=100)")
         assert len(reader.search("w5")) == 10  # opened only now, though its file is gone
         assert reader.info()["dense"]["kind"].startswith("ivf")
 
@@ -184,7 +190,7 @@ def test_without_faiss(built: Index, cli: Cli, tmp_path: Path, monkeypatch: pyte
 def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     for model, kind, problem in (
         ("bm25", "hnsw", "bm25 has no dense vectors, which hnsw is for"),
-        (Scattered(), "pq(parts=3)", "cannot be cut into 3 equal parts"),
+        (Scattered(), "pq(m=3)", "cannot be cut into 3 equal parts"),
     ):
         with pytest.raises(VizslaError, match=problem):
             Index.create(tmp_path / "n", model, dense=kind)
@@ -195,7 +201,7 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
             built.search("w5", dense="device=gpu")
     with pytest.raises(VizslaError, match="no option of ivf called 'ef'"):
-        built.search("w5", dense="ef=3")
+        built.search("w5", dense="ef_search=3")
 
 
 class OnGpu:
@@ -219,8 +225,8 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
     built.commit()
     for filter in (None, "year >= 1950"):
         exact = pairs_of(built.search("w5 w7", 10, filter, dense="exact"))
-        assert pairs_of(built.search("w5 w7", 10, filter, dense="probes=16, oversample=20, device=gpu")) == exact
-    monkeypatch.setattr("vizsla.engine.nearest._MOST_ON_GPU", 64)
+        assert pairs_of(built.search("w5 w7", 10, filter, dense="nprobe=16, oversample=20, device=gpu")) == exact
+    monkeypatch.setattr("vizsla.engine.ann._MAX_ON_GPU", 64)
     with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
         built.search("w5 w7", 10, dense="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
@@ -254,7 +260,7 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
     queries = tmp_path / "queries.tsv"
     queries.write_text("".join(f"{i}\tw{i} v{i}x0\n" for i in range(30)))
     command = ("recall", built.path, "--queries", queries, "-k", 5)
-    code, out, said = cli(*command, "--json", "--dense", "probes=1", "--dense", "probes=16, oversample=300")
+    code, out, said = cli(*command, "--json", "--dense", "nprobe=1", "--dense", "nprobe=16, oversample=300")
     assert code == 0, said
     exact, little, much = json.loads(out)["settings"]
     assert (exact["setting"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)
@@ -267,6 +273,6 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
             shares.append(len(found & {hit.id for hit in index.search(query, 5, dense="exact")}) / 5)
         assert little["recall"] == pytest.approx(np.mean(shares))
     code, out, _ = cli(*command)
-    assert (code, "recall@5" in out, "ivf(lists=16, probes=1, least=100)" in out) == (0, True, True)
+    assert (code, "recall@5" in out, "ivf(nlist=16, nprobe=1, min_documents=100)" in out) == (0, True, True)
     with Index.create(tmp_path / "b", "bm25") as index, pytest.raises(VizslaError, match="bm25 has 0"):
         index.recall(["w5"], ["exact"])

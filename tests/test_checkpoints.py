@@ -51,7 +51,7 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
     tokens = save_pieces(folder)
     dense = Dense.open(folder)
     assert isinstance(dense.network, Transformer)
-    assert (dense.dimensions, dense.network.length, dense.normalised) == (16, 64, False)
+    assert (dense.dimensions, dense.network.length, dense.normalize) == (16, 64, False)
     vectors, there = dense.dense_documents([*TEXTS, "", " \n"])
     assert there.tolist() == [True] * 4 + [False] * 2
     assert not vectors[4:].any()
@@ -143,7 +143,7 @@ def test_layers_prompts_and_lengths_of_sentence_transformers(tmp_path: Path) -> 
     save_file({f"linear.{n}": p.detach() for n, p in linear.named_parameters()}, folder / "2_Dense/model.safetensors")
     torch.save({f"norm.{n}": p.detach() for n, p in norm.named_parameters()}, folder / "3_LayerNorm/pytorch_model.bin")
     dense = Dense.open(folder)
-    assert (dense.dimensions, dense.normalised, dense.network.length) == (5, True, 20)
+    assert (dense.dimensions, dense.normalize, dense.network.length) == (5, True, 20)
     made = {"ask: ": dense.dense_queries(TEXTS), "read: ": dense.dense_documents(TEXTS)[0]}
     for prompt, vectors in made.items():
         for text, vector in zip(TEXTS, vectors, strict=True):

@@ -220,18 +220,18 @@ def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
             ({"combine": "rff"}, "no way to combine called 'rff'"),
             ({"combine": 3}, "combine is a text, as in 'rrf', not the number 3"),
             ({"dense": "hsnw"}, "no kind of dense search"),
-            ({"dense": 3}, "dense is a text, as in 'ef=200', not the number 3"),
+            ({"dense": 3}, "dense is a text, as in 'ef_search=200', not the number 3"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 index.ask_with(None, **wrong)
         assert [hit.id for hit in index.search("dogs")] == ["1"]
         with pytest.raises(VizslaError, match="the model reads no dense vectors"):
-            index.search("dogs", model="bm25", dense="ef=200")
+            index.search("dogs", model="bm25", dense="ef_search=200")
     with Index.create(folder, overwrite=True) as index:
         index.add([{"id": "1", "text": "dogs bark"}])
         index.commit()
         with pytest.raises(VizslaError, match="the index has no dense vectors"):
-            index.search("dogs", dense="ef=200")
+            index.search("dogs", dense="ef_search=200")
         with pytest.raises(VizslaError, match="combines the parts of a sum"):
             index.ask_with(None, combine="rrf")
         assert [hit.id for hit in index.search("dogs", dense="exact")] == ["1"]

@@ -18,12 +18,12 @@ import numpy as np
 
 from vizsla.encoders.cache import cache_folder, digest
 from vizsla.encoders.network import Network
-from vizsla.encoders.sentence import Settings, read_json, read_settings
+from vizsla.encoders.sentence import EncoderSettings, read_json, read_settings
 from vizsla.encoders.transformer import Transformer, brings_code, need_torch
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks.arrays import prefix_of, read_checkpoint, weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.reading import Layer
+from vizsla.networks.text_options import Layer
 from vizsla.text import Analyzer, WordPiece
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -47,7 +47,7 @@ class Checkpoint:
 
     folder: Path
     config: dict[str, Any]
-    settings: Settings
+    settings: EncoderSettings
 
     @classmethod
     def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
@@ -57,14 +57,14 @@ class Checkpoint:
         return documents, others[0] if others else None
 
     @classmethod
-    def _of(cls, folder: Path, settings: Settings) -> Checkpoint:
+    def _of(cls, folder: Path, settings: EncoderSettings) -> Checkpoint:
         config = read_json(folder / settings.base / "config.json")
         made = cls(folder, config, settings)
         if made.kind != "dpr" or (folder / "modules.json").is_file():
             return made
         width = int(config.get("projection_dim") or 0)  # DPR says by its kind how it makes a vector
         layers = (Layer("linear", name="encode_proj", width=width),) if width else ()
-        return made.changed(pooling=("first",), layers=layers)
+        return made.changed(pooling=("cls",), layers=layers)
 
     def changed(self, **settings: Any) -> Checkpoint:
         """The encoder with other settings than its files say."""
@@ -108,8 +108,8 @@ class Checkpoint:
         """Whether it is a BERT that runs without torch, in 8 bits where that is asked."""
         s = self.settings
         alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
-        bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map"))
-        pooled = s.pooling in (("mean",), ("first",), ("first", "mean"))
+        bare = not (s.layers or s.lowercase or s.skip_prompt_tokens or self.config.get("auto_map"))
+        pooled = s.pooling in (("mean",), ("cls",), ("cls", "mean"))
         return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
 
     @property
@@ -131,8 +131,9 @@ class Checkpoint:
         layers = tuple(self._measured(layer) for layer in s.layers)
         widths = [layer.width for layer in layers if layer.width]
         return Transformer.of(
-            self.folder, pooling=s.pooling, layers=layers, length=self.length, base=s.base, lowers=s.lowers,
-            skips=s.skips, exact=precision == "float32", width=widths[-1] if widths else self._pooled_width(),
+            self.folder, pooling=s.pooling, layers=layers, length=self.length, base=s.base, lowercase=s.lowercase,
+            skip_prompt_tokens=s.skip_prompt_tokens, exact=precision == "float32",
+            width=widths[-1] if widths else self._pooled_width(),
         )  # fmt: skip
 
     def _measured(self, layer: Layer) -> Layer:
@@ -155,7 +156,7 @@ class Checkpoint:
         tokens = min(_SAMPLE_TOKENS, self.length - 2)
         sample = [[101, *rng.integers(first, last, tokens).tolist(), 102] for _ in range(_SAMPLE)]
         Network.write(
-            made, weights, kind="dense", heads=heads, most=1.0, length=self.length, precision=precision,
+            made, weights, kind="dense", heads=heads, max_weight=1.0, length=self.length, precision=precision,
             sample=sample, pooling=pooling,
         )  # fmt: skip
 

@@ -9,49 +9,49 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vizsla.errors import InputError
-from vizsla.networks.reading import ACTIVATIONS, Layer
+from vizsla.networks.text_options import ACTIVATIONS, Layer
 
 _POOLINGS = {
-    "cls": "first",
+    "cls": "cls",
     "max": "max",
     "mean": "mean",
-    "mean_sqrt_len_tokens": "root",
-    "weightedmean": "weighted",
-    "lasttoken": "last",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weightedmean",
+    "lasttoken": "lasttoken",
 }
 _OLD_POOLINGS = {
-    "pooling_mode_cls_token": "first",
+    "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "root",
-    "pooling_mode_weightedmean_tokens": "weighted",
-    "pooling_mode_lasttoken": "last",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
 }
 _ROUTERS = ("Router", "Asym")
 _ROUTES = {"document": ("document", "passage", "doc", "corpus"), "query": ("query", "question")}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """`base`: where in the folder the encoder itself lies. `length`: 0 where nothing is told. `lowers`: texts are
-    lower-cased first. `skips`: the prompt's tokens are not pooled.
+class EncoderSettings:
+    """`base`: where in the folder the encoder itself lies. `length`: 0 where nothing is told. `lowercase`: texts are
+    lower-cased first. `skip_prompt_tokens`: the prompt's tokens are not pooled.
     """
 
     base: str = ""
     pooling: tuple[str, ...] = ("mean",)
     layers: tuple[Layer, ...] = ()
-    normalised: bool = False
+    normalize: bool = False
     length: int = 0
     query_prompt: str = ""
     document_prompt: str = ""
-    lowers: bool = False
-    skips: bool = False
+    lowercase: bool = False
+    skip_prompt_tokens: bool = False
 
 
-def read_settings(folder: Path) -> list[Settings]:
+def read_settings(folder: Path) -> list[EncoderSettings]:
     """Of documents, and of queries where they go another way."""
     if not (folder / "modules.json").is_file():
-        return [Settings()]
+        return [EncoderSettings()]
     modules = [(_kind(m["type"]), _path(m["path"], folder)) for m in _modules(folder / "modules.json")]
     config: dict[str, Any] = {}
     if (folder / "config_sentence_transformers.json").is_file():
@@ -108,7 +108,7 @@ def _routes(folder: Path, path: str) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str, Any]) -> Settings:
+def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str, Any]) -> EncoderSettings:
     told: dict[str, Any] = {}
     layers: list[Layer] = []
     for kind, path in modules:
@@ -116,7 +116,7 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
             told |= {"base": path, **_transformer(folder / path)}
         elif kind == "Pooling":
             about = read_json(folder / path / "config.json")
-            told |= {"pooling": _pooling(about, folder), "skips": about.get("include_prompt") is False}
+            told |= {"pooling": _pooling(about, folder), "skip_prompt_tokens": about.get("include_prompt") is False}
         elif kind == "Dense":
             layers.append(_dense(read_json(folder / path / "config.json"), path, folder))
         elif kind == "LayerNorm":
@@ -127,16 +127,16 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
             raise InputError(f"this encoder has a layer that cannot be read ({kind})", file=str(folder))
     if "base" not in told:
         raise InputError("this encoder is no transformer, which alone can be read", file=str(folder))
-    told["normalised"] = bool(layers) and layers[-1].kind == "unit"
-    told["layers"] = tuple(layers[:-1] if told["normalised"] else layers)
-    return Settings(**{**told, **_similarity(config, folder, told["normalised"]), **_prompts(config)})
+    told["normalize"] = bool(layers) and layers[-1].kind == "unit"
+    told["layers"] = tuple(layers[:-1] if told["normalize"] else layers)
+    return EncoderSettings(**{**told, **_similarity(config, folder, told["normalize"]), **_prompts(config)})
 
 
 def _transformer(place: Path) -> dict[str, Any]:
     files = sorted(place.glob("sentence_*_config.json"))
     about = read_json(files[0]) if files else {}
     most = about.get("max_seq_length")
-    return {"length": int(most) if most else 0, "lowers": about.get("do_lower_case") is True}
+    return {"length": int(most) if most else 0, "lowercase": about.get("do_lower_case") is True}
 
 
 def _pooling(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
@@ -158,11 +158,11 @@ def _dense(config: dict[str, Any], path: str, folder: Path) -> Layer:
     return Layer("linear", path, "linear", activation, int(config["out_features"]))
 
 
-def _similarity(config: dict[str, Any], folder: Path, normalised: bool) -> dict[str, bool]:
+def _similarity(config: dict[str, Any], folder: Path, normalize: bool) -> dict[str, bool]:
     name = config.get("similarity_fn_name")
     if name in ("euclidean", "manhattan"):
         raise InputError(f"vectors are compared by inner products and cosines, not by {name}", file=str(folder))
-    return {"normalised": normalised or name == "cosine"}
+    return {"normalize": normalize or name == "cosine"}
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str]:

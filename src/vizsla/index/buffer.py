@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.engine import Segment, build_segment, fits_a_segment, stored
+from vizsla.engine import Segment, build_segment, convert_rows, fits_a_segment
 from vizsla.errors import VizslaError
 from vizsla.index import database
 from vizsla.index.analysis import Prepared, Rows
@@ -68,7 +68,7 @@ class Buffer:
             return None
         numbers = np.arange(self._first, self._first + self._count)
         taken = {i: rows for i, n in enumerate(self._namespaces) if (rows := n.take_dense()) is not None}
-        dense = {i: stored(rows, self._form) for i, rows in taken.items()}
+        dense = {i: convert_rows(rows, self._form) for i, rows in taken.items()}
         blocks = [n.take() for n in self._namespaces]
         segment = build_segment(
             numbers,

@@ -95,7 +95,7 @@ class Index(Retriever):
         `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
         their best passage.
         `store`: keep the texts the model reads, to be shown and exported. Ids and metadata are kept in any case.
-        `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(lists=1024)`; see `VectorIndex`.
+        `dense`: how dense vectors are kept and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
         """
         folder = absolute(path)
         chosen = parse_model(model) if isinstance(model, str) else model
@@ -405,7 +405,7 @@ class Index(Retriever):
         part alone, see `Combination`.
 
         `dense`: how dense vectors are searched where the index has a structure for it: `exact`, or with another effort
-        than its own, as in `ef=200` or `probes=64`. A sum is searched exactly.
+        than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
         """
         told = {"filter": filter, "threads": threads, "approximate": approximate, "combine": combine, "dense": dense}
         with self._reading() as snapshot:
@@ -545,7 +545,7 @@ class Index(Retriever):
         Do so only if you know who has made the index: faiss follows what it reads without looking whether it is sound.
         """
         with self._reading() as snapshot:
-            hashes = {near.sha256 for segment in snapshot.segments for near in segment.near.values()}
+            hashes = {ann_index.sha256 for segment in snapshot.segments for ann_index in segment.ann.values()}
         for sha256 in hashes:
             trust.remember(sha256)
         return len(hashes)

@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Merge, Segment, VectorIndex, fits_a_segment, form_of, living_frequencies
+from vizsla.engine import (
+    DamagedSegmentError,
+    Merge,
+    Segment,
+    VectorIndex,
+    fits_a_segment,
+    living_frequencies,
+    storage_of,
+)
 from vizsla.errors import CollectionError
 from vizsla.index import database, files
 from vizsla.models import Model
@@ -119,7 +127,7 @@ class Compaction:
 
     def _is_tidy(self, start: int, end: int) -> bool:
         first = self._entries[start]
-        forms = {form_of(rows) for rows in first.segment.dense.values()}
+        forms = {storage_of(rows) for rows in first.segment.dense.values()}
         return end - start == 1 and first.alive is None and forms <= {self._kind_of_dense.store}
 
     @staticmethod
@@ -167,18 +175,18 @@ class Compaction:
         )
 
     def _prepare_search(self, entry: _Entry) -> None:
-        """Build what finds near vectors, where the segment is large enough and has it not yet."""
+        """Build the ANN indexes that a segment lacks, where it is large enough for them."""
         found = {name: facts for name, facts in entry.files.items() if not name.startswith(files.NEAR)}
         for space, rows in entry.segment.dense.items():
-            built = self._kind_of_dense.structure(len(rows), rows.shape[1])
-            there = entry.files.get(f"{files.NEAR}{space}")
-            if built is None:
+            factory = self._kind_of_dense.factory(len(rows), rows.shape[1])
+            present = entry.files.get(f"{files.NEAR}{space}")
+            if factory is None:
                 continue
-            if there is not None and there["built"] == built:
-                found[f"{files.NEAR}{space}"] = there
+            if present is not None and present["built"] == factory:
+                found[f"{files.NEAR}{space}"] = present
             else:
                 place = self._path, entry.name, self._generation, space
-                found |= files.write_structure(*place, self._kind_of_dense, built, rows)
+                found |= files.write_ann_index(*place, factory, rows)
         if found != entry.files:
             entry.files = found
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))

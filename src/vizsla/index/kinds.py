@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vizsla.engine import STORES, Segment, VectorIndex, check_gpu, faiss_for
+from vizsla.engine import STORES, Approximate, Exact, Segment, VectorIndex, check_gpu, faiss_for
 from vizsla.errors import VizslaError
 from vizsla.models import Model
 
 
 def check_kind(kind: VectorIndex, model: Model) -> None:
     """Refuse a kind that cannot be built for a model, or not here."""
-    if kind == VectorIndex():
+    if kind == Exact():
         return
     widths = [p.component.dimensions for p in model.parts if p.component.dimensions]
     if not widths:
         raise VizslaError(f"{model.name} has no dense vectors, which {kind} is for")
     for width in widths:
         kind.check_width(width)
-    if kind.built:
+    if isinstance(kind, Approximate):
         faiss = faiss_for(kind.name)
         if kind.device == "gpu":
             check_gpu(faiss)
@@ -39,13 +39,13 @@ def dense_facts(kind: VectorIndex, segments: Sequence[Segment], model: Model) ->
     spaces = [i for i, part in enumerate(model.parts) if part.component.dimensions]
     if not spaces:
         return None
-    near = [structure for segment in segments for structure in segment.near.values()]
+    ann_indexes = [ann_index for segment in segments for ann_index in segment.ann.values()]
     return {
         "kind": str(kind),
         "store": kind.store,
-        "built_segments": sum(bool(segment.near) for segment in segments),
-        "exact_segments": sum(not segment.near for segment in segments),
+        "built_segments": sum(bool(segment.ann) for segment in segments),
+        "exact_segments": sum(not segment.ann for segment in segments),
         "vector_bytes": sum(segment.dense[s].nbytes for segment in segments for s in spaces),
-        "structure_bytes": sum(structure.bytes for structure in near),
-        "built": sorted({structure.built for structure in near}),
+        "structure_bytes": sum(ann_index.bytes for ann_index in ann_indexes),
+        "built": sorted({ann_index.factory for ann_index in ann_indexes}),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine import Hits
+from vizsla.engine import TopDocuments
 from vizsla.errors import VizslaError
 from vizsla.index.searching import Choices, Search, at_least_one
 from vizsla.index.snapshot import Snapshot
@@ -49,7 +49,7 @@ def measure_recall(
     first = searches[0]
     encoded = snapshot.encode_queries(queries, first.asking)
     batches = [encoded[a : a + together] for a in range(0, len(encoded), together)]
-    found: list[list[Hits]] = [[] for _ in searches]
+    found: list[list[TopDocuments]] = [[] for _ in searches]
     seconds = np.zeros((ROUNDS, len(searches)))
     for round in range(ROUNDS):
         for i, search in enumerate(searches):
@@ -65,7 +65,7 @@ def measure_recall(
     ]
 
 
-def _recall(found: Sequence[Hits], exact: Sequence[Hits]) -> float:
+def _recall(found: Sequence[TopDocuments], exact: Sequence[TopDocuments]) -> float:
     """The share of exact hits that others have, on average over the queries that find any."""
     pairs = [(f, e) for f, e in zip(found, exact, strict=True) if len(e)]
     shares = [len(np.intersect1d(f.numbers, e.numbers)) / len(e) for f, e in pairs]

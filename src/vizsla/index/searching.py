@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vizsla.datasets import Document, document_of, passage_of
-from vizsla.engine import Hits, Query, VectorIndex
+from vizsla.engine import Query, TopDocuments, VectorIndex
 from vizsla.errors import VizslaError
 from vizsla.index.asking import BoundModel
 from vizsla.index.combining import Combination, parts_of, union_of
@@ -75,7 +75,7 @@ class Search:
         alone = len(asking.parts) == 1
         if alone and way.name != "sum":
             raise VizslaError(f"{way.name} combines the parts of a sum, and what is asked has only one")
-        if way.name == "sum" and choices.dense is not None and kind.built and not (alone and asking.dense):
+        if way.name == "sum" and choices.dense is not None and kind.is_approximate and not (alone and asking.dense):
             raise VizslaError("a sum is searched exactly; give --dense with a dense model alone, or with --combine")
         return plain._combined(way)
 
@@ -142,14 +142,14 @@ class Search:
         pairs = zip(numbers, found, strict=True)
         return [Ranking([ids[n] for n in some], hits.scores) for some, hits in pairs]
 
-    def found(self, queries: Sequence[Query], k: int) -> list[Hits]:
+    def found(self, queries: Sequence[Query], k: int) -> list[TopDocuments]:
         """The best documents of encoded queries."""
         if self.union is not None:
             return self._found_in_union(queries, k, max(k, self.union.depth))
-        effort = self.kind if self.kind.built and len(self.asking.parts) == 1 else None
-        return self.snapshot.search(queries, self.asking, k, self.condition, self.expected, effort)
+        search_params = self.kind if self.kind.is_approximate and len(self.asking.parts) == 1 else None
+        return self.snapshot.search(queries, self.asking, k, self.condition, self.expected, search_params)
 
-    def _found_in_union(self, queries: Sequence[Query], k: int, depth: int) -> list[Hits]:
+    def _found_in_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
         """The best of all that any part finds, by the sum of all parts."""
         spaces = [space for space, _ in self.asking.parts]
         asked = zip(*(parts_of(query, spaces) for query in queries), strict=True)
@@ -181,7 +181,7 @@ class Search:
         numbers = {n: d for d in ids for n in self.snapshot.numbers_of(d)}
         return {numbers[n]: document for n, document in self.snapshot.documents(numbers).items()}
 
-    def _named(self, found: list[Hits], documents: bool) -> list[list[Hit]]:
+    def _named(self, found: list[TopDocuments], documents: bool) -> list[list[Hit]]:
         """Hits as documents, looked up together."""
         numbers = {n for hits in found for n in hits.numbers.tolist()}
         if documents:
@@ -213,11 +213,11 @@ def _kind(snapshot: Snapshot, asking: BoundModel, told: str | None) -> VectorInd
     """How dense vectors are searched."""
     if told is None:
         return snapshot.kind
-    kind = _text(told, "dense", "ef=200").strip()
+    kind = _text(told, "dense", "ef_search=200").strip()
     if kind != "exact" and not asking.dense:
         where = "the index has" if not any(p.component.dimensions for p in snapshot.model.parts) else "the model reads"
         raise VizslaError(f"{where} no dense vectors, so there is nothing that {kind!r} could change")
-    return snapshot.kind.asked(kind)
+    return snapshot.kind.with_search_params(kind)
 
 
 def _share(expected: Any) -> float:

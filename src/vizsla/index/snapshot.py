@@ -17,7 +17,17 @@ import numpy as np
 
 from vizsla.datasets import Document, Splitter, document_of
 from vizsla.datasets.passages import MARK
-from vizsla.engine import DamagedSegmentError, Hits, Query, Segment, VectorIndex, by_document, search_among, search_many
+from vizsla.engine import (
+    DamagedSegmentError,
+    Query,
+    Segment,
+    TopDocuments,
+    VectorIndex,
+    by_document,
+    read_vector_index,
+    search_among,
+    search_many,
+)
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import checksums, database, files, forking
 from vizsla.index.asking import BoundModel
@@ -127,7 +137,7 @@ class Snapshot:
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if isinstance(self._db, database.Unlocked) else None
         files.check_model_folder(self.path / "model")
-        self.kind = VectorIndex.parse(self.meta.get(database.DENSE) or "exact")
+        self.kind = read_vector_index(self.meta.get(database.DENSE))
         self.model = Model.from_description(self.meta["model"], self.path / "model")
         if any(statistics["namespaces"].keys() != set(self.model.namespaces) for *_, statistics in rows):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
@@ -378,18 +388,20 @@ class Snapshot:
         k: int,
         condition: Filter | None,
         expected: float = 1.0,
-        effort: VectorIndex | None = None,
-    ) -> list[Hits]:
+        search_params: VectorIndex | None = None,
+    ) -> list[TopDocuments]:
         """For each query the best k living documents, of those that meet a condition if there is one.
 
-        `expected` below 1, or an `effort`: approximately, see `search_many`.
+        `expected` below 1, or an `search_params`: approximately, see `search_many`.
         """
         allowed = self.alive if condition is None else self.allowed(condition)
         k = min(k, max(self.stored_count, 1))
         with self.damage_told():
-            return search_many(self.segments, queries, asking.weightings, k, allowed, expected=expected, effort=effort)
+            return search_many(
+                self.segments, queries, asking.weightings, k, allowed, expected=expected, search_params=search_params
+            )
 
-    def search_among(self, query: Query, asking: BoundModel, numbers: np.ndarray, k: int) -> Hits:
+    def search_among(self, query: Query, asking: BoundModel, numbers: np.ndarray, k: int) -> TopDocuments:
         """The best k of some living documents."""
         with self.damage_told():
             return search_among(self.segments, query, asking.weightings, numbers, min(k, max(len(numbers), 1)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines
 from vizsla.datasets.passages import MARK, Splitter, document_of
-from vizsla.engine import VectorIndex
+from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import database, files, forking
 from vizsla.index.analysis import Prepared, preparing
@@ -97,7 +97,7 @@ class Writer:
         files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
-        self._kind = VectorIndex.parse(database.get_meta(self._db, database.DENSE) or "exact")
+        self._kind = read_vector_index(database.get_meta(self._db, database.DENSE))
         self._buffer = Buffer(self._path, self._model, self._db, self._checksums, self._kind.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:

@@ -81,7 +81,7 @@ class LearnedSparse(Component):
         return np.zeros(len(lengths), np.uint8)
 
     def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
-        return Weighting(scale=1.0 if self.whole else self.network.most / LEVELS)
+        return Weighting(scale=1.0 if self.whole else self.network.max_weight / LEVELS)
 
     def tokens(self, text: str) -> list[Token]:
         assert isinstance(self.analyzer, Analyzer)
@@ -93,7 +93,7 @@ class LearnedSparse(Component):
     def query_terms_of(self, texts: Sequence[str]) -> list[dict[str, float]]:
         pointers, indices, weights = self.rows(*_joined(self.pieces.ids(texts)))
         if self.whole:
-            weights = whole_weights(weights, self.network.most)
+            weights = whole_weights(weights, self.network.max_weight)
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
@@ -178,7 +178,7 @@ class _WeighingReader(Reader):
         new = self._lexicon.terms[len(self._ids) :]
         self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
         pointers, indices, weights = self._model.rows(self._ids[found], np.concatenate([[0], ends]))
-        whole = whole_weights(weights, self._model.network.most)
+        whole = whole_weights(weights, self._model.network.max_weight)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
         rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])

@@ -148,7 +148,7 @@ def _dense(
     if similarity and similarity not in _SIMILARITIES:
         raise UnknownNameError("similarity", similarity, _SIMILARITIES)
     told: dict[str, Any] = {"name": preset, "namespace": preset} if preset else {}
-    told |= {"normalised": similarity == "cosine"} if similarity else {}
+    told |= {"normalize": similarity == "cosine"} if similarity else {}
     return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**told, **options})
 
 

@@ -124,14 +124,14 @@ class Augmenter(nn.Module):
         made = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
         return torch.cat(made)[torch.argsort(batch.order)]
 
-    def asked(self, made: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
-        """What was made of the chunks, in the order of the batch."""
+    def augmented(self, outputs: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
+        """What is added and what tokens weigh, from the outputs for the chunks, in the order of the batch."""
         back = torch.argsort(batch.order)
         sizes = [chunk.starts.diff() for chunk in batch.chunks]
         cut = [len(size) * self.terms for size in sizes]
-        added = torch.cat([m[:c].view(-1, self.terms) for m, c in zip(made, cut, strict=True)])[back]
+        added = torch.cat([m[:c].view(-1, self.terms) for m, c in zip(outputs, cut, strict=True)])[back]
         lengths = torch.cat(sizes)
         mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         rows = added.new_zeros(mask.shape)
-        rows[mask] = torch.cat([m[c:] for m, c in zip(made, cut, strict=True)])
+        rows[mask] = torch.cat([m[c:] for m, c in zip(outputs, cut, strict=True)])
         return AugmentedQueries(added, rows[back])

@@ -40,7 +40,7 @@ class Cross(nn.Module):
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts, 1] the scores, in 32 bits also where the encoder runs in 16."""
-        states = self.encoder(chunk, segments_of(chunk))
+        states = self.encoder(chunk, token_types_of(chunk))
         with torch.autocast(states.device.type, enabled=False):
             first = states[chunk.starts[:-1]].to(self.classifier.weight.dtype)
             made: Tensor = self.classifier(torch.tanh(self.pooler["dense"](first)))
@@ -60,7 +60,7 @@ class Cross(nn.Module):
                 own[name].copy_(torch.tensor(found[name]))
 
 
-def segments_of(chunk: Chunk, end: int = END) -> Tensor:
+def token_types_of(chunk: Chunk, end: int = END) -> Tensor:
     """[tokens] 0 up to the first [SEP] of each text, 1 behind it."""
     ends = (chunk.ids == end).long()
     before = ends.cumsum(0) - ends

@@ -1,4 +1,4 @@
-"""The arrays of a network in its folder: a file of safetensors, less what it has in common with another network."""
+"""The arrays of a network in its folder: a file of safetensors, without what it has in common with another network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from vizsla.errors import InputError
 
-WEIGHTS, SHARES = "weights.safetensors", "shares.json"
+NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
 """Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
 _TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
