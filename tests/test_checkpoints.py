@@ -109,11 +109,11 @@ def test_what_is_pooled(seed: int, tokens: int) -> None:
     kept[np.arange(3), rng.integers(0, tokens, 3)] = True
     by_hand: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         "mean": lambda r, _: r.mean(0),
-        "first": lambda r, _: r[0],
-        "last": lambda r, _: r[-1],
+        "cls": lambda r, _: r[0],
+        "lasttoken": lambda r, _: r[-1],
         "max": lambda r, _: r.max(0),
-        "weighted": lambda r, at: (r * (at + 1)[:, None]).sum(0) / (at + 1).sum(),
-        "root": lambda r, _: r.sum(0) / np.sqrt(len(r)),
+        "weightedmean": lambda r, at: (r * (at + 1)[:, None]).sum(0) / (at + 1).sum(),
+        "mean_sqrt_len": lambda r, _: r.sum(0) / np.sqrt(len(r)),
     }
     for how, expected in by_hand.items():
         found = pool(torch.tensor(rows), torch.tensor(kept), how).numpy()

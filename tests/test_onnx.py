@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -274,3 +276,16 @@ def test_without_onnxruntime_the_package_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(VizslaError, match="needs onnxruntime; install it with: pip install onnxruntime"):
         OnnxNetwork(tmp_path)
+
+
+def test_heads_are_looked_up_without_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['onnx'] = sys.modules['onnxruntime'] = None\n"
+        "from vizsla.networks.heads import HEADS\n"
+        "print({entry.name: entry.make().gives for entry in HEADS if entry.help})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    expected = {"augmenter": "augmentations", "cross": "scores", "dense": "embeddings", "splade": "vectors"}
+    assert ast.literal_eval(found) == {**expected, "unicoil": "weights"}
+    with pytest.raises(VizslaError, match="no network head called 'spalde'; did you mean 'splade'"):
+        write_network("nowhere", {}, "spalde")

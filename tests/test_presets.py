@@ -190,7 +190,9 @@ def test_presets_of_one_encoder(
             assert vector == pytest.approx(expected, abs=1e-5)
     same = parse_model(f"dense(checkpoint={tmp_path / 'e'}, precision=float32, preset={preset})")
     assert same.parts[0].component.index_signature == dense.index_signature
-    other = parse_model(f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/last)")
+    other = parse_model(
+        f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/lasttoken)"
+    )
     assert isinstance(other, Dense)
     assert (other.normalize, other.network.pooling, other.dimensions) == (True, ("max", "lasttoken"), 32)
 

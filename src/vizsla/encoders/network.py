@@ -89,15 +89,15 @@ class Network:
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
         width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
-        made = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, width=width)
-        about = {name: value for name, value in asdict(made).items() if name != "folder"}
+        network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, width=width)
+        about = {name: value for name, value in asdict(network).items() if name != "folder"}
         if not pooling:
             del about["pooling"], about["width"]
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-        return made
+        return network
 
     def save(self, folder: Path) -> str:
-        """Copy the network into a folder; gives the name it has there."""
+        """Copy the network into a folder; returns the name it has there."""
         name = self.digest[:12]
         if (folder / name).resolve() != self.folder.resolve():
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -126,11 +126,11 @@ class Network:
 
 def runtime() -> str:
     """What runs networks here: torch where it sees a GPU or onnxruntime is not installed, else onnxruntime."""
-    asked = os.environ.get("VIZSLA_RUNTIME", "")
-    if asked:
-        if asked not in RUNTIMES:
-            raise UnknownNameError("runtime in VIZSLA_RUNTIME", asked, RUNTIMES)
-        return asked
+    chosen = os.environ.get("VIZSLA_RUNTIME", "")
+    if chosen:
+        if chosen not in RUNTIMES:
+            raise UnknownNameError("runtime in VIZSLA_RUNTIME", chosen, RUNTIMES)
+        return chosen
     if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
         return "torch"
     if find_spec("onnxruntime") is None:

@@ -57,19 +57,21 @@ class Transformer:
         for name in settings["pooling"]:
             if name not in POOLINGS:
                 raise UnknownNameError("pooling", name, POOLINGS)
-        made = cls(folder, "", **settings)
-        files = digest(folder, made.files())
-        told = json.dumps([files, with_former_names(made.described())], sort_keys=True)
-        return cls(folder, hashlib.sha256(told.encode()).hexdigest(), **settings)
+        encoder = cls(folder, "", **settings)
+        files = digest(folder, encoder.files())
+        identity = json.dumps([files, with_former_names(encoder.described())], sort_keys=True)
+        return cls(folder, hashlib.sha256(identity.encode()).hexdigest(), **settings)
 
     @classmethod
     def open(cls, folder: Path) -> Transformer:
         """The encoder that was saved in a folder."""
         try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))
-            told = described(cls, with_current_names(about), ("folder",), reads="str", layers="list")
-            del told["reads"]
-            return cls(folder, **{**told, "layers": tuple(made_from(Layer, layer) for layer in told["layers"])})
+            arguments = described(cls, with_current_names(about), ("folder",), reads="str", layers="list")
+            del arguments["reads"]
+            return cls(
+                folder, **{**arguments, "layers": tuple(made_from(Layer, layer) for layer in arguments["layers"])}
+            )
         except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
@@ -84,13 +86,13 @@ class Transformer:
         if not tokens:
             raise InputError("there is no tokenizer here (no tokenizer.json)", file=str(place))
         beside = [file for pattern in _BESIDE for file in sorted(place.glob(pattern))]
-        found = weight_files(place) + tokens + beside
+        files = weight_files(place) + tokens + beside
         for layer in self.layers:
-            found += weight_files(self.folder / layer.place) if layer.place else []
-        return list(dict.fromkeys(found))
+            files += weight_files(self.folder / layer.place) if layer.place else []
+        return list(dict.fromkeys(files))
 
     def save(self, folder: Path) -> str:
-        """Copy the encoder into a folder; gives the name it has there."""
+        """Copy the encoder into a folder; returns the name it has there."""
         name = self.digest[:12]
         target = folder / name
         if target.resolve() != self.folder.resolve():
@@ -106,14 +108,14 @@ class Transformer:
         return name
 
     def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
-        """The vectors of those texts that have a token, and [texts] which these are."""
-        made, there = self.running.encode(texts, options)
-        if len(made) and made.shape[1] != self.width:
+        """The vectors of the texts that have a known token, and [texts] which texts these are."""
+        vectors, has_token = self.running.encode(texts, options)
+        if len(vectors) and vectors.shape[1] != self.width:
             raise InputError(
-                f"vectors of {self.width} numbers were expected, and this encoder makes {made.shape[1]}",
+                f"vectors of {self.width} numbers were expected, and this encoder makes {vectors.shape[1]}",
                 file=str(self.folder),
             )
-        return made, there
+        return vectors, has_token
 
     @once
     def running(self) -> Any:
@@ -145,8 +147,8 @@ def need_torch(kind: str | None, folder: Path) -> None:
 
 def brings_code(place: Path) -> bool:
     """Whether an encoder is to run code of its own; refused where that was not allowed."""
-    told = json.loads((place / "config.json").read_text("utf-8"))
-    if not any(name.startswith("AutoModel") for name in told.get("auto_map") or {}):
+    config = json.loads((place / "config.json").read_text("utf-8"))
+    if not any(name.startswith("AutoModel") for name in config.get("auto_map") or {}):
         return False
     if os.environ.get(TRUST) != "yes":
         raise InputError(

@@ -125,6 +125,6 @@ class _ImpactReader(Reader):
     def read(self, documents: Sequence[Fields]) -> Stored:
         stored = self._counting.read(documents)
         real = self._model._weights(stored)
-        clipped = np.clip(real.values, self._quantiser.least, self._quantiser.least + self._quantiser.span)
+        clipped = np.clip(real.values, self._quantiser.minimum, self._quantiser.minimum + self._quantiser.span)
         rows = self._quantiser.quantise_rows(SparseVectors(real.vocabulary, real.pointers, real.indices, clipped))
         return Stored(rows, np.diff(rows.pointers))

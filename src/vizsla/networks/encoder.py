@@ -29,8 +29,8 @@ def attend(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
     rows = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
     rows[mask] = qkv
     q, k, v = (x.transpose(1, 2) for x in rows.unbind(2))
-    made = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
-    return made.transpose(1, 2)[mask]
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
+    return mixed.transpose(1, 2)[mask]
 
 
 def whole_width(vocabulary: int) -> int:

@@ -98,8 +98,8 @@ def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
     }
     (folder / "1_Pooling").mkdir(exist_ok=True)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
-    most = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
-    _write_json(folder / "sentence_bert_config.json", most)
+    limits = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
+    _write_json(folder / "sentence_bert_config.json", limits)
 
 
 def _write_json(file: Path, content: Any) -> None:

@@ -82,9 +82,9 @@ def _peaks(
     """The highest value of each channel that goes into each matrix over some texts, in 32-bit floats."""
     import onnxruntime
 
-    made = HEADS[head].make()
-    graph = EncoderGraph(weights, heads, "float32", {}, reads_pairs=made.reads_pairs)
-    outputs = made.outputs(graph, silent=SILENT, pooling=pooling)
+    built_head = HEADS[head].make()
+    graph = EncoderGraph(weights, heads, "float32", {}, reads_pairs=built_head.reads_pairs)
+    outputs = built_head.outputs(graph, silent=SILENT, pooling=pooling)
     for matrix, states in graph.watched.items():
         highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)
         outputs.append(Output(highest, _PEAKS + matrix, 0))

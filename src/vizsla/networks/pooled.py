@@ -45,7 +45,7 @@ class Pooled(nn.Module):
         mean: Tensor = (sums / sizes[:, None]).to(states.dtype)
         return mean if self.pooling == "mean" else torch.cat([first, mean], 1)
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, width] from what was made of the chunks, in the order of the batch."""
-        rows = torch.cat(list(made))[torch.argsort(batch.order)]
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, width] from the outputs for the chunks, in the order of the batch."""
+        rows = torch.cat(list(outputs))[torch.argsort(batch.order)]
         return torch.nn.functional.normalize(rows, dim=1) if self.normalize else rows

@@ -35,13 +35,13 @@ class UniCoil(nn.Module):
         has_weight: Tensor = self.has_weight  # type: ignore[assignment]
         return weights * has_weight.to(weights.dtype)[chunk.ids]
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, width] from the weights of the chunks: never [texts, length, vocabulary].
 
         The maximum is taken over the repeats of a token in a text, among as many numbers as there are tokens; only
         then does each go to its place.
         """
-        weights = torch.cat(list(made))
+        weights = torch.cat(list(outputs))
         places, repeats = torch.unique(batch.texts * self.width + batch.ids, return_inverse=True)
         highest = weights.new_zeros(len(places)).scatter_reduce(0, repeats, weights, "amax")
         spread = weights.new_zeros(len(batch.order) * self.width)
