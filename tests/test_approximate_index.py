@@ -1,4 +1,4 @@
-"""An index with dense vectors in fewer bits or with structures of faiss's: its life, its damage, its recall."""
+"""An index with dense vectors in fewer bits or with ANN indexes of faiss: its life, its damage, its recall."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conftest import Cli
 from scattered import Scattered
 from vizsla.engine import VectorIndex, convert_rows
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, verify
+from vizsla.index import Index, database, verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 
@@ -81,7 +81,7 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
             index.commit()
             living |= {d["id"]: d for d in new}
         check(index, 2)
-        index.add(documents_of(range(5, 95, 3), 1))  # replaced, in a segment too small for a structure
+        index.add(documents_of(range(5, 95, 3), 1))  # replaced, in a segment too small for an ANN index
         index.delete([str(i) for i in range(900, 1000)])
         index.commit()
         living |= {d["id"]: d for d in documents_of(range(5, 95, 3), 1)}
@@ -106,7 +106,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
     with Index.open(folder) as index:
         assert index.info()["dense"]["built"] == ["HNSW32_SQ8 100"]
         files = set(folder.rglob("*.faiss"))
-        index.compact("hnsw(min_documents=100, ef_search=90)")  # another effort: nothing is built
+        index.compact("hnsw(min_documents=100, ef_search=90)")  # another search parameter: nothing is built
         assert set(folder.rglob("*.faiss")) == files
         assert len(set(pairs_of(index.search("w5 w7", 30))) & set(exact)) > 25
         index.compact("ivf(min_documents=100, nlist=10, store=float16)")
@@ -122,6 +122,27 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
     assert (code, "sq8, 18.0 kB in sq8" in out) == (0, True), out
     code, _, said = cli("compact", folder, "--dense", "hnws")
     assert (code, "did you mean 'hnsw'?" in said) == (2, True)
+
+
+def test_an_index_of_an_older_version_is_searched_changed_and_checked(tmp_path: Path) -> None:
+    """Its metadata has other names for the options."""
+    with Index.create(tmp_path / "i", Scattered(), dense="ivf(min_documents=100, nlist=8, nprobe=4)") as index:
+        index.add(documents_of(range(500)))
+        index.commit()
+        found = pairs_of(index.search("w5 w7", 10))
+    db = sqlite3.connect(tmp_path / "i" / "index.db")
+    database.set_meta(db, database.DENSE, "ivf(lists=8, probes=4, least=100)")
+    db.commit()
+    db.close()
+    with Index.open(tmp_path / "i") as index:
+        assert index.info()["dense"]["kind"] == "ivf(nlist=8, nprobe=4, min_documents=100)"
+        assert pairs_of(index.search("w5 w7", 10)) == found
+        files = set(tmp_path.rglob("*.faiss"))
+        index.add(documents_of(range(500, 510)))
+        index.commit()
+        assert set(tmp_path.rglob("*.faiss")) == files  # what is built is known to be the same
+        assert len(index.search("w5 w7", 10, dense="nprobe=8")) == 10
+        assert index.verify() == []
 
 
 def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
@@ -200,7 +221,7 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
             built.search("w5", dense="device=gpu")
-    with pytest.raises(VizslaError, match="no option of ivf called 'ef'"):
+    with pytest.raises(VizslaError, match="ivf does not take the option ef_search"):
         built.search("w5", dense="ef_search=3")
 
 
@@ -229,7 +250,7 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
     monkeypatch.setattr("vizsla.engine.ann._MAX_ON_GPU", 64)
     with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
         built.search("w5 w7", 10, dense="oversample=20, device=gpu")
-    with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
+    with pytest.raises(VizslaError, match="hnsw does not take the option device"):
         VectorIndex.parse("hnsw(device=gpu)")
 
 

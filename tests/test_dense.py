@@ -299,7 +299,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
 
     folder = tmp_path / "encoder"
     shutil.copytree(checkpoint, folder)
-    modes = {"pooling_mode_cls_token": "first" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
+    modes = {"pooling_mode_cls_token": "cls" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
     monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
@@ -318,7 +318,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
             ids = tokenizer(prompt + text, truncation=True, max_length=32, return_tensors="pt")
             with torch.no_grad():
                 states = encoder(**ids).last_hidden_state[0]
-            both = {"first": states[0], "mean": states.mean(0)}
+            both = {"cls": states[0], "mean": states.mean(0)}
             expected = np.concatenate([both[part] for part in pooling.split("+")])
             assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
     assert len(list((cache / "vizsla" / "networks").iterdir())) == 1
@@ -414,7 +414,7 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
         return code, said
 
     made = tmp_path / "m"
-    for way, output in (((), made), (("pooling=cls", "normalised=no"), tmp_path / "first")):
+    for way, output in (((), made), (("pooling=cls", "normalised=no"), tmp_path / "cls")):
         code, said = train(output, f"start={start}", *way)
         assert code == 0, said
         model = Model.load(output)

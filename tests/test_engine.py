@@ -88,7 +88,7 @@ def test_search_equals_exhaustive_scoring(
 
 
 @pytest.mark.parametrize("k", [1, 10, 1000, 10**6])
-def test_many_windows_and_ties(k: int) -> None:
+def test_many_ranges_and_ties(k: int) -> None:
     rng = np.random.default_rng(5)
     count = 3 * RANGE_SIZE + 17
     codes = rng.integers(1, 3, (2, count))

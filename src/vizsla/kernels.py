@@ -27,7 +27,7 @@ _cached = True
 def njit(function: Callable[..., Any]) -> Any:
     """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
 
-    >>> @kernel
+    >>> @njit
     ... def twice(x):
     ...     return 2 * x
     >>> twice(21)

@@ -1,4 +1,4 @@
-"""The engine on collections of many windows, against exhaustive scoring: pruning, ties, overflow, merging."""
+"""The engine on collections of many document ranges, against exhaustive scoring: pruning, ties, overflow, merging."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def random_queries(rng: np.random.Generator, terms: int, count: int) -> list[Que
 
 @pytest.mark.parametrize(("weighting", "most"), [(BM25_LIKE, 9), (LINEAR, 255), (LINEAR, 60_000)])
 @pytest.mark.parametrize("cuts", [(), (20_000, 20_001, 41_000)])
-def test_many_windows(weighting: Weighting, most: int, cuts: tuple[int, ...]) -> None:
+def test_many_ranges(weighting: Weighting, most: int, cuts: tuple[int, ...]) -> None:
     collection = Collection(3, 3 * RANGE_SIZE + 500, 40, most, cuts)
     rng = np.random.default_rng(4)
     mask = rng.random(len(collection.codes)) < 0.02
@@ -145,7 +145,7 @@ def test_sums_that_are_equal_only_as_scores(weight: float) -> None:
     assert hits.numbers.tolist() == [int(np.argmax(scores))]
 
 
-def test_damaged_tops_never_lead_outside() -> None:
+def test_damaged_maxima_never_lead_outside() -> None:
     codes = np.ones((1, 2 * RANGE_SIZE), np.int64)
     values = np.full(2 * RANGE_SIZE, 200)
     rows = np.arange(2 * RANGE_SIZE + 1), np.zeros(2 * RANGE_SIZE, np.int64), values
