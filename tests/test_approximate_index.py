@@ -16,8 +16,9 @@ import pytest
 from conftest import Cli
 from scattered import Scattered
 from vizsla.engine import VectorIndex, convert_rows
+from vizsla.engine.vector_indexes.ivf import IVF
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, database, verify
+from vizsla.index import Index, verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 
@@ -124,16 +125,16 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
     assert (code, "did you mean 'hnsw'?" in said) == (2, True)
 
 
-def test_an_index_of_an_older_version_is_searched_changed_and_checked(tmp_path: Path) -> None:
+def test_an_index_of_an_older_version_is_searched_changed_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its metadata has other names for the options."""
-    with Index.create(tmp_path / "i", Scattered(), dense="ivf(min_documents=100, nlist=8, nprobe=4)") as index:
-        index.add(documents_of(range(500)))
-        index.commit()
-        found = pairs_of(index.search("w5 w7", 10))
-    db = sqlite3.connect(tmp_path / "i" / "index.db")
-    database.set_meta(db, database.DENSE, "ivf(lists=8, probes=4, least=100)")
-    db.commit()
-    db.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(IVF, "__str__", lambda _: "ivf(lists=8, probes=4, least=100)")
+        with Index.create(tmp_path / "i", Scattered(), dense=IVF(min_documents=100, nlist=8, nprobe=4)) as index:
+            index.add(documents_of(range(500)))
+            index.commit()
+            found = pairs_of(index.search("w5 w7", 10))
     with Index.open(tmp_path / "i") as index:
         assert index.info()["dense"]["kind"] == "ivf(nlist=8, nprobe=4, min_documents=100)"
         assert pairs_of(index.search("w5 w7", 10)) == found

@@ -219,7 +219,7 @@ def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
         for wrong, message in [
             ({"combine": "rff"}, "no way to combine called 'rff'"),
             ({"combine": 3}, "combine is a text, as in 'rrf', not the number 3"),
-            ({"dense": "hsnw"}, "no kind of dense search"),
+            ({"dense": "hsnw"}, "no vector index called 'hsnw'"),
             ({"dense": 3}, "dense is a text, as in 'ef_search=200', not the number 3"),
         ]:
             with pytest.raises(VizslaError, match=message):

@@ -115,7 +115,7 @@ def _search_segment(segment, queries, blocks, maxima, w, expected, scratch, scor
 
 
 def _firsts(segments: Sequence[Segment]) -> list[int]:
-    """Where each segment's documents start among those of all, and where the last one's end."""
+    """Where each segment's documents start among the documents of all segments, and where the last one's end."""
     return [0, *accumulate(map(len, segments))]
 
 

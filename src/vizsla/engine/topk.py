@@ -57,7 +57,7 @@ def _sort_digit(keys, order, other, counts, shift, size):
 
 
 @njit_no_alloc
-def _sort_falling(scratch, size):
+def _sort_descending(scratch, size):
     """Put the places of the first scores into `scratch.order`, highest first, equal ones as they come.
 
     The bits of a float, read as a whole number, sort like the float once negative ones are turned around.
@@ -82,7 +82,7 @@ def merge_topk(topk, count, scores, documents, first, scratch):
     size, k = scores.size, topk.scores.size
     for j in range(size):
         scratch.scores[j] = np.float32(scores[j]) + np.float32(0)  # makes the 0 of a negative number a plain one
-    _sort_falling(scratch, size)
+    _sort_descending(scratch, size)
     old, new, to = 0, 0, 0
     while to < k and (old < count or new < size):
         j = scratch.order[new] if new < size else 0

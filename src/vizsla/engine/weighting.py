@@ -1,4 +1,4 @@
-"""From what a posting stores to its weight: four constants and a table of lengths, whatever the model."""
+"""From the stored value of a posting to its weight: four constants and a table of lengths, for every model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Weightings(NamedTuple):
     norms: np.ndarray
     """[s, c] by length code."""
     small: np.ndarray
-    """[s, 4 * width] the weights of small values: value less one times the width, plus the length code."""
+    """[s, 4 * width] the weights of small values: (value - 1) * width + length code."""
     last_codes: np.ndarray
     """[s] the last length code that has a column in `small`."""
 

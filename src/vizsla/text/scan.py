@@ -20,7 +20,7 @@ def code_points(text: str) -> np.ndarray:
 
 @njit
 def next_word(codes, at, end, classes, transitions, accepting, longest):
-    """The first word at or after `at`, as (start, end); (end, end) where there is none."""
+    """The first word at or after `at`, as (start, end); (end, end) without a word."""
     while at < end:
         state = transitions[1, classes[codes[at]]]
         match = at
@@ -137,7 +137,7 @@ def number_words(
 
 @njit
 def rehash(hashes, count, slots):
-    """Fill an empty, larger hash table with the forms there are."""
+    """Fill an empty, larger hash table with the known forms."""
     mask = slots.size - 1
     for f in range(count):
         slot = np.int64(hashes[f]) & mask
@@ -148,7 +148,7 @@ def rehash(hashes, count, slots):
 
 @njit
 def replace_forms(words, ends, pieces, piece_ends):
-    """Replace every form by its terms: none, one or several. Gives the terms and where each text's end."""
+    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end."""
     total = 0
     for f in words:
         total += piece_ends[f + 1] - piece_ends[f]
