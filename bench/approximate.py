@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from growth import Collection, real
-from vizsla.engine import Hits, Weightings, search_many
+from vizsla.engine import TopDocuments, Weightings, search_many
 
 STEPS = (1.0, 0.9, 0.7, 0.5, 0.3, 0.0)
 ROUNDS = 4
@@ -23,7 +23,7 @@ ROUNDS = 4
 def measure(collection: Collection, k: int) -> list[tuple[float, float, float]]:
     """For each step of the knob: the knob, the time beside the exact search's, the recall; steps take turns."""
     weightings = Weightings.pack([collection.weighting])
-    found: dict[float, list[Hits]] = {}
+    found: dict[float, list[TopDocuments]] = {}
     seconds: dict[float, list[float]] = {step: [] for step in STEPS}
     for _ in range(ROUNDS):
         for step in STEPS:
@@ -34,7 +34,7 @@ def measure(collection: Collection, k: int) -> list[tuple[float, float, float]]:
     return [(step, medians[step] / medians[1.0], recall(found[step], found[1.0])) for step in STEPS]
 
 
-def recall(found: list[Hits], exact: list[Hits]) -> float:
+def recall(found: list[TopDocuments], exact: list[TopDocuments]) -> float:
     pairs = [(f, e) for f, e in zip(found, exact, strict=True) if len(e)]
     return float(np.mean([len(np.intersect1d(f.numbers, e.numbers)) / len(e) for f, e in pairs]))
 

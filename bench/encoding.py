@@ -26,8 +26,8 @@ from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
 
 from vizsla.networks import Pooled, UniCoil, encoder_of, packed
-from vizsla.networks.graph import write_network
 from vizsla.networks.inference import has_fast_bfloat16
+from vizsla.networks.onnx_export import write_network
 from vizsla.networks.session import OnnxNetwork
 
 LONGEST = 256
@@ -52,7 +52,7 @@ def torch_network(model: Path, kind: str) -> UniCoil | Pooled:
     weights = {k: torch.from_numpy(v) for k, v in load_file(model / "model.safetensors").items()}
     encoder.load_state_dict({k: v for k, v in weights.items() if not k.startswith("pooler")}, strict=False)
     inner = encoder_of(encoder)
-    return (Pooled(inner, "mean", normalised=True) if kind == "dense" else UniCoil(inner)).eval()
+    return (Pooled(inner, "mean", normalize=True) if kind == "dense" else UniCoil(inner)).eval()
 
 
 def with_torch(network: UniCoil | Pooled, threads: int, budget: int) -> Way:
@@ -130,7 +130,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         weights = {k.removeprefix("encoder."): v.numpy() for k, v in networks["float32"].state_dict().items()}
         for precision in ("float32", "int8"):
-            write_network(Path(folder) / precision, weights, precision=precision, sample=sample, pooling=pooling)
+            write_network(Path(folder) / precision, weights, kind, precision=precision, sample=sample, pooling=pooling)
         budgets = {name: best_budget(n, texts[:40]) for name, n in networks.items()}
         ways: dict[tuple[str, int], Way] = {}
         for threads in map(int, options.threads.split(",")):

@@ -25,20 +25,30 @@ import faiss
 import numpy as np
 
 from dense import NOTHING, segment_of
-from vizsla.engine import Query, Segment, Structure, VectorIndex, Weighting, Weightings, search_many, stored
-from vizsla.engine.nearest import build_structure
-from vizsla.index.storage.segment_files import HashedFile
+from vizsla.engine import (
+    AnnIndex,
+    Approximate,
+    Query,
+    Segment,
+    VectorIndex,
+    Weighting,
+    Weightings,
+    convert_rows,
+    search_many,
+)
+from vizsla.engine.ann import build_ann_index
+from vizsla.index.storage.arrays import HashedFile
 
 K = 10
 KINDS = {
     "exact": "Flat",
     "float16": "SQfp16",
     "sq8": "SQ8",
-    "hnsw(ef=32)": "",
-    "hnsw(ef=128)": "",
-    "ivf(probes=8)": "",
-    "ivf(probes=32)": "",
-    "ivf(probes=32, codes=pq)": "",
+    "hnsw(ef_search=32)": "",
+    "hnsw(ef_search=128)": "",
+    "ivf(nprobe=8)": "",
+    "ivf(nprobe=32)": "",
+    "ivf(nprobe=32, codes=pq)": "",
     "pq": "",
 }
 WEIGHTINGS = Weightings.pack([Weighting()])
@@ -54,42 +64,38 @@ def clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.n
 class Contest:
     """One kind, ours and faiss's, over the same vectors."""
 
-    def __init__(self, text: str, segment: Segment, folder: Path, built: dict[str, tuple[Structure, float]]) -> None:
+    def __init__(self, text: str, segment: Segment, folder: Path, built: dict[str, tuple[AnnIndex, float]]) -> None:
         self.kind = VectorIndex.parse(text)
         vectors, n = segment.dense[0], len(segment)
-        self.segment = replace(segment, dense={0: stored(vectors, self.kind.store)})
-        structure = self.kind.structure(n, vectors.shape[1])
+        self.segment = replace(segment, dense={0: convert_rows(vectors, self.kind.store)})
+        factory = self.kind.factory(n, vectors.shape[1])
         self.bytes, self.seconds = self.segment.dense[0].nbytes / n, 0.0
-        if structure is None:
+        if factory is None:
             self.theirs = faiss.index_factory(vectors.shape[1], KINDS[text], faiss.METRIC_INNER_PRODUCT)
             self.theirs.train(vectors)
             self.theirs.add(vectors)
             self.their_bytes = self.theirs.sa_code_size()
         else:
-            if structure not in built:
+            if factory not in built:
                 started = time.process_time()
                 with HashedFile(folder / f"{len(built)}.faiss", {}) as file:
-                    build_structure(self.kind, structure, vectors, file.put)
+                    build_ann_index(factory, vectors, file.put)
                 data = np.memmap(folder / file.facts["file"], np.uint8, "r")
-                made = Structure(data, file.facts["sha256"], structure, file.facts["file"], lambda _: True)
-                built[structure] = made, time.process_time() - started
-            near, self.seconds = built[structure]
-            self.segment = replace(self.segment, near={0: near})
-            self.theirs = near.opened(self.kind)
-            self.their_bytes = near.bytes / n
+                made = AnnIndex(data, file.facts["sha256"], factory, file.facts["file"], lambda _: True)
+                built[factory] = made, time.process_time() - started
+            ann_index, self.seconds = built[factory]
+            self.segment = replace(self.segment, ann={0: ann_index})
+            self.theirs = ann_index.open(self.kind.device)
+            self.their_bytes = ann_index.bytes / n
             self.bytes += self.their_bytes
 
-    def ours(self, asked: np.ndarray) -> np.ndarray:
-        query = Query(NOTHING, NOTHING, np.zeros(0), {0: asked.astype(np.float64)})
-        return search_many([self.segment], [query], WEIGHTINGS, K, effort=self.kind)[0].numbers
+    def ours(self, vector: np.ndarray) -> np.ndarray:
+        query = Query(NOTHING, NOTHING, np.zeros(0), {0: vector.astype(np.float64)})
+        return search_many([self.segment], [query], WEIGHTINGS, K, search_params=self.kind)[0].numbers
 
-    def faiss(self, asked: np.ndarray) -> np.ndarray:
-        effort = None
-        if self.kind.name == "hnsw":
-            effort = faiss.SearchParametersHNSW(efSearch=self.kind.ef)
-        elif self.kind.built:
-            effort = faiss.SearchParametersIVF(nprobe=self.kind.probes)
-        return self.theirs.search(asked[None], K, params=effort)[1][0]
+    def faiss(self, vector: np.ndarray) -> np.ndarray:
+        search_params = self.kind.parameters(faiss, 0) if isinstance(self.kind, Approximate) else None
+        return self.theirs.search(vector[None], K, params=search_params)[1][0]
 
 
 def main() -> None:
@@ -105,7 +111,7 @@ def main() -> None:
     vectors, queries = (clustered(rng, centres, n) for n in (options.documents, options.queries))
     exact = [set(np.argpartition(-(vectors @ q), K)[:K].tolist()) for q in queries]
     with tempfile.TemporaryDirectory() as folder:
-        built: dict[str, tuple[Structure, float]] = {}
+        built: dict[str, tuple[AnnIndex, float]] = {}
         segment = segment_of(vectors)
         contests = {text: Contest(text, segment, Path(folder), built) for text in ("exact", *options.kinds)}
         answers: dict[tuple[str, str], Answer] = {}
@@ -115,9 +121,9 @@ def main() -> None:
         recalls = {name: np.zeros(len(queries)) for name in answers}
         for name, answer in answers.items():
             answer(queries[0])
-            for i, asked in enumerate(queries):  # each kind by itself, as it is used, so that caches are its own
+            for i, vector in enumerate(queries):  # each kind by itself, as it is used, so that caches are its own
                 started = time.thread_time()
-                found = answer(asked)
+                found = answer(vector)
                 seconds[name][i] = time.thread_time() - started
                 recalls[name][i] = len(exact[i].intersection(found.tolist())) / K
     unit = np.median(seconds["exact", "vizsla"])

@@ -108,7 +108,7 @@ class Device:
         )
         self.count = len(np.load(folder / "pieces_starts.npy", mmap_mode="r")) - 1
         network = encoder_of(AutoModel.from_pretrained(encoder, dtype=torch.float32))
-        self.network = Pooled(network, "mean", normalised=True).to(self.device).eval()
+        self.network = Pooled(network, "mean", normalize=True).to(self.device).eval()
 
     def encoded(self, name: str, side: str) -> torch.Tensor:
         """[texts, width] the encoder's vectors in 16 bits."""

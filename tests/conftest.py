@@ -86,7 +86,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def few_documents() -> Iterator[None]:
     """Where collections are small, a filter leaves few documents only if it leaves very few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.engine.nearest._FEW", 60)
+        patch.setattr("vizsla.engine.ann._FEW", 60)
         yield
 
 

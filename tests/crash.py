@@ -32,7 +32,7 @@ from vizsla.models import parse_model
 State = dict[str, int]
 MODELS: dict[str, tuple[Any, str]] = {
     "sparse": (parse_model("bm25"), "exact"),
-    "dense": (Scattered(), "hnsw(least=50)"),
+    "dense": (Scattered(), "hnsw(min_documents=50)"),
     "mixed": (parse_model("bm25") + Scattered(), "sq8"),
 }
 

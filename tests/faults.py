@@ -117,7 +117,7 @@ def scenarios() -> list[Scenario]:
     def mixed() -> Any:
         return parse_model("bm25") + Scattered()
 
-    hnsw = "hnsw(least=20)"
+    hnsw = "hnsw(min_documents=20)"
     return [
         Scenario("sparse", bm25, "exact", lambda index: index.commit()),
         Scenario("sparse, compacted", bm25, "exact", lambda index: index.compact()),

@@ -53,7 +53,7 @@ def documents_of(count: int) -> list[dict[str, str]]:
 
 def small_model(folder: Path) -> LearnedSparse:
     """An untrained model of two layers, written to a folder."""
-    network = Network.write(folder, small_weights(), kind="unicoil", heads=4, most=8.0, length=64)
+    network = Network.write(folder, small_weights(), kind="unicoil", heads=4, max_weight=8.0, length=64)
     return LearnedSparse(network, namespace="small", name="small")
 
 
@@ -61,6 +61,6 @@ def small_dense(folder: Path, seed: int = 0, name: str = "dense", pooling: str =
     """An untrained dense model of two layers, written to a folder in floats."""
     weights = {n: array for n, array in small_weights(seed).items() if not n.startswith("weigh.")}
     network = Network.write(
-        folder, weights, kind="dense", heads=4, most=1.0, length=64, precision="float32", pooling=pooling
+        folder, weights, kind="dense", heads=4, max_weight=1.0, length=64, precision="float32", pooling=pooling
     )
-    return Dense(network, normalised=False, namespace=name, name=name)
+    return Dense(network, normalize=False, namespace=name, name=name)

@@ -1,9 +1,11 @@
-"""Dense vectors in fewer bits, and structures of faiss's over them: scores are exact, and nothing else is found."""
+"""Dense vectors in fewer bits, and faiss over them: scores are exact, and nothing else is found."""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -14,29 +16,35 @@ from hypothesis import strategies as st
 
 from scattered import WIDTH
 from vizsla.engine import (
+    VECTOR_INDEXES,
+    AnnIndex,
+    Exact,
     Query,
-    Rows,
     Segment,
-    Structure,
     VectorIndex,
+    VectorRows,
     Weighting,
     Weightings,
     build_segment,
+    convert_rows,
+    read_vector_index,
     search_many,
-    stored,
 )
-from vizsla.engine.nearest import build_structure
+from vizsla.engine.ann import build_ann_index
+from vizsla.engine.vector_indexes.hnsw import HNSW
+from vizsla.engine.vector_indexes.ivf import IVF
+from vizsla.engine.vector_indexes.pq import PQ
 from vizsla.errors import VizslaError
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 NOTHING = np.zeros(0, np.int64)
 STRUCTURES = (
-    "hnsw(least=1)",
-    "hnsw(least=1, codes=float32, links=8)",
-    "ivf(least=1, lists=4)",
-    "ivf(least=1, lists=3, probes=3, codes=float16)",
-    "ivf(least=1, lists=2, probes=2, codes=pq, bits=4, parts=4)",
-    "pq(least=1, bits=4, parts=8)",
+    "hnsw(min_documents=1)",
+    "hnsw(min_documents=1, codes=float32, M=8)",
+    "ivf(min_documents=1, nlist=4)",
+    "ivf(min_documents=1, nlist=3, nprobe=3, codes=float16)",
+    "ivf(min_documents=1, nlist=2, nprobe=2, codes=pq, nbits=4, m=4)",
+    "pq(min_documents=1, nbits=4, m=8)",
 )
 
 
@@ -52,17 +60,17 @@ def segment_of(vectors: Any, there: np.ndarray, first: int = 0) -> Segment:
     return build_segment(np.arange(first, first + n), np.zeros((1, n), np.int64), sizes, *rows, {0: vectors})
 
 
-def structure_of(kind: VectorIndex, built: str, rows: Rows) -> Structure:
+def ann_index_of(built: str, rows: VectorRows) -> AnnIndex:
     pieces: list[bytes] = []
-    build_structure(kind, built, rows, pieces.append)
+    build_ann_index(built, rows, pieces.append)
     data = b"".join(pieces)
-    return Structure(np.frombuffer(data, np.uint8), hashlib.sha256(data).hexdigest(), built, "built", lambda _: True)
+    return AnnIndex(np.frombuffer(data, np.uint8), hashlib.sha256(data).hexdigest(), built, "built", lambda _: True)
 
 
-def with_structure(segment: Segment, kind: VectorIndex) -> Segment:
-    built = kind.structure(len(segment), WIDTH)
+def with_ann_index(segment: Segment, kind: VectorIndex) -> Segment:
+    built = kind.factory(len(segment), WIDTH)
     assert built is not None, "the kind must fit so few vectors"
-    return replace(segment, near={0: structure_of(kind, built, segment.dense[0])})
+    return replace(segment, ann={0: ann_index_of(built, segment.dense[0])})
 
 
 def scored(segments: Sequence[Segment], vector: np.ndarray, masks: Sequence[np.ndarray | None]) -> dict[int, float]:
@@ -88,14 +96,14 @@ def test_fewer_bits_are_searched_exactly(data: st.DataObject) -> None:
     for n in data.draw(st.lists(st.integers(1, 70), min_size=1, max_size=3)):
         there = rng.random(n) < 0.9
         vectors = clustered(rng, n) * rng.choice([1e-6, 1.0, 50.0], (n, 1)).astype(np.float32) * there[:, None]
-        segments.append(segment_of(stored(vectors.astype(np.float32), form), there, first))
+        segments.append(segment_of(convert_rows(vectors.astype(np.float32), form), there, first))
         masks.append(None if data.draw(st.booleans()) else rng.random(n) < 0.6)
         first += n
     k = data.draw(st.integers(1, 60))
-    asked = rng.normal(size=(data.draw(st.sampled_from((1, 3, 9))), WIDTH))  # the kernel, and the product of matrices
-    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in asked]
+    vectors = rng.normal(size=(data.draw(st.sampled_from((1, 3, 9))), WIDTH))  # the kernel, and the product of matrices
+    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in vectors]
     hits = search_many(segments, queries, Weightings.pack([Weighting()]), k, masks)
-    for vector, found in zip(asked, hits, strict=True):
+    for vector, found in zip(vectors, hits, strict=True):
         pairs = list(zip(found.numbers.tolist(), found.scores.tolist(), strict=True))
         assert pairs == best(scored(segments, vector, masks), k)
 
@@ -106,12 +114,12 @@ def test_vectors_in_fewer_bits_are_near_what_they_were(seed: int) -> None:
     rows = (rng.normal(size=(20, WIDTH)) * rng.choice([1e-3, 1.0, 100.0], (20, 1))).astype(np.float32)
     rows[3] = 0
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    assert (np.abs(stored(rows, "sq8")[:] - rows) <= largest / 127 * 0.5001).all()
-    half = stored(rows, "float16")
+    assert (np.abs(convert_rows(rows, "sq8")[:] - rows) <= largest / 127 * 0.5001).all()
+    half = convert_rows(rows, "float16")
     assert np.array_equal(half[:].astype(np.float32), rows.astype(np.float16).astype(np.float32))
-    assert stored(half, "float16") is half
+    assert convert_rows(half, "float16") is half
     with pytest.raises(VizslaError, match="too large for float16"):
-        stored(rows * np.float32(1e9), "float16")
+        convert_rows(rows * np.float32(1e9), "float16")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +133,7 @@ def built_segments() -> dict[str, list[Segment]]:
             vectors = clustered(rng, n) * there[:, None]
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
             segment = segment_of(vectors, there, first)
-            segments.append(segment if n < 100 else with_structure(segment, VectorIndex.parse(text)))
+            segments.append(segment if n < 100 else with_ann_index(segment, VectorIndex.parse(text)))
             first += n
         made[text] = segments
     return made
@@ -145,10 +153,12 @@ def test_a_structure_finds_what_may_be_found_with_its_own_score(
         for segment in segments
     ]
     k = data.draw(st.sampled_from((1, 10, 50)))
-    asked = rng.normal(size=(3, WIDTH))
-    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in asked]
-    hits = search_many(segments, queries, Weightings.pack([Weighting()]), k, masks, effort=VectorIndex.parse(kind))
-    for vector, found in zip(asked, hits, strict=True):
+    vectors = rng.normal(size=(3, WIDTH))
+    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in vectors]
+    hits = search_many(
+        segments, queries, Weightings.pack([Weighting()]), k, masks, search_params=VectorIndex.parse(kind)
+    )
+    for vector, found in zip(vectors, hits, strict=True):
         scores = scored(segments, vector, masks)
         pairs = list(zip(found.numbers.tolist(), found.scores.tolist(), strict=True))
         assert all(scores[number] == score for number, score in pairs)  # no other document, no other score
@@ -163,11 +173,11 @@ def test_most_of_the_best_are_found(kind: str, built_segments: dict[str, list[Se
         vector = rng.normal(size=WIDTH)
         query = Query(NOTHING, NOTHING, np.zeros(0), {0: vector})
         (exact,), (found,) = (
-            search_many(built_segments[kind], [query], Weightings.pack([Weighting()]), 10, effort=effort)
-            for effort in (None, VectorIndex.parse(kind))
+            search_many(built_segments[kind], [query], Weightings.pack([Weighting()]), 10, search_params=search_params)
+            for search_params in (None, VectorIndex.parse(kind))
         )
         shares.append(len(np.intersect1d(exact.numbers, found.numbers)) / 10)
-    assert np.mean(shares) > (0.8 if VectorIndex.parse(kind).product_codes else 0.95)
+    assert np.mean(shares) > (0.8 if ",PQ" in str(VectorIndex.parse(kind).factory(1000, WIDTH)) else 0.95)
 
 
 @settings(max_examples=10)
@@ -175,14 +185,16 @@ def test_most_of_the_best_are_found(kind: str, built_segments: dict[str, list[Se
 def test_with_enough_effort_everything_is_found(seed: int, rare: bool) -> None:
     """All lists looked through, and as many candidates as there are documents; or so few allowed that all are."""
     rng = np.random.default_rng(seed)
-    kind = VectorIndex.parse("pq(least=1, bits=4)" if rare else "ivf(least=1, lists=5, probes=5, oversample=1000)")
+    kind = VectorIndex.parse(
+        "pq(min_documents=1, nbits=4)" if rare else "ivf(min_documents=1, nlist=5, nprobe=5, oversample=1000)"
+    )
     segment = segment_of(clustered(rng, 1500), np.ones(1500, bool))
     masks: list[np.ndarray | None] = [rng.random(1500) < (0.015 if rare else 0.9)]
-    asked = rng.normal(size=(3, WIDTH))
-    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in asked]
-    built = with_structure(segment, kind)
-    hits = search_many([built], queries, Weightings.pack([Weighting()]), 10, masks, effort=kind)
-    for vector, found in zip(asked, hits, strict=True):
+    vectors = rng.normal(size=(3, WIDTH))
+    queries = [Query(NOTHING, NOTHING, np.zeros(0), {0: vector}) for vector in vectors]
+    built = with_ann_index(segment, kind)
+    hits = search_many([built], queries, Weightings.pack([Weighting()]), 10, masks, search_params=kind)
+    for vector, found in zip(vectors, hits, strict=True):
         expected = best(scored([segment], vector, masks), 10)
         assert list(zip(found.numbers.tolist(), found.scores.tolist(), strict=True)) == expected
 
@@ -196,64 +208,114 @@ def test_terms_beside_vectors_are_searched_exactly() -> None:
     segment = build_segment(
         np.arange(500), np.zeros((2, 500), np.int64), np.ones((2, 500), np.int64), *rows, {1: vectors}
     )
-    kind = VectorIndex.parse("ivf(least=1, lists=8, probes=1, oversample=1)")
-    near = replace(segment, near={1: structure_of(kind, "IVF8,SQ8", vectors)})
+    kind = VectorIndex.parse("ivf(min_documents=1, nlist=8, nprobe=1, oversample=1)")
+    ann = replace(segment, ann={1: ann_index_of("IVF8,SQ8", vectors)})
     query = Query(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1), {1: rng.normal(size=WIDTH)})
     weightings = Weightings.pack([Weighting(), Weighting()])
     (exact,) = search_many([segment], [query], weightings, 100)
-    (found,) = search_many([near], [query], weightings, 100, effort=kind)
+    (found,) = search_many([ann], [query], weightings, 100, search_params=kind)
     assert found.numbers.tolist() == exact.numbers.tolist()
 
 
-KIND = st.builds(
-    VectorIndex,
-    name=st.sampled_from(("exact", "hnsw", "ivf", "pq")),
-    ef=st.integers(1, 500),
-    probes=st.integers(1, 500),
-    lists=st.integers(0, 500),
-    store=st.sampled_from(("float32", "float16", "sq8")),
-    oversample=st.integers(0, 9),
-    codes=st.sampled_from(("float32", "float16", "sq8")),
+STORE = st.sampled_from(("float32", "float16", "sq8"))
+SHARED = {"store": STORE, "oversample": st.integers(0, 9), "min_documents": st.integers(1, 30_000)}
+KIND = st.one_of(
+    st.builds(Exact, store=STORE),
+    st.builds(HNSW, ef_search=st.integers(1, 500), M=st.integers(2, 64), codes=STORE, **SHARED),
+    st.builds(IVF, nprobe=st.integers(1, 500), nlist=st.integers(0, 500), codes=STORE, **SHARED),
+    st.builds(PQ, nbits=st.integers(4, 8), **SHARED),
 )
 
 
 @given(KIND)
 def test_a_kind_is_printed_as_it_is_read(kind: VectorIndex) -> None:
     again = VectorIndex.parse(str(kind))
-    assert str(again) == str(kind)
+    assert again == kind
     for n in (100, 20_000):
-        assert again.structure(n, 384) == kind.structure(n, 384)
-    assert again.candidates(10) == kind.candidates(10) or kind.name == "exact"
+        assert again.factory(n, 384) == kind.factory(n, 384)
 
 
 def test_what_is_no_kind() -> None:
     for text, problem in (
         ("hsnw", "did you mean 'hnsw'"),
-        ("hnsw(efs=3)", "no option of hnsw called 'efs'"),
-        ("hnsw(ef=many)", "'many' is no whole number for ef"),
+        ("hnsw(efs=3)", "hnsw does not take the option efs"),
+        ("hnsw(ef_search=many)", "'many' is not a whole number for ef_search"),
         ("hnsw(ef)", "expected name=value"),
-        ("ivf(probes=0)", "probes of ivf goes from 1"),
+        ("ivf(nprobe=0)", "nprobe of ivf goes from 1"),
         ("ivf(codes=sq4)", "no codes called 'sq4'"),
         ("hnsw(codes=pq)", "no codes called 'pq'"),
-        ("sq8(bits=4)", "sq8 takes no options"),
+        ("sq8(nbits=4)", "sq8 does not take the option nbits"),
         ("ivf(store=sq9)", "no form to store vectors in"),
-        ("ivf((", "is no kind of dense search"),
+        ("ivf((", "is not a vector index"),
         ("ivf(device=tpu)", "no device called 'tpu'"),
     ):
         with pytest.raises(VizslaError, match=problem.replace("(", r"\(")):
             VectorIndex.parse(text)
     with pytest.raises(VizslaError, match="cannot be cut into 7 equal parts"):
-        VectorIndex.parse("pq(parts=7)").check_width(16)
-    own = VectorIndex.parse("ivf(lists=10)")
+        VectorIndex.parse("pq(m=7)").check_width(16)
+    own = VectorIndex.parse("ivf(nlist=10)")
     for text, problem in (
-        ("hnsw(ef=3)", "cannot be searched by hnsw"),
-        ("lists=20", "lists is a matter of how the index is built"),
-        ("ef=20", "no option of ivf called 'ef'"),
+        ("hnsw(ef_search=3)", "cannot be searched by hnsw"),
+        ("nlist=20", "nlist takes effect when the index is built"),
+        ("ef_search=20", "ivf does not take the option ef_search"),
     ):
         with pytest.raises(VizslaError, match=problem):
-            own.asked(text)
-    assert own.asked("ivf(lists=10, probes=3)").probes == 3
-    assert not own.asked("exact").built
-    assert own.structure(389, 8) is None
-    assert own.structure(20_000, 8) == "IVF10,SQ8"
-    assert VectorIndex.parse("pq(least=1)").structure(9983, 8) is None
+            own.with_search_params(text)
+    assert own.with_search_params("ivf(nlist=10, nprobe=3)") == IVF(nlist=10, nprobe=3)
+    assert not own.with_search_params("exact").is_approximate
+    assert own.factory(389, 8) is None
+    assert own.factory(20_000, 8) == "IVF10,SQ8"
+    assert VectorIndex.parse("pq(min_documents=1)").factory(9983, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (None, "exact"),
+        ("sq8", "sq8"),
+        ("exact(store=float16)", "float16"),
+        ("hnsw(links=16, building=200, ef=100, codes=float16, least=500)",
+         "hnsw(M=16, ef_construction=200, ef_search=100, codes=float16, min_documents=500)"),
+        ("ivf(lists=1024, probes=8, codes=pq, parts=48, bits=4, store=sq8)",
+         "ivf(nlist=1024, nprobe=8, codes=pq, m=48, nbits=4, store=sq8)"),
+        ("pq(parts=96, device=gpu)", "pq(m=96, device=gpu)"),
+        ("ivf(nlist=1024, nprobe=8)", "ivf(nlist=1024, nprobe=8)"),
+    ],
+)  # fmt: skip
+def test_metadata_of_older_indexes_is_read(stored: str | None, expected: str) -> None:
+    assert str(read_vector_index(stored)) == expected
+
+
+def test_every_kind_says_what_its_options_are() -> None:
+    assert VECTOR_INDEXES.names() == ["exact", "float16", "sq8", "hnsw", "ivf", "pq"]
+    for entry in VECTOR_INDEXES:
+        assert entry.help
+        assert all(option.help and option.default is not None for option in entry.options)
+        assert entry.needs == (("faiss",) if entry.name in ("hnsw", "ivf", "pq") else ())
+
+
+class SlowGpu:
+    """Stands for a faiss index on a GPU: `nprobe` is a setting that all searches share."""
+
+    ntotal = 5000
+    nprobe = 0
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def search(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        before = self.nprobe
+        time.sleep(0.001)
+        assert self.nprobe == before
+        self.seen.append(before)
+        return np.zeros((len(queries), count)), np.zeros((len(queries), count), np.int64)
+
+
+def test_threads_on_a_gpu_keep_their_own_nprobe() -> None:
+    ann_index = AnnIndex(np.zeros(1, np.uint8), "", "IVF4,SQ8", "built", lambda _: True)
+    gpu = SlowGpu()
+    ann_index._open["gpu"] = gpu
+    kinds = [IVF(nprobe=n, device="gpu") for n in range(1, 9)] * 4
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda kind: ann_index.candidates(np.zeros((1, WIDTH), np.float32), 10, None, kind), kinds))
+    assert sorted(gpu.seen) == sorted(kind.nprobe for kind in kinds)

@@ -1,4 +1,4 @@
-"""An index with dense vectors in fewer bits or with structures of faiss's: its life, its damage, its recall."""
+"""An index with dense vectors in fewer bits or with ANN indexes of faiss: its life, its damage, its recall."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 
 from conftest import Cli
 from scattered import Scattered
-from vizsla.engine import VectorIndex, stored
+from vizsla.engine import VectorIndex, convert_rows
+from vizsla.engine.vector_indexes.ivf import IVF
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, measure_recall, verify
 
@@ -31,7 +32,7 @@ def exhaustive(documents: dict[str, dict[str, Any]], query: str, form: str = "fl
     """All documents by their scores, computed from their texts."""
     model = Scattered()
     some = {i: d for i, d in documents.items() if d["text"].strip()}
-    rows = stored(model.encoded_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
+    rows = convert_rows(model.encoded_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
     (vector,) = model.dense_queries([query])
     scores = np.einsum("ij,j->i", rows, vector).astype(np.float32)
     return sorted(zip(some, scores.tolist(), strict=True), key=lambda pair: -pair[1])
@@ -43,9 +44,15 @@ def pairs_of(hits: Sequence[Any]) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["float16", "sq8", "hnsw(least=300)", "hnsw(least=300, store=sq8)", "ivf(least=300, lists=8, probes=8)",
-     "pq(least=300, bits=4, oversample=50, store=float16)"],
-)  # fmt: skip
+    [
+        "float16",
+        "sq8",
+        "hnsw(min_documents=300)",
+        "hnsw(min_documents=300, store=sq8)",
+        "ivf(min_documents=300, nlist=8, nprobe=8)",
+        "pq(min_documents=300, nbits=4, oversample=50, store=float16)",
+    ],
+)
 def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
     parsed = VectorIndex.parse(kind)
     living: dict[str, dict[str, Any]] = {}
@@ -58,14 +65,14 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
             found = pairs_of(index.search(query, 20))
             assert len(found) == 20
             assert all(scores[d] == score for d, score in found)
-            assert len(set(found) & set(ranking[:20])) >= (20 if not parsed.built else 14)
+            assert len(set(found) & set(ranking[:20])) >= (20 if not parsed.is_approximate else 14)
             late = pairs_of(index.search(query, 20, "year >= 1950"))
             assert all(living[d]["year"] >= 1950 and scores[d] == score for d, score in late)
             wanted = [(d, score) for d, score in ranking if living[d]["year"] >= 1950][:20]
-            assert len(set(late) & set(wanted)) >= (20 if not parsed.built else 14)
+            assert len(set(late) & set(wanted)) >= (20 if not parsed.is_approximate else 14)
             assert index.explain(query, found[0][0]).score == pytest.approx(found[0][1], rel=1e-5)
         facts = index.info()["dense"]
-        assert (facts["kind"], facts["built_segments"] if parsed.built else built) == (str(parsed), built)
+        assert (facts["kind"], facts["built_segments"] if parsed.is_approximate else built) == (str(parsed), built)
         assert verify(index.path) == []
 
     with Index.create(tmp_path / "i", Scattered(), vector_index=kind) as index:
@@ -75,7 +82,7 @@ def test_the_life_of_an_index(kind: str, tmp_path: Path) -> None:
             index.commit()
             living |= {d["id"]: d for d in new}
         check(index, 2)
-        index.add(documents_of(range(5, 95, 3), 1))  # replaced, in a segment too small for a structure
+        index.add(documents_of(range(5, 95, 3), 1))  # replaced, in a segment too small for an ANN index
         index.delete([str(i) for i in range(900, 1000)])
         index.commit()
         living |= {d["id"]: d for d in documents_of(range(5, 95, 3), 1)}
@@ -95,15 +102,15 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
         index.commit()
         exact = pairs_of(index.search("w5 w7", 30))
         plain = index.info()["dense"]["vector_bytes"]
-    code, _, said = cli("compact", folder, "--dense", "hnsw(least=100)")
+    code, _, said = cli("compact", folder, "--dense", "hnsw(min_documents=100)")
     assert code == 0, said
     with Index.open(folder) as index:
         assert index.info()["dense"]["built"] == ["HNSW32_SQ8 100"]
         files = set(folder.rglob("*.faiss"))
-        index.compact("hnsw(least=100, ef=90)")  # another effort: nothing is built
+        index.compact("hnsw(min_documents=100, ef_search=90)")  # another search parameter: nothing is built
         assert set(folder.rglob("*.faiss")) == files
         assert len(set(pairs_of(index.search("w5 w7", 30))) & set(exact)) > 25
-        index.compact("ivf(least=100, lists=10, store=float16)")
+        index.compact("ivf(min_documents=100, nlist=10, store=float16)")
         assert index.info()["dense"]["built"] == ["IVF10,SQ8"]
         assert index.info()["dense"]["vector_bytes"] == plain // 2
         with pytest.raises(VizslaError, match="stored in float16, and what float32 would have is lost"):
@@ -118,8 +125,29 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
     assert (code, "did you mean 'hnsw'?" in said) == (2, True)
 
 
+def test_an_index_of_an_older_version_is_searched_changed_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metadata has other names for the options."""
+    with monkeypatch.context() as patch:
+        patch.setattr(IVF, "__str__", lambda _: "ivf(lists=8, probes=4, least=100)")
+        with Index.create(tmp_path / "i", Scattered(), vector_index=IVF(min_documents=100, nlist=8, nprobe=4)) as index:
+            index.add(documents_of(range(500)))
+            index.commit()
+            found = pairs_of(index.search("w5 w7", 10))
+    with Index.open(tmp_path / "i") as index:
+        assert index.info()["dense"]["kind"] == "ivf(nlist=8, nprobe=4, min_documents=100)"
+        assert pairs_of(index.search("w5 w7", 10)) == found
+        files = set(tmp_path.rglob("*.faiss"))
+        index.add(documents_of(range(500, 510)))
+        index.commit()
+        assert set(tmp_path.rglob("*.faiss")) == files  # what is built is known to be the same
+        assert len(index.search("w5 w7", 10, search_params="nprobe=8")) == 10
+        assert verify(index.path) == []
+
+
 def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
-    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(lists=64)") as index:
+    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(nlist=64)") as index:
         index.add(documents_of(range(200)))
         index.commit()
         ranking = exhaustive({d["id"]: d for d in documents_of(range(200))}, "w5")
@@ -130,7 +158,7 @@ def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path
 
 @pytest.fixture
 def built(tmp_path: Path) -> Iterator[Index]:
-    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(least=100, lists=16, probes=1)") as index:
+    with Index.create(tmp_path / "i", Scattered(), vector_index="ivf(min_documents=100, nlist=16, nprobe=1)") as index:
         index.add(documents_of(range(1200)))
         index.commit()
         yield index
@@ -159,7 +187,7 @@ def test_a_damaged_structure(cli: Cli, built: Index) -> None:
 
 def test_readers_keep_the_structure_they_have(built: Index) -> None:
     with Index.open(built.path) as reader:
-        built.compact("hnsw(least=100)")
+        built.compact("hnsw(min_documents=100)")
         assert len(reader.search("w5")) == 10  # opened only now, though its file is gone
         assert reader.info()["dense"]["kind"].startswith("ivf")
 
@@ -184,7 +212,7 @@ def test_without_faiss(built: Index, cli: Cli, tmp_path: Path, monkeypatch: pyte
 def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     for model, kind, problem in (
         ("bm25", "hnsw", "bm25 has no dense vectors, which hnsw is for"),
-        (Scattered(), "pq(parts=3)", "cannot be cut into 3 equal parts"),
+        (Scattered(), "pq(m=3)", "cannot be cut into 3 equal parts"),
     ):
         with pytest.raises(VizslaError, match=problem):
             Index.create(tmp_path / "n", model, vector_index=kind)
@@ -194,8 +222,8 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
             built.search("w5", search_params="device=gpu")
-    with pytest.raises(VizslaError, match="no option of ivf called 'ef'"):
-        built.search("w5", search_params="ef=3")
+    with pytest.raises(VizslaError, match="ivf does not take the option ef_search"):
+        built.search("w5", search_params="ef_search=3")
 
 
 class OnGpu:
@@ -220,12 +248,12 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
     for filter in (None, "year >= 1950"):
         exact = pairs_of(built.search("w5 w7", 10, filter, search_params="exact"))
         assert (
-            pairs_of(built.search("w5 w7", 10, filter, search_params="probes=16, oversample=20, device=gpu")) == exact
+            pairs_of(built.search("w5 w7", 10, filter, search_params="nprobe=16, oversample=20, device=gpu")) == exact
         )
-    monkeypatch.setattr("vizsla.engine.nearest._MOST_ON_GPU", 64)
+    monkeypatch.setattr("vizsla.engine.ann._MAX_ON_GPU", 64)
     with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
         built.search("w5 w7", 10, search_params="oversample=20, device=gpu")
-    with pytest.raises(VizslaError, match="no option of hnsw called 'device'"):
+    with pytest.raises(VizslaError, match="hnsw does not take the option device"):
         VectorIndex.parse("hnsw(device=gpu)")
 
 
@@ -256,7 +284,7 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
     queries = tmp_path / "queries.tsv"
     queries.write_text("".join(f"{i}\tw{i} v{i}x0\n" for i in range(30)))
     command = ("recall", built.path, "--queries", queries, "-k", 5)
-    code, out, said = cli(*command, "--json", "--dense", "probes=1", "--dense", "probes=16, oversample=300")
+    code, out, said = cli(*command, "--json", "--dense", "nprobe=1", "--dense", "nprobe=16, oversample=300")
     assert code == 0, said
     exact, little, much = json.loads(out)["settings"]
     assert (exact["setting"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)
@@ -269,6 +297,6 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
             shares.append(len(found & {hit.id for hit in index.search(query, 5, search_params="exact")}) / 5)
         assert little["recall"] == pytest.approx(np.mean(shares))
     code, out, _ = cli(*command)
-    assert (code, "recall@5" in out, "ivf(lists=16, probes=1, least=100)" in out) == (0, True, True)
+    assert (code, "recall@5" in out, "ivf(nlist=16, nprobe=1, min_documents=100)" in out) == (0, True, True)
     with Index.create(tmp_path / "b", "bm25") as index, pytest.raises(VizslaError, match="bm25 has 0"):
         measure_recall(index, ["w5"], ["exact"])

@@ -136,7 +136,7 @@ def test_pairs_and_dev_sets_are_kept_in_files(tmp_path: Path) -> None:
     dev.save(tmp_path / "dev.npz")
     network = small_augmenter().float()
     figures = [
-        d.figures(network, network.asked, torch.device("cpu")) for d in (dev, AskedDev.open(tmp_path / "dev.npz"))
+        d.figures(network, network.augmented, torch.device("cpu")) for d in (dev, AskedDev.open(tmp_path / "dev.npz"))
     ]
     assert figures[0] == figures[1]
     assert list(figures[0]) == ["set nDCG@10"]
@@ -244,7 +244,7 @@ def test_a_narrow_head_begins_near_the_whole_one() -> None:
 def test_what_is_made_of_chunks_comes_back_in_order() -> None:
     network, (ids, mask) = small_augmenter(), batch(8)
     one, several = (
-        network.asked([network(c) for c in side.chunks], side)
+        network.augmented([network(c) for c in side.chunks], side)
         for side in (packed(ids, mask, 1000), packed(ids, mask, 30))
     )
     assert torch.allclose(one.added, several.added, atol=1e-12)
@@ -378,7 +378,7 @@ def test_a_stopped_run_goes_on_to_the_same_augmenter(judged: Path, start: Path, 
     with pytest.raises(KeyboardInterrupt):
         train(recipe, [], tmp_path / "stopped", datasets=[dataset], dev=[dataset], report=stop)
     plan, dev, datasets = resumed(tmp_path / "stopped")
-    for change in ("augment.vocabulary=pieces", "pooling=first", "normalised=no", "group=9"):
+    for change in ("augment.vocabulary=pieces", "pooling=cls", "normalised=no", "group=9"):
         with pytest.raises(VizslaError, match="goes on with what it began with; "):
             go_on_with(plan, [change])
     assert go_on_with(plan, ["keep=3"]).settings["keep"] == 3

@@ -51,7 +51,7 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
     tokens = save_pieces(folder)
     dense = Dense.open(folder)
     assert isinstance(dense.network, Transformer)
-    assert (dense.dimensions, dense.network.length, dense.normalised) == (16, 64, False)
+    assert (dense.dimensions, dense.network.length, dense.normalize) == (16, 64, False)
     vectors, there = dense.dense_documents([*TEXTS, "", " \n"])
     assert there.tolist() == [True] * 4 + [False] * 2
     assert not vectors[4:].any()
@@ -109,11 +109,11 @@ def test_what_is_pooled(seed: int, tokens: int) -> None:
     kept[np.arange(3), rng.integers(0, tokens, 3)] = True
     by_hand: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         "mean": lambda r, _: r.mean(0),
-        "first": lambda r, _: r[0],
-        "last": lambda r, _: r[-1],
+        "cls": lambda r, _: r[0],
+        "lasttoken": lambda r, _: r[-1],
         "max": lambda r, _: r.max(0),
-        "weighted": lambda r, at: (r * (at + 1)[:, None]).sum(0) / (at + 1).sum(),
-        "root": lambda r, _: r.sum(0) / np.sqrt(len(r)),
+        "weightedmean": lambda r, at: (r * (at + 1)[:, None]).sum(0) / (at + 1).sum(),
+        "mean_sqrt_len": lambda r, _: r.sum(0) / np.sqrt(len(r)),
     }
     for how, expected in by_hand.items():
         found = pool(torch.tensor(rows), torch.tensor(kept), how).numpy()
@@ -143,7 +143,7 @@ def test_layers_prompts_and_lengths_of_sentence_transformers(tmp_path: Path) -> 
     save_file({f"linear.{n}": p.detach() for n, p in linear.named_parameters()}, folder / "2_Dense/model.safetensors")
     torch.save({f"norm.{n}": p.detach() for n, p in norm.named_parameters()}, folder / "3_LayerNorm/pytorch_model.bin")
     dense = Dense.open(folder)
-    assert (dense.dimensions, dense.normalised, dense.network.length) == (5, True, 20)
+    assert (dense.dimensions, dense.normalize, dense.network.length) == (5, True, 20)
     made = {"ask: ": dense.dense_queries(TEXTS), "read: ": dense.dense_documents(TEXTS)[0]}
     for prompt, vectors in made.items():
         for text, vector in zip(TEXTS, vectors, strict=True):

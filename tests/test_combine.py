@@ -37,7 +37,11 @@ def documents(seed: int, count: int, length: int) -> list[dict[str, Any]]:
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Index]]:
     """Three of the same sum: several segments with deletions, passages, and approximate vectors."""
     folder = tmp_path_factory.mktemp("sums")
-    options: list[dict[str, Any]] = [{}, {"passages": Splitter(6, 2)}, {"dense": "ivf(least=50, lists=4, probes=4)"}]
+    options: list[dict[str, Any]] = [
+        {},
+        {"passages": Splitter(6, 2)},
+        {"dense": "ivf(min_documents=50, nlist=4, nprobe=4)"},
+    ]
     made = []
     for i, some in enumerate(options):
         index = Index.create(folder / str(i), SUM, **some)
@@ -137,8 +141,8 @@ def test_what_cannot_be_combined(indexes: list[Index]) -> None:
     with pytest.raises(VizslaError, match="combines the parts of a sum"):
         index.search("word1", model=BM25(), combine="rrf")
     with pytest.raises(VizslaError, match="a sum is searched exactly"):
-        approximate.search("word1", dense="probes=2")
-    assert approximate.search("word1", dense="probes=2", combine="rrf")
+        approximate.search("word1", dense="nprobe=2")
+    assert approximate.search("word1", dense="nprobe=2", combine="rrf")
     assert approximate.search("word1", dense="exact")
     assert str(Combination.parse("linear( depth = 7 )")) == "linear(normalise=minmax, missing=zero, depth=7)"
 

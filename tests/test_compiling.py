@@ -85,7 +85,7 @@ print(asked)
 
 def test_warming_up_is_done_by_one_process_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
-    monkeypatch.setattr(compiling, "_told", True)
+    monkeypatch.setattr(compiling, "_announced", True)
     asked: list[int] = []
     monkeypatch.setattr(warming, "_compile_all", lambda: asked.append(1) or len(asked) > 1)
     assert [warming.warm_up() for _ in range(3)] == [False, True, False]  # a failure is tried again, success is not

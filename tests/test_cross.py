@@ -23,7 +23,7 @@ from vizsla.evaluation import evaluate  # noqa: E402
 from vizsla.index import Index, rerank  # noqa: E402
 from vizsla.models import Reranker  # noqa: E402
 from vizsla.networks import cross_encoder, packed  # noqa: E402
-from vizsla.networks.cross import segments_of  # noqa: E402
+from vizsla.networks.cross import token_types_of  # noqa: E402
 from vizsla.networks.joint import joint_ids  # noqa: E402
 from vizsla.recipes.cross import cross_dev, cross_material, cross_network  # noqa: E402
 from vizsla.recipes.training import load_training_recipe  # noqa: E402
@@ -126,7 +126,7 @@ def test_segments_begin_behind_the_first_separator_of_each_text() -> None:
     corpus = TokenCorpus.of([np.array(row) for row in rows])
     ids = torch.tensor([[*row, *[0] * (7 - len(row))] for row in rows])
     batch = packed(ids, torch.arange(7) < torch.tensor(np.diff(corpus.offsets))[:, None], 10)
-    found = [segments_of(chunk).tolist() for chunk in batch.chunks]
+    found = [token_types_of(chunk).tolist() for chunk in batch.chunks]
     assert found == [[0, 0, 1, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 1]]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many, stored
+from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, convert_rows, search_many
 from vizsla.index import document_vectors, verify
 
 
@@ -34,7 +34,7 @@ def segments_of(
         pointers = np.concatenate([np.cumsum([0, *counts]), np.full(n, counts.sum())])
         vectors = rng.integers(-2, 3, (n, width)).astype(np.float32) if grid else rng.normal(size=(n, width))
         there = rng.random(n) < 0.9
-        dense = {1: stored((vectors * there[:, None] * scale).astype(np.float32), form)}
+        dense = {1: convert_rows((vectors * there[:, None] * scale).astype(np.float32), form)}
         indices = np.concatenate([*rows, np.zeros(0, np.int64)]).astype(np.int64)
         values = rng.integers(1, 9, len(indices))
         made.append(
@@ -188,7 +188,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
     folder = tmp_path_factory.mktemp("encoder")
     network = Network.write(
-        folder / "n", weights, kind="dense", heads=2, most=1.0, length=64, precision="float32", pooling="mean"
+        folder / "n", weights, kind="dense", heads=2, max_weight=1.0, length=64, precision="float32", pooling="mean"
     )
     return Dense(network)
 
@@ -289,7 +289,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("pooling", ["mean", "first", "first+mean"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "cls+mean"])
 @pytest.mark.parametrize("runtime", ["onnx", "torch"])
 def test_an_encoder_of_others_gives_what_it_gives_there(
     checkpoint: Path, cache: Path, tmp_path: Path, pooling: str, runtime: str, monkeypatch: pytest.MonkeyPatch
@@ -300,13 +300,13 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
 
     folder = tmp_path / "encoder"
     shutil.copytree(checkpoint, folder)
-    modes = {"pooling_mode_cls_token": "first" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
+    modes = {"pooling_mode_cls_token": "cls" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
     monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
     model = Dense.open(folder, "float32")
     width = 24 * len(pooling.split("+"))
-    assert (model.dimensions, model.network.length, model.normalised) == (width, 32, True)
+    assert (model.dimensions, model.network.length, model.normalize) == (width, 32, True)
     assert (model.query_prompt, model.document_prompt) == ("query: ", "passage: ")
     texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x", "☃☃"]
     encoder = transformers.AutoModel.from_pretrained(folder).eval()
@@ -319,7 +319,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
             ids = tokenizer(prompt + text, truncation=True, max_length=32, return_tensors="pt")
             with torch.no_grad():
                 states = encoder(**ids).last_hidden_state[0]
-            both = {"first": states[0], "mean": states.mean(0)}
+            both = {"cls": states[0], "mean": states.mean(0)}
             expected = np.concatenate([both[part] for part in pooling.split("+")])
             assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
     assert len(list((cache / "vizsla" / "networks").iterdir())) == 1
@@ -387,7 +387,7 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
     other = Dense.open(checkpoint, "float32")
     with pytest.raises(VizslaError, match="vectors of other sizes"):
         Dense(encoder.network, query_network=other.network)
-    two = Dense(other.network, query_network=Dense.open(checkpoint, "int8").network, normalised=False)
+    two = Dense(other.network, query_network=Dense.open(checkpoint, "int8").network, normalize=False)
     two.save(tmp_path / "m")
     again = Model.load(tmp_path / "m")
     assert again == two
@@ -415,12 +415,12 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
         return code, said
 
     made = tmp_path / "m"
-    for way, output in (((), made), (("pooling=first", "normalised=no"), tmp_path / "first")):
+    for way, output in (((), made), (("pooling=cls", "normalised=no"), tmp_path / "cls")):
         code, said = train(output, f"start={start}", *way)
         assert code == 0, said
         model = Model.load(output)
         assert isinstance(model, Dense)
-        assert (model.network.pooling, model.normalised) == (("first", False) if way else ("mean", True))
+        assert (model.network.pooling, model.normalize) == (("cls", False) if way else ("mean", True))
         reread = Dense.open(output, "int8")  # by the files that sentence-transformers reads
         one, two = (m.dense_documents(["dog bark night", "a theory of summer"])[0] for m in (model, reread))
         lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.engine import Hits, Query, Segment, Weighting, Weightings, build_segment, search
-from vizsla.engine.lists import WINDOW
+from vizsla.engine import Query, Segment, TopDocuments, Weighting, Weightings, build_segment, search
+from vizsla.engine.posting_lists import RANGE_SIZE
 
 NORMS = np.array([0.0, 0.5, 1.0, 3.0])
 SATURATING = Weighting(scale=1.9, shift=0.3, slope=0.9, floor=0.1, norms=NORMS)
@@ -57,7 +57,7 @@ def run(
     weights = np.array([w for _, w in query], np.float64)
     spaces = (terms >= 1000).astype(np.int64)
     hits = search(segments, Query(terms, spaces, weights), Weightings.pack(WEIGHTINGS), k, allowed)
-    assert isinstance(hits, Hits)
+    assert isinstance(hits, TopDocuments)
     return list(zip(hits.numbers.tolist(), hits.scores, strict=True))
 
 
@@ -88,9 +88,9 @@ def test_search_equals_exhaustive_scoring(
 
 
 @pytest.mark.parametrize("k", [1, 10, 1000, 10**6])
-def test_many_windows_and_ties(k: int) -> None:
+def test_many_ranges_and_ties(k: int) -> None:
     rng = np.random.default_rng(5)
-    count = 3 * WINDOW + 17
+    count = 3 * RANGE_SIZE + 17
     codes = rng.integers(1, 3, (2, count))
     rows: list[dict[int, int]] = [{} for _ in range(count)]
     for term, share in [(0, 0.5), (1, 0.01), (2, 0.0005), (1000, 0.2)]:

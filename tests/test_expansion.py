@@ -149,7 +149,7 @@ def saved(
     if not weighs:
         del weights["weigh.weight"], weights["weigh.bias"]
     network = Network.write(
-        folder / "net", weights, kind="augmenter", heads=4, most=1.0, length=64, precision=precision
+        folder / "net", weights, kind="augmenter", heads=4, max_weight=1.0, length=64, precision=precision
     )
     return Augmenter(network, terms, pieces, pieces)
 

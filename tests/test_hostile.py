@@ -352,8 +352,8 @@ def test_rows_that_make_no_sense_are_told(folder: Path, change: str) -> None:
 def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
-    monkeypatch.setattr("vizsla.engine.nearest._FEW", 60)
-    with Index.create(tmp_path / "near", Scattered(), vector_index="hnsw(least=300)") as index:
+    monkeypatch.setattr("vizsla.engine.ann._FEW", 60)
+    with Index.create(tmp_path / "near", Scattered(), vector_index="hnsw(min_documents=300)") as index:
         index.add([{"id": str(i), "text": f"w{i % 97} v{i}"} for i in range(400)])
         index.commit()
         assert index.search("w3", 5)

@@ -54,7 +54,7 @@ def test_documents_and_queries_are_cut_into_the_same_pieces(small: LearnedSparse
     rows = small.encode_documents([{"text": t} for t in texts])
     for row, terms in enumerate(small.query_terms(texts)):
         stored = {term: weight for (_, term), weight in rows[row].items()}
-        step = small.network.most / 255
+        step = small.network.max_weight / 255
         assert stored.keys() == {t for t, w in terms.items() if w > step / 2}
         assert all(abs(terms[t] - w) <= step / 2 + 1e-6 for t, w in stored.items())
 

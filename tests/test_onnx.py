@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +20,9 @@ transformers = pytest.importorskip("transformers", reason="networks are compared
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.networks import Padded, Splade, TiedHead, UniCoil, packed  # noqa: E402
-from vizsla.networks.graph import NETWORK, write_network  # noqa: E402
+from vizsla.networks.onnx_export import write_network  # noqa: E402
 from vizsla.networks.session import OnnxNetwork, batches  # noqa: E402
-from vizsla.networks.weights import SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
+from vizsla.networks.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
 
 VOCABULARY, LONGEST, SILENT = 200, 40, (0, 1)
 CLOSE = 0.08
@@ -92,7 +94,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opener:
             folder = made[kind, precision] = tmp_path_factory.mktemp("network")
             weights = arrays(small_network(kind))
             sample = texts(99, 30)
-            write_network(folder, weights, attention_heads=4, precision=precision, silent=SILENT, sample=sample)
+            write_network(folder, weights, kind, attention_heads=4, precision=precision, silent=SILENT, sample=sample)
         return OnnxNetwork(made[kind, precision], threads)
 
     return network
@@ -131,11 +133,11 @@ def test_padding_changes_nothing(kind: str, precision: str, tolerance: float, op
 
 def test_weights_are_read_back_to_half_a_step(tmp_path: Path) -> None:
     original = arrays(small_network("splade"))
-    write_network(tmp_path / "exact", original, attention_heads=4, precision="float32")
+    write_network(tmp_path / "exact", original, "splade", attention_heads=4, precision="float32")
     exact = read_weights(tmp_path / "exact")
     assert {name: values.shape for name, values in exact.items()} == {n: v.shape for n, v in original.items()}
     assert all(np.array_equal(exact[name], values) for name, values in original.items())
-    write_network(tmp_path / "small", original, attention_heads=4, sample=texts(99))
+    write_network(tmp_path / "small", original, "splade", attention_heads=4, sample=texts(99))
     small = read_weights(tmp_path / "small")
     safetensors = pytest.importorskip("safetensors.numpy")
     raw = safetensors.load_file(tmp_path / "small" / WEIGHTS)
@@ -155,7 +157,7 @@ def test_a_network_may_leave_out_what_another_has(tmp_path: Path) -> None:
     weights = arrays(small_network("unicoil"))
     for name, shift in (("one", 0.0), ("other", 0.5)):
         changed = {**weights, "weigh.bias": weights["weigh.bias"] + shift}
-        write_network(tmp_path / name, changed, attention_heads=4, silent=SILENT)
+        write_network(tmp_path / name, changed, "unicoil", attention_heads=4, silent=SILENT)
     ids, lengths = np.arange(5, 17).reshape(2, 6), np.array([6, 4])
     expected = OnnxNetwork(tmp_path / "other").run(ids, lengths)
     whole = (tmp_path / "other" / WEIGHTS).read_bytes()
@@ -183,7 +185,7 @@ def test_a_sample_keeps_channels_that_run_high_from_drowning_the_others(tmp_path
     expected = np.concatenate([by_torch(network, row) for row in rows])
     errors = []
     for name, sample in (("without", []), ("with", texts(99))):
-        write_network(tmp_path / name, arrays(network), attention_heads=4, silent=SILENT, sample=sample)
+        write_network(tmp_path / name, arrays(network), "unicoil", attention_heads=4, silent=SILENT, sample=sample)
         found = OnnxNetwork(tmp_path / name, 1).weights(*ragged(rows))
         errors.append(np.sqrt(np.mean((found - expected) ** 2)) / expected.std())
     assert errors[1] < CLOSE
@@ -240,10 +242,11 @@ def test_what_a_network_cannot_read_is_said_in_a_sentence(opened: Opener) -> Non
     for wrong in (VOCABULARY, -1):
         with pytest.raises(InputError, match="a token id is outside of this network's vocabulary of 200"):
             network.weights(*ragged([np.array([3, wrong])]))
-    with pytest.raises(VizslaError, match="this network has the head unicoil, and not splade"):
+    with pytest.raises(VizslaError, match="this network has the head unicoil, and only splade gives vectors"):
         network.vectors(*ragged(texts(1)))
+    lacking = {k: v for k, v in arrays(small_network("splade")).items() if k != "decoder.bias"}
     with pytest.raises(InputError, match=r"the weights of this network lack decoder\.bias"):
-        write_network("nowhere", {k: v for k, v in arrays(small_network("splade")).items() if k != "decoder.bias"})
+        write_network("nowhere", lacking, "splade")
 
 
 def test_missing_and_damaged_files_are_said_in_a_sentence(tmp_path: Path) -> None:
@@ -251,7 +254,7 @@ def test_missing_and_damaged_files_are_said_in_a_sentence(tmp_path: Path) -> Non
         OnnxNetwork(tmp_path)
     with pytest.raises(InputError, match="these weights cannot be read"):
         read_weights(tmp_path)
-    write_network(tmp_path, arrays(small_network("unicoil")), attention_heads=4)
+    write_network(tmp_path, arrays(small_network("unicoil")), "unicoil", attention_heads=4)
     network, weights = (tmp_path / NETWORK).read_bytes(), (tmp_path / WEIGHTS).read_bytes()
     for file, good in ((tmp_path / NETWORK, network), (tmp_path / WEIGHTS, weights)):
         for bad in (good[: len(good) // 2], b""):
@@ -273,3 +276,16 @@ def test_without_onnxruntime_the_package_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(VizslaError, match="needs onnxruntime; install it with: pip install onnxruntime"):
         OnnxNetwork(tmp_path)
+
+
+def test_heads_are_looked_up_without_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['onnx'] = sys.modules['onnxruntime'] = None\n"
+        "from vizsla.networks.heads import HEADS\n"
+        "print({entry.name: entry.make().gives for entry in HEADS if entry.help})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    expected = {"augmenter": "augmentations", "cross": "scores", "dense": "embeddings", "splade": "vectors"}
+    assert ast.literal_eval(found) == {**expected, "unicoil": "weights"}
+    with pytest.raises(VizslaError, match="no network head called 'spalde'; did you mean 'splade'"):
+        write_network("nowhere", {}, "spalde")

@@ -46,7 +46,7 @@ def test_dpr(runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(dense, Dense)
     assert isinstance(dense.network, Network)
     assert isinstance(dense.query_network, Network)
-    assert (dense.normalised, dense.separator) == (False, " [SEP] ")
+    assert (dense.normalize, dense.separator) == (False, " [SEP] ")
     long = {"title": "Cars", "text": "Taxes on vehicles, " * 30}
     made = dense.dense_documents([dense.text_of(d) for d in (*DOCUMENTS[:2], long)])[0]
     for document, vector in zip((*DOCUMENTS[:2], long), made, strict=True):
@@ -88,7 +88,7 @@ def test_ance(prefix: str, tmp_path: Path) -> None:
     torch.save({prefix + n: p for n, p in arrays.items()}, tmp_path / "a" / "pytorch_model.bin")
     dense = parse_model(f"ance(checkpoint={tmp_path / 'a'})")
     assert isinstance(dense, Dense)
-    assert (dense.dimensions, dense.normalised, dense.length, dense.query_length) == (7, False, 64, 64)
+    assert (dense.dimensions, dense.normalize, dense.length, dense.query_length) == (7, False, 64, 64)
     for text, vector in zip(TEXTS, dense.dense_documents(TEXTS)[0], strict=True):
         first = states(model, tokens(text, truncation=True, max_length=64)["input_ids"])[0]
         with torch.no_grad():
@@ -190,9 +190,11 @@ def test_presets_of_one_encoder(
             assert vector == pytest.approx(expected, abs=1e-5)
     same = parse_model(f"dense(checkpoint={tmp_path / 'e'}, precision=float32, preset={preset})")
     assert same.parts[0].component.index_signature == dense.index_signature
-    other = parse_model(f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/last)")
+    other = parse_model(
+        f"dense(checkpoint={tmp_path / 'e'}, preset={preset}, similarity=cosine, pooling=max/lasttoken)"
+    )
     assert isinstance(other, Dense)
-    assert (other.normalised, other.network.pooling, other.dimensions) == (True, ("max", "last"), 32)
+    assert (other.normalize, other.network.pooling, other.dimensions) == (True, ("max", "lasttoken"), 32)
 
 
 def test_every_preset_names_its_encoders_or_asks_for_them() -> None:

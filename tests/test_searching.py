@@ -218,19 +218,19 @@ def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
         for wrong, message in [
             ({"combine": "rff"}, "no way to combine called 'rff'"),
             ({"combine": 3}, "combine is a text, as in 'rrf', not the number 3"),
-            ({"search_params": "hsnw"}, "no kind of dense search"),
-            ({"search_params": 3}, "search_params is a text, as in 'ef=200', not the number 3"),
+            ({"search_params": "hsnw"}, "no vector index called 'hsnw'"),
+            ({"search_params": 3}, "search_params is a text, as in 'ef_search=200', not the number 3"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 index.with_model(None, **wrong)
         assert [hit.id for hit in index.search("dogs")] == ["1"]
         with pytest.raises(VizslaError, match="the model reads no dense vectors"):
-            index.search("dogs", model="bm25", search_params="ef=200")
+            index.search("dogs", model="bm25", search_params="ef_search=200")
     with Index.create(folder, overwrite=True) as index:
         index.add([{"id": "1", "text": "dogs bark"}])
         index.commit()
         with pytest.raises(VizslaError, match="the index has no dense vectors"):
-            index.search("dogs", search_params="ef=200")
+            index.search("dogs", search_params="ef_search=200")
         with pytest.raises(VizslaError, match="combines the parts of a sum"):
             index.with_model(None, combine="rrf")
         assert [hit.id for hit in index.search("dogs", search_params="exact")] == ["1"]

@@ -103,7 +103,7 @@ def test_spar_by_name_and_what_it_refuses(pair: tuple[Dense, Dense], tmp_path: P
     model.save(tmp_path / "both")
     assert Model.load(tmp_path / "both") == model
     assert parse_model(expression(Model.load(tmp_path / "a") + 2 * Model.load(tmp_path / "b"))).parts[1].weight == 2
-    wide = small_dense(tmp_path / "wide", seed=3, name="wide", pooling="first+mean")
+    wide = small_dense(tmp_path / "wide", seed=3, name="wide", pooling="cls+mean")
     assert wide.dimensions == 2 * first.dimensions
     for problem, message in (
         (lambda: Spar(first, wide, combine="sum"), "cannot be added"),

@@ -16,7 +16,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from vizsla.errors import VizslaError
 from vizsla.text import Analyzer, WordPiece, analyzer_names, register_filter
-from vizsla.text.filters import snowball_languages
+from vizsla.text.filters import TOKEN_FILTERS, snowball_languages
+from vizsla.text.tokenizers import TOKENIZERS
 from vizsla.text.words import word_classes
 
 GOLDEN = [
@@ -174,13 +175,27 @@ def test_snowball_stems() -> None:
 def test_a_filter_of_ones_own() -> None:
     register_filter("reversed", lambda term: term[::-1])
     assert Analyzer.parse("whitespace | reversed")("abc de") == ["cba", "ed"]
+    register_filter("reversed", lambda term: term[::-1] + "!")  # the same module may change its mind
+    assert Analyzer.parse("whitespace | reversed")("abc de") == ["cba!", "ed!"]
+    for own in (lambda term: term, str.title):
+        with pytest.raises(VizslaError, match="two files register the token filter 'lower'"):
+            register_filter("lower", own)
+    assert Analyzer.parse("whitespace | lower")("ABC") == ["abc"]
+
+
+def test_filters_and_tokenizers_say_what_they_are() -> None:
+    assert set(TOKENIZERS.names()) >= {"standard", "whitespace", "wordpiece"}
+    assert set(TOKEN_FILTERS.names()) >= {"lower", "stop", "porter", "snowball", "longest", "width", "bigrams"}
+    for entry in (*TOKENIZERS, *TOKEN_FILTERS):
+        assert entry.help
+        assert all(option.help for option in entry.options)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("lucen-english", "did you mean 'lucene-english'"),
-        ("standard | stemm", "there is no filter called 'stemm'"),
+        ("standard | stemm", "there is no token filter called 'stemm'"),
         ("standard | stop:klingon", "there is no list of stop words called 'klingon'"),
         ("standard | lower:x", "takes no option"),
         ("standard | longest:x", "wants a number"),

@@ -220,7 +220,7 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
     model = Model.load(folder)
     assert isinstance(model, Dense)
     assert model.query_network is not None
-    assert (model.query_length, model.length, model.normalised) == (16, 32, False)
+    assert (model.query_length, model.length, model.normalize) == (16, 32, False)
     queries, documents = (network_of(model).tower(i).encoder.embeddings for i in (0, 1))
     assert not torch.equal(queries.token_type_embeddings.weight[0], documents.token_type_embeddings.weight[0])
     torch.testing.assert_close(

@@ -535,7 +535,7 @@ def in_another_thread(held: AbstractContextManager[None]) -> Iterator[None]:
 
 def test_a_segment_is_cut_before_its_numbers_overflow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BM25, "batch_size", 5)
-    for limit in ("MOST_POSTINGS", "MOST_DOCUMENTS"):
+    for limit in ("MAX_POSTINGS", "MAX_DOCUMENTS"):
         with monkeypatch.context() as patch, Index.create(folder, overwrite=True) as index:
             patch.setattr(engine_segment, limit, 21)
             index.add(records(range(60)))

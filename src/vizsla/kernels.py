@@ -1,7 +1,7 @@
-"""How numba is used here: one decorator, kernels cached on disk, and a message when one is compiled.
+"""How numba is used here: three decorators, kernels cached on disk, and a message when one is compiled.
 
-Kernels are cached beside the package, else in the user's cache folder (numba looks for both); where neither
-can be written they are compiled in memory, in every process anew, and the message says so.
+Kernels are cached beside the package, else in the user's cache folder (numba looks for both). Where neither can be
+written, every process compiles them again in memory, and the message says so.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from vizsla import compiling
 _cached = True
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def njit(function: Callable[..., Any]) -> Any:
     """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
 
-    >>> @kernel
+    >>> @njit
     ... def twice(x):
     ...     return 2 * x
     >>> twice(21)
@@ -36,16 +36,16 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _compiled(function, {})
 
 
-def still(function: Callable[..., Any]) -> Any:
-    """A kernel that makes no arrays, only works in those it is given.
+def njit_no_alloc(function: Callable[..., Any]) -> Any:
+    """`njit` for a function that allocates no arrays.
 
-    Numba need not count references to arrays then, which costs more than it seems in functions called often.
+    Numba then counts no references to arrays, which would cost much in functions that are called often.
     """
     return _compiled(function, {"_nrt": False})
 
 
-def reordered(function: Callable[..., Any]) -> Any:
-    """A kernel whose sums may be added up in any order, so that several numbers are added at once."""
+def njit_fastsum(function: Callable[..., Any]) -> Any:
+    """`njit` with sums in any order, so that the processor adds several numbers at once."""
     return _compiled(function, {"fastmath": {"reassoc", "contract"}})
 
 
@@ -71,10 +71,10 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _load_arrays()
-        found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        if found is None and compiling.prepared():
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        return found
+        overload = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if overload is None and compiling.prepared():
+            overload = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        return overload
 
 
 def cache_folder() -> Path | None:
@@ -94,27 +94,27 @@ def _load_arrays() -> None:
     While it loads it asks whether that is installed, by importing it. It asks again before it compiles a kernel that
     needs it, which none of ours does, so the first question can have its answer without the import.
     """
-    asks = getattr(linalg, "ensure_blas", None)
-    if asks is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+    ensure_blas = getattr(linalg, "ensure_blas", None)
+    if ensure_blas is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
         return
     linalg.ensure_blas = lambda: None
     try:
-        import_module("numba.np.arraymath").ensure_blas = asks  # type: ignore[attr-defined]
+        import_module("numba.np.arraymath").ensure_blas = ensure_blas  # type: ignore[attr-defined]
     finally:
-        linalg.ensure_blas = asks
+        linalg.ensure_blas = ensure_blas
 
 
 @functools.cache
 def stamp() -> str:
     """What cached kernels were compiled from: all files with kernels."""
     here = Path(__file__).parent
-    files = [Path(__file__), *sorted((here / "engine").glob("*.py")), *sorted((here / "text").glob("*.py"))]
+    files = [Path(__file__), *sorted((here / "engine").rglob("*.py")), *sorted((here / "text").rglob("*.py"))]
     stats = [file.stat() for file in files]
     return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 
 
 class _CompilationNotice(event.Listener):
-    """Has the user told that a kernel of ours is compiled."""
+    """Tells the user that one of our kernels is compiled."""
 
     def on_start(self, event: event.Event) -> None:
         if event.data["dispatcher"].py_func.__module__.startswith("vizsla."):

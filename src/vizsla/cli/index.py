@@ -36,7 +36,7 @@ MaxDocument = Annotated[
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="A source without documents is no error.")]
 Dense = Annotated[
     str | None,
-    typer.Option("--dense", metavar="KIND", help="Dense vectors: exact, float16, sq8, hnsw, ivf(lists=1024), pq."),
+    typer.Option("--dense", metavar="KIND", help="Dense vectors: exact, float16, sq8, hnsw, ivf(nlist=1024), pq."),
 ]
 
 

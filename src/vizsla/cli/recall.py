@@ -21,7 +21,9 @@ def recall(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--dense", metavar="HOW", help="An effort to measure, as in ef=200 or probes=64; may come again."),
+        typer.Option(
+            "--dense", metavar="HOW", help="An effort to measure, as in ef_search=200 or nprobe=64; may come again."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many of the exact best are looked for.")] = 10,
     model: Annotated[

@@ -29,7 +29,7 @@ Combine = Annotated[
 ]
 AskedDense = Annotated[
     str | None,
-    typer.Option("--dense", metavar="HOW", help="Dense vectors: exact, or with another effort, as in ef=200."),
+    typer.Option("--dense", metavar="HOW", help="Dense vectors: exact, or with another effort, as in ef_search=200."),
 ]
 RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
 

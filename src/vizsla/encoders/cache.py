@@ -26,17 +26,17 @@ def digest(folder: Path, files: Sequence[Path]) -> str:
 
 def file_digest(file: Path) -> str:
     """The SHA-256 of a file, remembered in the user's cache for as long as its size and time stay the same."""
-    told = file.stat()
-    stamp = [str(file.resolve()), told.st_size, told.st_mtime_ns]
+    status = file.stat()
+    stamp = [str(file.resolve()), status.st_size, status.st_mtime_ns]
     place = cache_folder("digests") / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:32]
     with suppress(OSError):
         return place.read_text("ascii")
     with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-    if time.time() - told.st_mtime > _SETTLED:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    if time.time() - status.st_mtime > _SETTLED:
         with suppress(OSError):  # the cache may be out of reach: then it is made again
             place.parent.mkdir(parents=True, exist_ok=True)
             written = place.with_suffix(f".{os.getpid()}")
-            written.write_text(found, "ascii")
+            written.write_text(sha256, "ascii")
             written.replace(place)
-    return found
+    return sha256

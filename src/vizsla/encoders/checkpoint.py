@@ -18,12 +18,12 @@ import numpy as np
 
 from vizsla.encoders.cache import cache_folder, digest
 from vizsla.encoders.network import Network
-from vizsla.encoders.sentence import Settings, read_json, read_settings
+from vizsla.encoders.sentence import EncoderSettings, read_json, read_settings
 from vizsla.encoders.transformer import Transformer, brings_code, need_torch
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks.arrays import prefix_of, read_checkpoint, weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.reading import Layer
+from vizsla.networks.text_options import Layer
 from vizsla.text import Analyzer, WordPiece
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -36,7 +36,7 @@ _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_typ
 _WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
 _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
 """Encoders that number their positions after that of the padding."""
-_MOST = 512  # tokens, where no file says how many are read
+_MAX_LENGTH = 512  # tokens, where no file says how many are read
 _SMALL = ["*.json", "*.txt", "*.model", "*.py"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
@@ -47,24 +47,24 @@ class Checkpoint:
 
     folder: Path
     config: dict[str, Any]
-    settings: Settings
+    settings: EncoderSettings
 
     @classmethod
     def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
         """An encoder from its folder, or by its name; and that of queries where the folder has two."""
         folder = find_checkpoint(which)
-        documents, *others = (cls._of(folder, told) for told in read_settings(folder))
+        documents, *others = (cls._of(folder, settings) for settings in read_settings(folder))
         return documents, others[0] if others else None
 
     @classmethod
-    def _of(cls, folder: Path, settings: Settings) -> Checkpoint:
+    def _of(cls, folder: Path, settings: EncoderSettings) -> Checkpoint:
         config = read_json(folder / settings.base / "config.json")
-        made = cls(folder, config, settings)
-        if made.kind != "dpr" or (folder / "modules.json").is_file():
-            return made
+        checkpoint = cls(folder, config, settings)
+        if checkpoint.kind != "dpr" or (folder / "modules.json").is_file():
+            return checkpoint
         width = int(config.get("projection_dim") or 0)  # DPR says by its kind how it makes a vector
         layers = (Layer("linear", name="encode_proj", width=width),) if width else ()
-        return made.changed(pooling=("first",), layers=layers)
+        return checkpoint.changed(pooling=("cls",), layers=layers)
 
     def changed(self, **settings: Any) -> Checkpoint:
         """The encoder with other settings than its files say."""
@@ -88,9 +88,9 @@ class Checkpoint:
         places = self.config.get("max_position_embeddings")
         if places is not None and self.kind in _OFFSET:
             places -= int(self.config.get("pad_token_id") or 0) + 1
-        told = [n for n in (tokens.get("model_max_length"), places) if isinstance(n, int | float) and 0 < n < 1 << 30]
-        most = int(min(told, default=_MOST))
-        return min(self.settings.length or most, int(places or self.settings.length or most))
+        limits = [n for n in (tokens.get("model_max_length"), places) if isinstance(n, int | float) and 0 < n < 1 << 30]
+        limit = int(min(limits, default=_MAX_LENGTH))
+        return min(self.settings.length or limit, int(places or self.settings.length or limit))
 
     @cached_property
     def pieces(self) -> WordPiece | None:
@@ -105,11 +105,11 @@ class Checkpoint:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a BERT that runs without torch, in 8 bits where that is asked."""
+        """Whether it is a BERT that runs without torch, in 8 bits by default."""
         s = self.settings
         alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
-        bare = not (s.layers or s.lowers or s.skips or self.config.get("auto_map"))
-        pooled = s.pooling in (("mean",), ("first",), ("first", "mean"))
+        bare = not (s.layers or s.lowercase or s.skip_prompt_tokens or self.config.get("auto_map"))
+        pooled = s.pooling in (("mean",), ("cls",), ("cls", "mean"))
         return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
 
     @property
@@ -120,8 +120,8 @@ class Checkpoint:
     def network(self, precision: Precision = "int8") -> Network:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
         heads, pooling = int(self.config["num_attention_heads"]), "+".join(self.settings.pooling)
-        told = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
-        return cached_network(told, lambda made: self._write(made, precision, heads, pooling))
+        key = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
+        return cached_network(key, lambda folder: self._write(folder, precision, heads, pooling))
 
     def transformer(self, precision: Precision = "int8") -> Transformer:
         """The encoder as it is, to be run by torch and transformers; in 32 bits even on a GPU for float32."""
@@ -131,8 +131,9 @@ class Checkpoint:
         layers = tuple(self._measured(layer) for layer in s.layers)
         widths = [layer.width for layer in layers if layer.width]
         return Transformer.of(
-            self.folder, pooling=s.pooling, layers=layers, length=self.length, base=s.base, lowers=s.lowers,
-            skips=s.skips, exact=precision == "float32", width=widths[-1] if widths else self._pooled_width(),
+            self.folder, pooling=s.pooling, layers=layers, length=self.length, base=s.base, lowercase=s.lowercase,
+            skip_prompt_tokens=s.skip_prompt_tokens, exact=precision == "float32",
+            width=widths[-1] if widths else self._pooled_width(),
         )  # fmt: skip
 
     def _measured(self, layer: Layer) -> Layer:
@@ -148,36 +149,36 @@ class Checkpoint:
             raise InputError("this does not say how wide the encoder is", file=str(self.place / "config.json"))
         return hidden * len(self.settings.pooling)
 
-    def _write(self, made: Path, precision: Precision, heads: int, pooling: str) -> None:
+    def _write(self, folder: Path, precision: Precision, heads: int, pooling: str) -> None:
         weights, rng = bert_arrays(self.place, self.config), np.random.default_rng(0)
         words = len(weights["embeddings.word_embeddings.weight"])
         first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
         tokens = min(_SAMPLE_TOKENS, self.length - 2)
         sample = [[101, *rng.integers(first, last, tokens).tolist(), 102] for _ in range(_SAMPLE)]
         Network.write(
-            made, weights, kind="dense", heads=heads, most=1.0, length=self.length, precision=precision,
+            folder, weights, kind="dense", heads=heads, max_weight=1.0, length=self.length, precision=precision,
             sample=sample, pooling=pooling,
         )  # fmt: skip
 
 
-def cached_network(told: list[Any], write: Callable[[Path], None]) -> Network:
-    """A network in the user's cache, known by all that is told of it; written into a folder where it is not there."""
-    place = cache_folder("networks") / hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+def cached_network(key: list[Any], write: Callable[[Path], None]) -> Network:
+    """A network in the user's cache, found by a key; where it is missing, `write` writes it into a folder."""
+    place = cache_folder("networks") / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     if place.is_dir():
         return Network.open(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
+        written = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
     except OSError as e:
         raise VizslaError(f"{place.parent}: cannot be written to ({e.strerror}); set XDG_CACHE_HOME") from None
     try:
-        write(made)
-        made.rename(place)
+        write(written)
+        written.rename(place)
     except OSError as e:
         if not place.is_dir():  # else another process was faster
             raise VizslaError(f"{place}: cannot be written ({e.strerror})") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(written, ignore_errors=True)
     return Network.open(place)
 
 
@@ -195,16 +196,18 @@ def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()
     shapes = _bert_shapes(config)
     named = {_new_name(name): array for name, array in read_checkpoint(place).items()}
     prefix = prefix_of(named, shapes)
-    found = {name: named[prefix + name] for name in shapes if prefix + name in named}
+    arrays = {name: named[prefix + name] for name in shapes if prefix + name in named}
     for name, shape in shapes.items():
-        if name not in found or found[name].shape != shape:
-            what = "has another shape" if name in found else "is missing"
+        if name not in arrays or arrays[name].shape != shape:
+            what = "has another shape" if name in arrays else "is missing"
             raise InputError(f"these weights do not fit config.json ({name} {what})", file=str(place))
-    found |= {n.removeprefix(prefix): a for n, a in named.items() if heads and n.removeprefix(prefix).startswith(heads)}
-    for name, array in found.items():
+    arrays |= {
+        n.removeprefix(prefix): a for n, a in named.items() if heads and n.removeprefix(prefix).startswith(heads)
+    }
+    for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise InputError(f"some weights are no numbers (in {name})", file=str(place))
-    return found
+    return arrays
 
 
 def _new_name(name: str) -> str:
@@ -217,10 +220,10 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     try:
         hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
         rows = [int(config[n]) for n in ("vocab_size", "max_position_embeddings")]
-        layers, kinds = int(config["num_hidden_layers"]), int(config.get("type_vocab_size", 2))
+        layers, token_types = int(config["num_hidden_layers"]), int(config.get("type_vocab_size", 2))
     except (KeyError, TypeError, ValueError) as e:
         raise InputError(f"config.json does not describe a BERT ({e!r})") from None
-    tables = zip(("word", "position", "token_type"), (*rows, kinds), strict=True)
+    tables = zip(("word", "position", "token_type"), (*rows, token_types), strict=True)
     shapes: dict[str, tuple[int, ...]] = {f"embeddings.{n}_embeddings.weight": (size, hidden) for n, size in tables}
     norm = {"embeddings.LayerNorm": (hidden,)}
     for i in range(layers):
@@ -241,16 +244,16 @@ def _bert_tokenizer(words: Path) -> bytes:
     from tokenizers import BertWordPieceTokenizer
 
     file = words.with_name("tokenizer_config.json")
-    told = read_json(file) if file.is_file() else {}
-    made = BertWordPieceTokenizer(str(words), lowercase=told.get("do_lower_case", True) is not False)
-    return str(made.to_str()).encode()
+    config = read_json(file) if file.is_file() else {}
+    tokenizer = BertWordPieceTokenizer(str(words), lowercase=config.get("do_lower_case", True) is not False)
+    return str(tokenizer.to_str()).encode()
 
 
 def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
     """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
-    told = [json.loads(t.content) for t in tokenizers if t is not None]
+    contents = [json.loads(t.content) for t in tokenizers if t is not None]
     decisive = ("normalizer", "pre_tokenizer", "added_tokens")
-    steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in told}
+    steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in contents}
     first = tokenizers[0]
     return len(steps) == 1 and all(
         t is not None and first is not None and t.numbers == first.numbers for t in tokenizers
@@ -258,12 +261,12 @@ def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
 
 
 def is_packaged(which: str | Path) -> bool:
-    """Whether MiniLM is asked for, by its name or that of its place on the model hub."""
+    """Whether this is MiniLM, by its name or that of its place on the model hub."""
     return str(which).lower() in (PACKAGED.lower(), f"sentence-transformers/{PACKAGED}".lower())
 
 
 def packaged(which: str | Path) -> Path | None:
-    """The folder of MiniLM in an installed package of weights, where it is asked for and there is one."""
+    """The folder of MiniLM in an installed package of weights, if this is MiniLM and the package is installed."""
     spec = find_spec(_PACKAGE) if is_packaged(which) else None
     return Path(spec.origin).parent / "model" if spec is not None and spec.origin is not None else None
 
@@ -286,7 +289,7 @@ def find_checkpoint(which: str | Path) -> Path:
         whole = [*folder.glob("model*.safetensors"), *folder.glob("*0_*/model*.safetensors")]
         pickled = ["[0-9]_*/*.bin", *([] if whole else ["*pytorch_model*.bin"])]
         return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
-    except Exception as e:  # the hub's own, the network's, and those of names that are none
+    except Exception as e:  # the hub's own, the network's, and those of invalid names
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise _absent(which, f"and no encoder of this name was fetched ({reason})") from None
 

@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from vizsla.described import DescriptionError, described
+from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.networks.graph import NETWORK, Precision, write_network
-from vizsla.networks.weights import WEIGHTS, copy_weights
+from vizsla.networks.graph import Precision
+from vizsla.networks.onnx_export import write_network
+from vizsla.networks.weights import NETWORK, WEIGHTS, copy_weights
 
 ABOUT = "network.json"
 RUNTIMES = ("onnx", "torch")
@@ -36,12 +38,11 @@ class Running(Protocol):
 
 @dataclass(frozen=True)
 class Network:
-    """What reads word pieces: `kind` is unicoil, one weight a token, splade, weights for the whole vocabulary,
-    augmenter, one weight a token of a query and how much is added of each term, dense, one vector a text, made from
-    the states of its tokens by `pooling`, or cross, one score for a query and a document read as one text.
+    """A network that reads word pieces; it is opened when it is first used.
 
-    `most`: the weight that becomes 255 when documents are stored in 8 bits. `length`: how many tokens it reads,
-    between `start` and `end`.
+    `kind`: the name of its head in `vizsla.networks.heads.HEADS`. `heads`: attention heads of the encoder. `length`:
+    how many tokens it reads, between the special tokens `start` and `end`. `max_weight`: the weight that becomes 255
+    when documents are stored in 8 bits. `pooling`: how a dense vector is made from the states of tokens.
     """
 
     folder: Path = field(compare=False)
@@ -49,7 +50,7 @@ class Network:
     kind: str = "unicoil"
     heads: int = 12
     length: int = 512
-    most: float = 5.0
+    max_weight: float = 5.0
     start: int = 101
     end: int = 102
     pooling: str = ""
@@ -61,7 +62,7 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            return cls(path, **described(cls, json.loads((path / ABOUT).read_text()), ("folder",)))
+            return cls(path, **described(cls, with_current_names(json.loads((path / ABOUT).read_text())), ("folder",)))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
         except (ValueError, RecursionError, DescriptionError) as e:
@@ -75,7 +76,7 @@ class Network:
         *,
         kind: str,
         heads: int,
-        most: float,
+        max_weight: float,
         length: int = 512,
         precision: Precision = "int8",
         sample: Iterable[Sequence[int]] = (),
@@ -83,20 +84,20 @@ class Network:
     ) -> Network:
         """Write a network that was trained, for onnxruntime and for torch; see `write_network`."""
         path = Path(folder)
-        write_network(path, weights, attention_heads=heads, precision=precision, sample=sample, pooling=pooling)
+        write_network(path, weights, kind, attention_heads=heads, precision=precision, sample=sample, pooling=pooling)
         sha256 = hashlib.sha256()
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
         width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
-        made = cls(path, sha256.hexdigest(), kind, heads, length, most, pooling=pooling, width=width)
-        about = {name: value for name, value in asdict(made).items() if name != "folder"}
+        network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, width=width)
+        about = {name: value for name, value in asdict(network).items() if name != "folder"}
         if not pooling:
             del about["pooling"], about["width"]
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-        return made
+        return network
 
     def save(self, folder: Path) -> str:
-        """Copy the network into a folder; gives the name it has there."""
+        """Copy the network into a folder; returns the name it has there."""
         name = self.digest[:12]
         if (folder / name).resolve() != self.folder.resolve():
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -125,11 +126,11 @@ class Network:
 
 def runtime() -> str:
     """What runs networks here: torch where it sees a GPU or onnxruntime is not installed, else onnxruntime."""
-    asked = os.environ.get("VIZSLA_RUNTIME", "")
-    if asked:
-        if asked not in RUNTIMES:
-            raise UnknownNameError("runtime in VIZSLA_RUNTIME", asked, RUNTIMES)
-        return asked
+    chosen = os.environ.get("VIZSLA_RUNTIME", "")
+    if chosen:
+        if chosen not in RUNTIMES:
+            raise UnknownNameError("runtime in VIZSLA_RUNTIME", chosen, RUNTIMES)
+        return chosen
     if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
         return "torch"
     if find_spec("onnxruntime") is None:

@@ -1,4 +1,4 @@
-"""What is made when it is first asked for, by one thread, however many ask."""
+"""A property that is worked out once, by one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a text becomes a vector, as the files beside an encoder tell: those of sentence-transformers, or none."""
+"""How a text becomes a vector, as the files of sentence-transformers beside an encoder say."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vizsla.errors import InputError
-from vizsla.networks.reading import ACTIVATIONS, Layer
+from vizsla.networks.text_options import ACTIVATIONS, Layer
 
 _POOLINGS = {
-    "cls": "first",
+    "cls": "cls",
     "max": "max",
     "mean": "mean",
-    "mean_sqrt_len_tokens": "root",
-    "weightedmean": "weighted",
-    "lasttoken": "last",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weightedmean",
+    "lasttoken": "lasttoken",
 }
 _OLD_POOLINGS = {
-    "pooling_mode_cls_token": "first",
+    "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "root",
-    "pooling_mode_weightedmean_tokens": "weighted",
-    "pooling_mode_lasttoken": "last",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
 }
 _ROUTERS = ("Router", "Asym")
 _ROUTES = {"document": ("document", "passage", "doc", "corpus"), "query": ("query", "question")}
 
 
 @dataclass(frozen=True)
-class Settings:
-    """`base`: where in the folder the encoder itself lies. `length`: 0 where nothing is told. `lowers`: texts are
-    lower-cased first. `skips`: the prompt's tokens are not pooled.
+class EncoderSettings:
+    """What the files say. An encoder without such files has these defaults.
+
+    `base`: where in the folder the encoder itself lies. `length`: how many tokens are read, 0 for as many as possible.
+    `lowercase`: texts are lower-cased first. `skip_prompt_tokens`: the prompt's tokens are not pooled.
     """
 
     base: str = ""
     pooling: tuple[str, ...] = ("mean",)
     layers: tuple[Layer, ...] = ()
-    normalised: bool = False
+    normalize: bool = False
     length: int = 0
     query_prompt: str = ""
     document_prompt: str = ""
-    lowers: bool = False
-    skips: bool = False
+    lowercase: bool = False
+    skip_prompt_tokens: bool = False
 
 
-def read_settings(folder: Path) -> list[Settings]:
+def read_settings(folder: Path) -> list[EncoderSettings]:
     """Of documents, and of queries where they go another way."""
     if not (folder / "modules.json").is_file():
-        return [Settings()]
+        return [EncoderSettings()]
     modules = [(_kind(m["type"]), _path(m["path"], folder)) for m in _modules(folder / "modules.json")]
     config: dict[str, Any] = {}
     if (folder / "config_sentence_transformers.json").is_file():
@@ -65,20 +67,20 @@ def read_settings(folder: Path) -> list[Settings]:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a file of an encoder's."""
     try:
-        told = json.loads(file.read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no encoder here (no {file.name})", file=str(file.parent)) from None
     except ValueError as e:
         raise InputError(f"this is no JSON ({e})", file=str(file)) from None
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise InputError("this is no JSON object", file=str(file))
-    return told
+    return content
 
 
 def _modules(file: Path) -> list[dict[str, Any]]:
     try:
-        told = json.loads(file.read_text("utf-8"))
-        return [{"type": str(m["type"]), "path": str(m["path"])} for m in told]
+        listed = json.loads(file.read_text("utf-8"))
+        return [{"type": str(m["type"]), "path": str(m["path"])} for m in listed]
     except (ValueError, TypeError, KeyError):
         raise InputError("this does not list the modules of an encoder", file=str(file)) from None
 
@@ -96,27 +98,27 @@ def _path(path: str, folder: Path) -> str:
 def _routes(folder: Path, path: str) -> dict[str, list[tuple[str, str]]]:
     """The modules of a router, for documents and for queries."""
     files = [folder / path / name for name in ("router_config.json", "config.json")]
-    told = read_json(next((f for f in files if f.is_file()), files[0]))
-    found = {}
+    router = read_json(next((f for f in files if f.is_file()), files[0]))
+    routes = {}
     for side, names in _ROUTES.items():
-        name = next((n for n in names if n in told.get("structure", {})), None)
+        name = next((n for n in names if n in router.get("structure", {})), None)
         if name is None:
-            known = ", ".join(told.get("structure", {})) or "none"
+            known = ", ".join(router.get("structure", {})) or "none"
             raise InputError(f"there is no way for a {side} through this router (ways: {known})", file=str(folder))
-        ids = told["structure"][name]
-        found[side] = [(_kind(told["types"][i]), _path(str(PurePosixPath(path) / i), folder)) for i in ids]
-    return found
+        ids = router["structure"][name]
+        routes[side] = [(_kind(router["types"][i]), _path(str(PurePosixPath(path) / i), folder)) for i in ids]
+    return routes
 
 
-def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str, Any]) -> Settings:
-    told: dict[str, Any] = {}
+def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str, Any]) -> EncoderSettings:
+    settings: dict[str, Any] = {}
     layers: list[Layer] = []
     for kind, path in modules:
         if kind == "Transformer":
-            told |= {"base": path, **_transformer(folder / path)}
+            settings |= {"base": path, **_transformer(folder / path)}
         elif kind == "Pooling":
             about = read_json(folder / path / "config.json")
-            told |= {"pooling": _pooling(about, folder), "skips": about.get("include_prompt") is False}
+            settings |= {"pooling": _pooling(about, folder), "skip_prompt_tokens": about.get("include_prompt") is False}
         elif kind == "Dense":
             layers.append(_dense(read_json(folder / path / "config.json"), path, folder))
         elif kind == "LayerNorm":
@@ -125,25 +127,25 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
             layers.append(Layer("unit"))
         elif kind != "Dropout":
             raise InputError(f"this encoder has a layer that cannot be read ({kind})", file=str(folder))
-    if "base" not in told:
+    if "base" not in settings:
         raise InputError("this encoder is no transformer, which alone can be read", file=str(folder))
-    told["normalised"] = bool(layers) and layers[-1].kind == "unit"
-    told["layers"] = tuple(layers[:-1] if told["normalised"] else layers)
-    return Settings(**{**told, **_similarity(config, folder, told["normalised"]), **_prompts(config)})
+    settings["normalize"] = bool(layers) and layers[-1].kind == "unit"
+    settings["layers"] = tuple(layers[:-1] if settings["normalize"] else layers)
+    return EncoderSettings(**{**settings, **_similarity(config, folder, settings["normalize"]), **_prompts(config)})
 
 
 def _transformer(place: Path) -> dict[str, Any]:
     files = sorted(place.glob("sentence_*_config.json"))
     about = read_json(files[0]) if files else {}
-    most = about.get("max_seq_length")
-    return {"length": int(most) if most else 0, "lowers": about.get("do_lower_case") is True}
+    max_length = about.get("max_seq_length")
+    return {"length": int(max_length) if max_length else 0, "lowercase": about.get("do_lower_case") is True}
 
 
 def _pooling(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
-    asked = config.get("pooling_mode")
-    if asked is None:
+    mode = config.get("pooling_mode")
+    if mode is None:
         return tuple(ours for theirs, ours in _OLD_POOLINGS.items() if config.get(theirs) is True) or ("mean",)
-    modes = [asked] if isinstance(asked, str) else list(asked)
+    modes = [mode] if isinstance(mode, str) else list(mode)
     if unknown := [mode for mode in modes if mode not in _POOLINGS]:
         raise InputError(f"states cannot be pooled by {unknown[0]}", file=str(folder))
     return tuple(_POOLINGS[mode] for mode in modes)
@@ -158,11 +160,11 @@ def _dense(config: dict[str, Any], path: str, folder: Path) -> Layer:
     return Layer("linear", path, "linear", activation, int(config["out_features"]))
 
 
-def _similarity(config: dict[str, Any], folder: Path, normalised: bool) -> dict[str, bool]:
+def _similarity(config: dict[str, Any], folder: Path, normalize: bool) -> dict[str, bool]:
     name = config.get("similarity_fn_name")
     if name in ("euclidean", "manhattan"):
         raise InputError(f"vectors are compared by inner products and cosines, not by {name}", file=str(folder))
-    return {"normalised": normalised or name == "cosine"}
+    return {"normalize": normalize or name == "cosine"}
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from vizsla.described import DescriptionError, described, made_from
 from vizsla.encoders.cache import digest
+from vizsla.encoders.former_names import with_current_names, with_former_names
 from vizsla.encoders.network import ABOUT
 from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.networks.arrays import weight_files
-from vizsla.networks.reading import POOLINGS, Layer, Reading
+from vizsla.networks.text_options import POOLINGS, Layer, TokenizerOptions
 
 TRUST = "VIZSLA_TRUST_CODE"
 """Set to yes in the environment, encoders may run code that comes with them."""
@@ -33,8 +34,8 @@ class Transformer:
     """Texts to vectors by any encoder, `pooling` and `layers` after it.
 
     `length`: how many tokens it reads. `width`: how many numbers a vector has. `base`: where in the folder the encoder
-    lies. `lowers`: texts are lower-cased first. `skips`: the tokens of the prompt are not pooled. `exact`: in 32 bits,
-    wherever it runs.
+    lies. `lowercase`: texts are lower-cased first. `skip_prompt_tokens`: the tokens of the prompt are not pooled.
+    `exact`: it runs in 32-bit floats on every device.
     """
 
     folder: Path = field(compare=False)
@@ -44,8 +45,8 @@ class Transformer:
     length: int = 512
     width: int = 0
     base: str = ""
-    lowers: bool = False
-    skips: bool = False
+    lowercase: bool = False
+    skip_prompt_tokens: bool = False
     exact: bool = False
 
     kind: ClassVar[str] = "dense"
@@ -56,19 +57,21 @@ class Transformer:
         for name in settings["pooling"]:
             if name not in POOLINGS:
                 raise UnknownNameError("pooling", name, POOLINGS)
-        made = cls(folder, "", **settings)
-        files = digest(folder, made.files())
-        told = json.dumps([files, made.described()], sort_keys=True)
-        return cls(folder, hashlib.sha256(told.encode()).hexdigest(), **settings)
+        encoder = cls(folder, "", **settings)
+        files = digest(folder, encoder.files())
+        identity = json.dumps([files, with_former_names(encoder.described())], sort_keys=True)
+        return cls(folder, hashlib.sha256(identity.encode()).hexdigest(), **settings)
 
     @classmethod
     def open(cls, folder: Path) -> Transformer:
         """The encoder that was saved in a folder."""
         try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))
-            told = described(cls, about, ("folder",), reads="str", layers="list")
-            del told["reads"]
-            return cls(folder, **{**told, "layers": tuple(made_from(Layer, layer) for layer in told["layers"])})
+            arguments = described(cls, with_current_names(about), ("folder",), reads="str", layers="list")
+            del arguments["reads"]
+            return cls(
+                folder, **{**arguments, "layers": tuple(made_from(Layer, layer) for layer in arguments["layers"])}
+            )
         except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
@@ -83,13 +86,13 @@ class Transformer:
         if not tokens:
             raise InputError("there is no tokenizer here (no tokenizer.json)", file=str(place))
         beside = [file for pattern in _BESIDE for file in sorted(place.glob(pattern))]
-        found = weight_files(place) + tokens + beside
+        files = weight_files(place) + tokens + beside
         for layer in self.layers:
-            found += weight_files(self.folder / layer.place) if layer.place else []
-        return list(dict.fromkeys(found))
+            files += weight_files(self.folder / layer.place) if layer.place else []
+        return list(dict.fromkeys(files))
 
     def save(self, folder: Path) -> str:
-        """Copy the encoder into a folder; gives the name it has there."""
+        """Copy the encoder into a folder; returns the name it has there."""
         name = self.digest[:12]
         target = folder / name
         if target.resolve() != self.folder.resolve():
@@ -104,15 +107,15 @@ class Transformer:
                     os.fsync(copied.fileno())
         return name
 
-    def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-        """The vectors of those texts that have a token, and [texts] which these are."""
-        made, there = self.running.encode(texts, reading)
-        if len(made) and made.shape[1] != self.width:
+    def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
+        """The vectors of the texts that have a known token, and [texts] which texts these are."""
+        vectors, has_token = self.running.encode(texts, options)
+        if len(vectors) and vectors.shape[1] != self.width:
             raise InputError(
-                f"vectors of {self.width} numbers were expected, and this encoder makes {made.shape[1]}",
+                f"vectors of {self.width} numbers were expected, and this encoder makes {vectors.shape[1]}",
                 file=str(self.folder),
             )
-        return made, there
+        return vectors, has_token
 
     @once
     def running(self) -> Any:
@@ -124,7 +127,8 @@ class Transformer:
 
         return TextEncoder(
             self.folder, self.pooling, self.layers,
-            base=self.base, lowers=self.lowers, skips=self.skips, trusted=trusted, exact=self.exact,
+            base=self.base, lowercase=self.lowercase, skip_prompt_tokens=self.skip_prompt_tokens, trusted=trusted,
+            exact=self.exact,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,8 +147,8 @@ def need_torch(kind: str | None, folder: Path) -> None:
 
 def brings_code(place: Path) -> bool:
     """Whether an encoder is to run code of its own; refused where that was not allowed."""
-    told = json.loads((place / "config.json").read_text("utf-8"))
-    if not any(name.startswith("AutoModel") for name in told.get("auto_map") or {}):
+    config = json.loads((place / "config.json").read_text("utf-8"))
+    if not any(name.startswith("AutoModel") for name in config.get("auto_map") or {}):
         return False
     if os.environ.get(TRUST) != "yes":
         raise InputError(

@@ -1,43 +1,46 @@
-"""Vectors to the top k: numba kernels over inverted lists. Knows numbers only, never text."""
+"""Vectors to the top k: numba kernels over posting lists. Knows numbers only, never text."""
 
 from __future__ import annotations
 
-from vizsla.engine.kinds import KINDS, STORES, VectorIndex
-from vizsla.engine.lists import DamagedSegmentError, Lists
-from vizsla.engine.merge import Merge, MergedLists, living_frequencies
-from vizsla.engine.nearest import Structure, build_structure, check_gpu, faiss_for
+from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
+from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.query import Query
-from vizsla.engine.rows import Rows, Scaled, form_of, stored
-from vizsla.engine.search import Hits, search, search_among, search_many
+from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
+from vizsla.engine.vector_indexes import STORES, VECTOR_INDEXES, Approximate, Exact, VectorIndex, read_vector_index
+from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
 from vizsla.engine.weighting import Weighting, Weightings
 
 __all__ = [
-    "KINDS",
     "STORES",
+    "VECTOR_INDEXES",
+    "AnnIndex",
+    "Approximate",
     "DamagedSegmentError",
-    "Hits",
-    "Lists",
+    "Exact",
     "Merge",
-    "MergedLists",
+    "MergedPostingLists",
+    "PostingLists",
     "Query",
-    "Rows",
-    "Scaled",
+    "ScaledRows",
     "Segment",
-    "Structure",
+    "TopDocuments",
     "VectorIndex",
+    "VectorRows",
     "Weighting",
     "Weightings",
+    "build_ann_index",
     "build_segment",
-    "build_structure",
     "by_document",
     "check_gpu",
+    "convert_rows",
     "faiss_for",
     "fits_a_segment",
-    "form_of",
     "living_frequencies",
+    "read_vector_index",
     "search",
     "search_among",
     "search_many",
-    "stored",
+    "storage_of",
 ]

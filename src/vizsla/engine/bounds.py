@@ -1,9 +1,9 @@
-"""Upper bounds of scores in 15 bits: added up fast, for whole windows of documents, to find the few that count.
+"""Upper bounds of scores in 15 bits: added up fast, for whole document ranges, to find the few documents that count.
 
 A query's scores are measured in units so small that its highest possible one is just below 32,768. The bound of a
 posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
-rank by bounds and score the best exactly wastes next to nothing. (Of documents longer than the lengths told apart, the
-bound can be further above.)
+rank by bounds and score the best exactly wastes next to nothing. (Where a document is
+longer than the lengths that bounds distinguish, its bound can be further above.)
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.lists import BITS, OFFSET, SMALL
+from vizsla.engine.posting_lists import MAX_SMALL, OFFSET_MASK, RANGE_BITS
 from vizsla.engine.scores import find_posting, value_at, weight_of
-from vizsla.kernels import still
+from vizsla.kernels import njit_no_alloc
 
 TOP_BIT = 1 << 15
-ROOM = TOP_BIT - 1  # the highest bit is left free, see `reaching`
-MOST_TERMS = 4096  # with more terms than this the units would become coarse
+MAX_SUM = TOP_BIT - 1  # the highest bit is left free, see `find_reaching`
+MAX_TERMS = 4096  # with more terms than this the units would become coarse
 CHUNK = 256  # bounds looked at together: a maximum over many is cheap
 
 
@@ -28,13 +28,13 @@ class Bounds(NamedTuple):
     order: np.ndarray
     """[n] the terms, those that can add most first."""
     rest: np.ndarray
-    """[n + 1] what all terms from a place of that order on can add, or are reckoned to."""
+    """[n + 1] what all terms from a place of that order on can add, or are expected to."""
     rows: np.ndarray
     """[n, 4 * width] the bounds of small postings by value and length code."""
     factors: np.ndarray
     """[n] the terms' weights in units."""
     loads: np.ndarray
-    """[n + 1] how many postings all terms from a place of the order on have in a window on average."""
+    """[n + 1] how many postings a range has on average of all terms from a place of the order on."""
 
     @classmethod
     def of_size(cls, terms: int, width: int) -> Bounds:
@@ -47,134 +47,134 @@ class Bounds(NamedTuple):
         )
 
 
-@still
-def bound_terms(terms, tops, w, expected, bounds):
-    """Bound a query's terms, whose large lists have values up to `tops`; gives the unit, 0 if there are no runs and
-    -1 for damage.
+@njit_no_alloc
+def bound_terms(terms, maxima, w, expected, bounds):
+    """Bound a query's terms, whose large lists have values up to `maxima`; returns the unit.
 
-    `expected`: the share of what terms can add at most that is reckoned with where they are left out at first: 1 to be
-    exact.
+    The unit is 0 where no term has blocks, and -1 for damage. `expected`: terms that are left out at first are expected
+    to add this share of their maximum; 1 for exact search.
     """
-    n, width = terms.weights.size, w.small.shape[1] // SMALL
+    n, width = terms.weights.size, w.small.shape[1] // MAX_SMALL
     order, factors, total = bounds.order, bounds.factors, 0.0
     for i in range(n):
-        s, most = terms.spaces[i], 0.0
-        if terms.runs[i, 0] < terms.runs[i, 1]:
-            most = terms.weights[i] * w.small[s, (SMALL - 1) * width]
-        if terms.runs[i, 2] < terms.runs[i, 3]:
-            most = max(most, terms.weights[i] * weight_of(tops[i], 0, w, s))
-        if not 0 < most < np.inf and terms.runs[i, 1] - terms.runs[i, 0] + terms.runs[i, 3] - terms.runs[i, 2] > 0:
+        s, highest = terms.spaces[i], 0.0
+        small_count, large_count = terms.blocks[i, 1] - terms.blocks[i, 0], terms.blocks[i, 3] - terms.blocks[i, 2]
+        if small_count > 0:
+            highest = terms.weights[i] * w.small[s, (MAX_SMALL - 1) * width]
+        if large_count > 0:
+            highest = max(highest, terms.weights[i] * weight_of(maxima[i], 0, w, s))
+        if not 0 < highest < np.inf and small_count + large_count > 0:
             return -1.0
-        factors[i] = most
-        total += most
+        factors[i] = highest
+        total += highest
         j = i
-        while j > 0 and factors[order[j - 1]] < most:  # sorted by insertion: queries are short
+        while j > 0 and factors[order[j - 1]] < highest:  # sorted by insertion: queries are short
             order[j] = order[j - 1]
             j -= 1
         order[j] = i
-    unit = total / (ROOM - 2 * n)
+    unit = total / (MAX_SUM - 2 * n)
     if unit == 0:
         return unit
     bounds.rest[n] = 0
-    bounds.rest[0] = ROOM
+    bounds.rest[0] = MAX_SUM
     for j in range(n - 1, 0, -1):
         bounds.rest[j] = bounds.rest[j + 1] + np.int64(expected * factors[order[j]] / unit) + 1
     for i in range(n):
         factors[i] = terms.weights[i] / unit
-        if terms.runs[i, 0] < terms.runs[i, 1]:
+        if terms.blocks[i, 0] < terms.blocks[i, 1]:
             _bound_small(factors[i], w.small[terms.spaces[i]], bounds.rows[i])
     return unit
 
 
-@still
+@njit_no_alloc
 def _bound_small(factor, weights, row):
     for x in range(weights.size):
         row[x] = np.uint16(factor * weights[x]) + np.uint16(1)
 
 
-@still
+@njit_no_alloc
 def _width_bits(w):
     """The binary logarithm of the number of length codes that bounds tell apart."""
     bits = 0
-    while SMALL << bits < w.small.shape[1]:
+    while MAX_SMALL << bits < w.small.shape[1]:
         bits += 1
     return np.uint64(bits)
 
 
-@still
-def add_small_run(sums, postings, a, z, codes, base, row, w, s):
-    """Add a run of small postings to the sums of its window.
+@njit_no_alloc
+def add_small_block(sums, postings, a, z, codes, base, row, w, s):
+    """Add a block of small postings to the sums of its range.
 
     The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed.
     """
     shift, last, base = _width_bits(w), np.uint64(w.last_codes[s]), np.uint64(base)
     for x in range(np.uint64(a), np.uint64(z)):
         posting = np.uint64(postings[x])
-        offset = posting & np.uint64(OFFSET)
+        offset = posting & np.uint64(OFFSET_MASK)
         code = min(np.uint64(codes[base + offset]), last)
-        sums[offset] += row[((posting >> np.uint64(BITS)) << shift) | code]
+        sums[offset] += row[((posting >> np.uint64(RANGE_BITS)) << shift) | code]
 
 
-@still
-def add_large_run(sums, lists, a, z, codes, base, factor, w, s):
-    """Add a run of large postings to the sums of its window."""
+@njit_no_alloc
+def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
+    """Add a block of large postings to the sums of its range."""
     if w.linear[s]:
         scaled = factor * w.constants[s, 0]
         for x in range(np.uint64(a), np.uint64(z)):
-            offset = lists.postings[x] & np.uint16(OFFSET)
+            offset = lists.postings[x] & np.uint16(OFFSET_MASK)
             sums[offset] += np.uint16(scaled * np.float64(lists.values[x])) + np.uint16(1)
     else:
         last, base = np.uint64(w.norms.shape[1] - 1), np.uint64(base)
         for x in range(np.uint64(a), np.uint64(z)):
-            offset = np.uint64(lists.postings[x]) & np.uint64(OFFSET)
+            offset = np.uint64(lists.postings[x]) & np.uint64(OFFSET_MASK)
             code = min(np.uint64(codes[base + offset]), last)
             sums[offset] += np.uint16(factor * weight_of(np.float64(lists.values[x]), code, w, s)) + np.uint16(1)
 
 
-@still
+@njit_no_alloc
 def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
-    """Add a run's bounds for a few documents of its window only, each looked up."""
+    """Add a block's bounds for a few documents of its range only, each looked up."""
     last = w.norms.shape[1] - 1
     for j in range(offsets.size):
         x = find_posting(lists.postings, a, z, offsets[j])
-        if (lists.postings[x] & np.uint16(OFFSET)) == offsets[j]:
+        if (lists.postings[x] & np.uint16(OFFSET_MASK)) == offsets[j]:
             code = min(np.int64(codes[base + np.int64(offsets[j])]), last)
             sums[offsets[j]] += np.uint16(factor * weight_of(value_at(lists, x), code, w, s)) + np.uint16(1)
 
 
-@still
+@njit_no_alloc
 def _largest(sums, a):
-    most = np.uint16(0)
+    largest = np.uint16(0)
     for x in range(CHUNK):
         value = sums[a + np.uint64(x)]
-        most = value if value > most else most
-    return most
+        largest = value if value > largest else largest
+    return largest
 
 
-@still
-def reaching(sums, words, threshold, found):
-    """Put the places of all sums that reach a threshold into `found`; gives how many they are.
+@njit_no_alloc
+def find_reaching(sums, words, threshold, places):
+    """Put the places of all sums that reach a threshold into `places`; returns how many they are.
 
     `words` are the sums, four at a time. Where a sum is at or above the threshold, adding what the threshold lacks to
-    32,768 sets its highest bit, which no sum has by itself. `found` has room for one place more than there are sums.
+    32,768 sets its highest bit, which no sum has by itself. `places` is one longer than the sums.
     """
     n = np.uint64(0)
     lacking = np.uint64(TOP_BIT - threshold) * np.uint64(0x0001000100010001)
-    tops = np.uint64(0x8000800080008000)
+    top_bits = np.uint64(0x8000800080008000)
     for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
         if _largest(sums, chunk) < threshold:
             continue
         for x in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2)):
-            marks = (words[x] + lacking) & tops
+            marks = (words[x] + lacking) & top_bits
             if marks:
                 place = x << np.uint64(2)
                 for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
-                    found[n] = place + lane
+                    places[n] = place + lane
                     n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
     return np.int64(n)
 
 
-@still
+@njit_no_alloc
 def clear(sums):
     for x in range(sums.size):
         sums[x] = 0

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.engine.lists import BITS, WINDOW
-from vizsla.engine.ranking import merge_best
+from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.scores import add_exactly
-from vizsla.kernels import kernel
+from vizsla.engine.topk import merge_topk
+from vizsla.kernels import njit
 
 
-@kernel
-def search_exhaustively(segment, terms, w, ranking, best, count):
-    """Bring the best up to date with a segment; gives how many there are, or -1 for damage."""
-    sums, touched = np.zeros(WINDOW), np.zeros(WINDOW, np.bool_)
-    scores, documents = np.empty(WINDOW), np.empty(WINDOW, np.uint32)
-    for window in range(segment.lengths.shape[1] >> BITS):
+@njit
+def search_exhaustively(segment, terms, w, scratch, topk, count):
+    """Merge a segment's documents into the top k; returns how many documents the top k has, or -1 for damage."""
+    sums, touched = np.zeros(RANGE_SIZE), np.zeros(RANGE_SIZE, np.bool_)
+    scores, documents = np.empty(RANGE_SIZE), np.empty(RANGE_SIZE, np.uint32)
+    for doc_range in range(segment.lengths.shape[1] >> RANGE_BITS):
         sound = True
         for i in range(terms.weights.size):
-            s, weight, runs = terms.spaces[i], terms.weights[i], terms.runs[i]
+            s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
             codes = segment.lengths[s]
-            sound &= add_exactly(segment.small, runs[0], runs[1], window, codes, weight, w, s, sums, touched)
-            sound &= add_exactly(segment.large, runs[2], runs[3], window, codes, weight, w, s, sums, touched)
+            sound &= add_exactly(segment.small, blocks[0], blocks[1], doc_range, codes, weight, w, s, sums, touched)
+            sound &= add_exactly(segment.large, blocks[2], blocks[3], doc_range, codes, weight, w, s, sums, touched)
         size = 0
-        for offset in range(WINDOW):
-            document = (window << BITS) + offset
+        for offset in range(RANGE_SIZE):
+            document = (doc_range << RANGE_BITS) + offset
             if touched[offset]:
                 sound &= document < segment.documents
                 if sound and (segment.allowed.size == 0 or segment.allowed[document]):
@@ -33,7 +33,7 @@ def search_exhaustively(segment, terms, w, ranking, best, count):
                     size += 1
         if not sound:
             return -1
-        count = merge_best(best, count, scores[:size], documents, segment.first, ranking)
+        count = merge_topk(topk, count, scores[:size], documents, segment.first, scratch)
         sums[:] = 0.0
         touched[:] = False
     return count

@@ -1,8 +1,8 @@
-"""Sparse rows in fewer dimensions: every term is a direction of signs, thrown by its name.
+"""Random projection of sparse rows: every term is a direction of signs, drawn from a hash of the term.
 
-Two directions of n signs are at right angles but for chance, so inner products stay what they were on average, off by
-about the product of both lengths over the root of n (Achlioptas, 2003). No table is kept: the signs are the bits of a
-hash, the same in every process and on every machine.
+Two such directions of n signs are nearly orthogonal. So inner products are unchanged on average, with an error of about
+the product of both lengths over the square root of n (Achlioptas, 2003). There is no table: the signs are the bits of
+a hash, the same in every process and on every machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from vizsla.kernels import kernel
+from vizsla.kernels import njit
 
 BITS = 64
 """Signs that one hash gives; widths are multiples of it."""
@@ -21,7 +21,7 @@ _SIGNS = np.float32(1) - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, Non
 
 
 def term_keys(terms: Iterable[str]) -> np.ndarray:
-    """A number of 64 bits for each term, which its signs are thrown by."""
+    """A 64-bit hash of each term, from which its signs are drawn."""
     joined = b"".join(blake2b(t.encode("utf-8", "surrogatepass"), digest_size=8).digest() for t in terms)
     return np.frombuffer(joined, "<u8").astype(np.uint64)
 
@@ -38,15 +38,15 @@ def projected(pointers: np.ndarray, keys: np.ndarray, values: np.ndarray, width:
     return out
 
 
-@kernel
+@njit
 def _mixed(key):
-    """The bits of a number, thrown about (the last steps of splitmix64)."""
+    """The bits of a number, mixed (the last steps of splitmix64)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return key ^ (key >> np.uint64(31))
 
 
-@kernel
+@njit
 def _project(pointers, keys, values, out):
     words = out.shape[1] // BITS
     for row in range(len(pointers) - 1):

@@ -9,26 +9,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.lists import BITS, WINDOW, DamagedSegmentError, Lists, Runs, freeze, pack
-from vizsla.engine.nearest import Structure
-from vizsla.engine.rows import Rows
-from vizsla.kernels import kernel
+from vizsla.engine.ann import AnnIndex
+from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, DamagedSegmentError, PostingLists, freeze, pack
+from vizsla.engine.vector_rows import VectorRows
+from vizsla.kernels import njit
 
 _ALL = np.zeros(0, np.bool_)
-MOST_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
-MOST_DOCUMENTS = 1 << (16 + BITS)  # their windows in 16
+MAX_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
+MAX_DOCUMENTS = 1 << (16 + RANGE_BITS)  # their ranges in 16
 
 
 def fits_a_segment(postings: int, documents: int) -> bool:
     """Whether so many postings of so many documents can be in one segment."""
-    return postings <= MOST_POSTINGS and documents <= MOST_DOCUMENTS
+    return postings <= MAX_POSTINGS and documents <= MAX_DOCUMENTS
 
 
 class SegmentArrays(NamedTuple):
     """A segment for the kernels, with a mask of the documents that may be found; an empty mask allows all."""
 
-    small: Runs
-    large: Runs
+    small: Blocks
+    large: Blocks
     lengths: np.ndarray
     allowed: np.ndarray
     documents: int
@@ -38,7 +38,7 @@ class SegmentArrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Documents 0 .. n - 1 and their inverted lists.
+    """Documents 0 .. n - 1 and their posting lists.
 
     One inverted index serves all namespaces of a model: a term number belongs to one namespace, so a sum of
     models is searched in one pass.
@@ -47,17 +47,17 @@ class Segment:
     numbers: np.ndarray
     """[n] the documents' insertion numbers, ascending: they decide ties and lead to what is stored of them."""
     lengths: np.ndarray
-    """[s, whole windows] each document's length code in each namespace, filled up with 0."""
+    """[s, whole ranges] each document's length code in each namespace, filled up with 0."""
     sizes: np.ndarray
     """[s, n] each document's length in each namespace, exactly: what statistics are counted from."""
-    small: Lists
+    small: PostingLists
     """What occurs one to four times."""
-    large: Lists
+    large: PostingLists
     """All other values: higher counts, learned weights."""
-    dense: Mapping[int, Rows] = field(default_factory=dict)
+    dense: Mapping[int, VectorRows] = field(default_factory=dict)
     """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
-    near: Mapping[int, Structure] = field(default_factory=dict)
-    """What finds near vectors without looking at all of them, where a namespace has it."""
+    ann: Mapping[int, AnnIndex] = field(default_factory=dict)
+    """The ANN index of each dense namespace that has one."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -77,76 +77,76 @@ class Segment:
     def fits(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""
         spaces, n = self.sizes.shape
-        windows = -(-n // WINDOW)
+        range_count = -(-n // RANGE_SIZE)
         return (
             n == len(self)
             and n > 0
-            and self.lengths.shape == (spaces, windows * WINDOW)
+            and self.lengths.shape == (spaces, range_count * RANGE_SIZE)
             and self.small.fit()
             and self.large.fit()
             and len(self.small.values) == 0
             and len(self.large.values) == len(self.large)
-            and len(self.large.tops) == len(self.large.terms)
+            and len(self.large.maxima) == len(self.large.terms)
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
         )
 
     @cached_property
-    def longest(self) -> dict[int, float]:
-        """The length of the longest dense vector of each namespace."""
-        blocks = range(0, len(self), WINDOW)
+    def max_norms(self) -> dict[int, float]:
+        """The length of the longest dense vector of each dense namespace."""
+        chunks = range(0, len(self), RANGE_SIZE)
         return {
-            s: max(float(np.linalg.norm(rows[a : a + WINDOW].astype(np.float64), axis=1).max()) for a in blocks)
+            s: max(float(np.linalg.norm(rows[a : a + RANGE_SIZE].astype(np.float64), axis=1).max()) for a in chunks)
             for s, rows in self.dense.items()
         }
 
     @cached_property
-    def having(self) -> dict[int, np.ndarray | None]:
+    def has_vector(self) -> dict[int, np.ndarray | None]:
         """Which documents have a vector in each dense namespace; None where all have."""
-        there = {s: self.sizes[s] > 0 for s in self.dense}
-        return {s: None if mask.all() else mask for s, mask in there.items()}
+        masks = {s: self.sizes[s] > 0 for s in self.dense}
+        return {s: None if mask.all() else mask for s, mask in masks.items()}
 
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()
         mask.flags.writeable = False  # one kind of array, so that kernels are compiled once
-        return SegmentArrays(self.small.all_runs, self.large.all_runs, self.lengths, mask, len(self), first)
+        return SegmentArrays(self.small.all_blocks, self.large.all_blocks, self.lengths, mask, len(self), first)
 
-    def runs_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the small runs of these terms start and end, and the large ones, [n, 4]; their largest values."""
-        runs, tops = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
-        self.small.find(terms, runs[:, :2], tops)
-        self.large.find(terms, runs[:, 2:], tops)
-        return runs, tops
+    def blocks_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the small blocks of these terms start and end, and the large ones, [n, 4]; their largest values."""
+        blocks, maxima = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
+        self.small.find(terms, blocks[:, :2], maxima)
+        self.large.find(terms, blocks[:, 2:], maxima)
+        return blocks, maxima
 
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
         """In how many documents each of these terms occurs; in how many living ones, given `living_frequencies`."""
         if living is None:
-            found: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
-            if (found > len(self)).any():
+            df: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
+            if (df > len(self)).any():
                 raise DamagedSegmentError
-            return found
+            return df
         if len(living) != len(self.small.terms) + len(self.large.terms):
             raise DamagedSegmentError
         total = np.zeros(len(terms), np.int64)
         for lists, first in ((self.small, 0), (self.large, len(self.small.terms))):
-            at, found = lists.places(terms)
-            total[found] += living[first + at[found]]
+            places, has_list = lists.places(terms)
+            total[has_list] += living[first + places[has_list]]
         if (total > len(self)).any():
             raise DamagedSegmentError
         return total
 
     def bytes_of(self, terms: np.ndarray) -> int:
-        """What one namespace takes, its terms given: its lists, lengths and the documents' numbers."""
+        """How many bytes a namespace with these terms takes: its lists, lengths and the documents' numbers."""
         rows = (self.lengths.nbytes + self.sizes.nbytes) // len(self.sizes)
         return self.small.bytes_of(terms) + self.large.bytes_of(terms) + rows + self.numbers.nbytes
 
     def dense_bytes(self, space: int) -> int:
-        """What the dense vectors of a namespace take, with what was built over them."""
-        return self.dense[space].nbytes + (self.near[space].bytes if space in self.near else 0)
+        """How many bytes the dense vectors of a namespace take, with their ANN index."""
+        return self.dense[space].nbytes + (self.ann[space].bytes if space in self.ann else 0)
 
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents a term occurs in, ascending, and its values there."""
-        found = [lists.list_of(term, len(self)) for lists in (self.small, self.large)]
-        documents, values = (np.concatenate([f[i] for f in found]) for i in range(2))
+        both = [lists.list_of(term, len(self)) for lists in (self.small, self.large)]
+        documents, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(2))
         order = np.argsort(documents, kind="stable")
         return documents[order], values[order]
 
@@ -163,12 +163,12 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float32, copy=False)
     if array.size and int(array.min()) < 0:
         raise ValueError("what is stored must not be negative")
-    most = int(array.max()) if array.size else 0
-    kind = np.uint8 if most < 1 << 8 else np.uint16 if most < 1 << 16 else np.uint32
+    largest = int(array.max()) if array.size else 0
+    kind = np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32
     return array.astype(kind, copy=False)
 
 
-@kernel
+@njit
 def _invert(pointers, indices, values, size, documents_count):
     """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
     starts = np.zeros(size + 1, np.int64)
@@ -206,8 +206,8 @@ def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:
-    """Length codes filled up to whole windows, so that kernels need not look where the last one ends."""
-    missing = -lengths.shape[1] % WINDOW
+    """Length codes filled up to whole ranges, so that kernels need not look where the last one ends."""
+    missing = -lengths.shape[1] % RANGE_SIZE
     return np.ascontiguousarray(np.pad(lengths, ((0, 0), (0, missing))))
 
 
@@ -218,7 +218,7 @@ def build_segment(
     pointers: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
-    dense: Mapping[int, Rows] | None = None,
+    dense: Mapping[int, VectorRows] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 

@@ -1,4 +1,4 @@
-"""From what a posting stores to its weight: four constants and a table of lengths, whatever the model."""
+"""From the stored value of a posting to its weight: four constants and a table of lengths, for every model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.lists import SMALL
+from vizsla.engine.posting_lists import MAX_SMALL
 
-MOST_CODES = 1024  # length codes told apart when scores are bounded; longer documents are bounded like the last one
+MAX_CODES = 1024  # length codes that bounds distinguish; longer documents are bounded like the last one
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class Weighting:
 
     def small_weights(self, width: int) -> np.ndarray:
         """The weights of the values 1 to 4, each beside the first `width` length codes; what is left is 0."""
-        out = np.zeros((SMALL, width))
+        out = np.zeros((MAX_SMALL, width))
         codes = np.arange(min(1 if self.norms is None else len(self.norms), width))
-        for value in range(1, SMALL + 1):
+        for value in range(1, MAX_SMALL + 1):
             out[value - 1, : len(codes)] = self.weigh(np.full(len(codes), value), codes)
         return out
 
@@ -58,7 +58,7 @@ class Weightings(NamedTuple):
     norms: np.ndarray
     """[s, c] by length code."""
     small: np.ndarray
-    """[s, 4 * width] the weights of small values: value less one times the width, plus the length code."""
+    """[s, 4 * width] the weights of small values: (value - 1) * width + length code."""
     last_codes: np.ndarray
     """[s] the last length code that has a column in `small`."""
 
@@ -69,7 +69,7 @@ class Weightings(NamedTuple):
         for row, w in zip(norms, weightings, strict=True):
             if w.norms is not None:
                 row[: len(w.norms)] = w.norms
-        width = 1 << (min(max(codes), MOST_CODES) - 1).bit_length()
+        width = 1 << (min(max(codes), MAX_CODES) - 1).bit_length()
         return cls(
             np.array([w.norms is None for w in weightings], np.bool_),
             np.array([[w.scale, w.shift, w.slope, w.floor] for w in weightings], np.float64),

@@ -67,7 +67,7 @@ def trust_vector_indexes(index: Index) -> int:
     Do this only if you know who made the index: faiss does not check the files it reads.
     """
     with index.reading() as searcher:
-        hashes = {ann.sha256 for segment in searcher.snapshot.segments for ann in segment.near.values()}
+        hashes = {ann.sha256 for segment in searcher.snapshot.segments for ann in segment.ann.values()}
     for sha256 in hashes:
         trust.remember(sha256)
     return len(hashes)

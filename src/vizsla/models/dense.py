@@ -12,6 +12,7 @@ import numpy as np
 
 from vizsla.described import described
 from vizsla.encoders.checkpoint import PACKAGED, Checkpoint, alike
+from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
@@ -20,7 +21,7 @@ from vizsla.models.fields import Fields
 from vizsla.models.presets import Preset
 from vizsla.models.registry import MODELS
 from vizsla.networks.graph import Precision
-from vizsla.networks.reading import Reading, known
+from vizsla.networks.text_options import TokenizerOptions, known
 from vizsla.text import Analyzer, WordPiece
 
 Tower = Network | Transformer
@@ -29,17 +30,17 @@ Tower = Network | Transformer
 
 @dataclass(frozen=True)
 class Dense(DenseComponent):
-    """Texts as vectors of an encoder; scores are inner products, cosines where vectors are `normalised`.
+    """Texts as vectors of an encoder; scores are inner products, or cosines with `normalize`.
 
     `analyzer`: the word pieces of a network that does not cut texts itself, else None. `query_network`: another encoder
     for queries, where there are two towers. `length` and `query_length`: how many tokens are read, 0 for as many as the
     network can, and for queries as many as of documents. The prompts stand before texts, the `separator` between
-    fields. `framed`, `filled` (queries only) and `segments`: see `Reading`.
+    fields. `special_tokens`, `pad_with_mask` (queries only) and `token_types`: see `TokenizerOptions`.
     """
 
     network: Tower
     analyzer: Analyzer | str | None = "wordpiece"
-    normalised: bool = True
+    normalize: bool = True
     query_network: Tower | None = None
     query_prompt: str = ""
     document_prompt: str = ""
@@ -49,9 +50,9 @@ class Dense(DenseComponent):
     namespace: str = "dense"
     name: str = "dense"
     separator: str = "\n"
-    framed: bool = True
-    filled: bool = False
-    segments: bool = False
+    special_tokens: bool = True
+    pad_with_mask: bool = False
+    token_types: bool = False
 
     kind: ClassVar[str] = "dense"
     expression_options: ClassVar[tuple[str, ...]] = ("length", "query_length", "fields", "namespace")
@@ -65,7 +66,7 @@ class Dense(DenseComponent):
             object.__setattr__(self, "analyzer", None)
         if pieced and not isinstance(self.pieces, WordPiece):
             raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
-        if pieced and (self.filled or self.segments or not self.framed):
+        if pieced and (self.pad_with_mask or self.token_types or not self.special_tokens):
             raise VizslaError("a network of Vizsla's own reads texts between [CLS] and [SEP], and in no other way")
         for network in towers:
             if network.kind != "dense":
@@ -102,7 +103,7 @@ class Dense(DenseComponent):
             told |= {"length": min(preset.length, towers[0].length)}
             told |= {"query_length": min(preset.query_length, towers[-1].length)}
         told |= options
-        usual = told.get("framed", True) and not told.get("filled") and not told.get("segments")
+        usual = told.get("special_tokens", True) and not told.get("pad_with_mask") and not told.get("token_types")
         plain = usual and all(tower.plain for tower in towers) and alike([tower.pieces for tower in towers])
         networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
         told |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
@@ -120,8 +121,8 @@ class Dense(DenseComponent):
 
     @property
     def index_signature(self) -> tuple[Any, ...]:
-        read = self.document_prompt, self.length, self.framed, self.segments, self.separator, self.fields
-        return self.kind, self.network, self.analyzer, self.normalised, *read
+        read = self.document_prompt, self.length, self.special_tokens, self.token_types, self.separator, self.fields
+        return self.kind, self.network, self.analyzer, self.normalize, *read
 
     @property
     def expression_name(self) -> str:
@@ -145,7 +146,7 @@ class Dense(DenseComponent):
         values = [document.get(f) or "" for f in self.fields]
         if not any(value.strip() for value in values):
             return ""
-        return self.separator.join(value for value in values if value or self.segments)
+        return self.separator.join(value for value in values if value or self.token_types)
 
     def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         return self.dense_documents([self.text_of(d) for d in documents])
@@ -154,22 +155,28 @@ class Dense(DenseComponent):
         """[texts, dimensions] and [texts] whether a text has a known token; the vector of one without is 0."""
         length = self.length or self.network.length
         return self._encoded(
-            texts, self.network, Reading(self.document_prompt, length, self.framed, segments=self.segments)
+            texts,
+            self.network,
+            TokenizerOptions(self.document_prompt, length, self.special_tokens, token_types=self.token_types),
         )
 
     def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         network = self.query_network or self.network
         length = self.query_length or min(self.length or network.length, network.length)
-        return self._encoded(texts, network, Reading(self.query_prompt, length, self.framed, self.filled))
+        return self._encoded(
+            texts, network, TokenizerOptions(self.query_prompt, length, self.special_tokens, self.pad_with_mask)
+        )
 
-    def _encoded(self, texts: Sequence[str], network: Tower, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    def _encoded(
+        self, texts: Sequence[str], network: Tower, options: TokenizerOptions
+    ) -> tuple[np.ndarray, np.ndarray]:
         reader = _Pieced(network, self.pieces) if isinstance(network, Network) else network
-        made, there = reader.encode(texts, reading)
+        made, there = reader.encode(texts, options)
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         if len(made):
             if not np.isfinite(made).all():
                 raise VizslaError(f"the encoder of {self.name!r} makes numbers that are none; are its weights damaged?")
-            if self.normalised:
+            if self.normalize:
                 made = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
             vectors[there] = made
         return vectors, there
@@ -184,7 +191,9 @@ class Dense(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        told = described(cls, options, network="str", query_network="str | None", analyzer="str | None")
+        told = described(
+            cls, with_current_names(options), network="str", query_network="str | None", analyzer="str | None"
+        )
         queries, pieces = told["query_network"], told["analyzer"]
         read = {
             "network": _opened(folder / told["network"]),
@@ -200,13 +209,13 @@ class _Pieced:
     def __init__(self, network: Network, pieces: WordPiece) -> None:
         self._network, self._pieces = network, pieces
 
-    def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
         """The vectors of those texts that have a known token, and [texts] which these are."""
         there = known(texts, self._pieces.ids, self._pieces.numbers.get("[UNK]"))
         if not there.any():
             return np.zeros((0, 0), np.float32), there
-        ids = self._pieces.ids([reading.prompt + text for text, can in zip(texts, there.tolist(), strict=True) if can])
-        rows = [[self._network.start, *row[: reading.length - 2], self._network.end] for row in ids]
+        ids = self._pieces.ids([options.prompt + text for text, can in zip(texts, there.tolist(), strict=True) if can])
+        rows = [[self._network.start, *row[: options.length - 2], self._network.end] for row in ids]
         offsets = np.cumsum([0, *map(len, rows)])
         return self._network.running.embeddings(np.array([i for row in rows for i in row], np.int64), offsets), there
 
@@ -224,7 +233,7 @@ def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]
     """An encoder with what a preset, and then the user, say otherwise than its files."""
     changes: dict[str, Any] = {"pooling": tuple(pooling)} if pooling else {}
     if preset is not None:
-        asked: dict[str, Any] = {"pooling": preset.pooling, "skips": preset.skips or None}
+        asked: dict[str, Any] = {"pooling": preset.pooling, "skip_prompt_tokens": preset.skip_prompt_tokens or None}
         if not checkpoint.settings.layers:
             asked["layers"] = preset.layers
         changes = {name: value for name, value in asked.items() if value is not None} | changes
@@ -235,7 +244,7 @@ def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
     """The options of a model that the encoders' files tell."""
     documents, queries = towers[0].settings, towers[-1].settings
     return {
-        "normalised": documents.normalised,
+        "normalize": documents.normalize,
         "query_prompt": queries.query_prompt,
         "document_prompt": documents.document_prompt,
     }

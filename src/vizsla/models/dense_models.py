@@ -59,7 +59,7 @@ def dense(
     if similarity and similarity not in _SIMILARITIES:
         raise UnknownNameError("similarity", similarity, _SIMILARITIES)
     given: dict[str, Any] = {"name": preset, "namespace": preset} if preset else {}
-    given |= {"normalised": similarity == "cosine"} if similarity else {}
+    given |= {"normalize": similarity == "cosine"} if similarity else {}
     return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**given, **options})
 
 

@@ -111,6 +111,6 @@ class _ImpactEncoder(SparseDocumentEncoder):
 
     def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
         real = self._model.weights(self._counting.encode(documents))
-        clipped = np.clip(real.values, self._quantiser.least, self._quantiser.least + self._quantiser.span)
+        clipped = np.clip(real.values, self._quantiser.minimum, self._quantiser.minimum + self._quantiser.span)
         rows = self._quantiser.quantise_rows(SparseVectors(real.vocabulary, real.pointers, real.indices, clipped))
         return SparseDocuments(rows, np.diff(rows.pointers))

@@ -86,7 +86,7 @@ class LearnedSparse(SparseComponent):
         return _WeightEncoder(self)
 
     def weighting(self, statistics: Statistics) -> Weighting:  # noqa: ARG002 (weights need none)
-        return Weighting(scale=1.0 if self.whole else self.network.most / LEVELS)
+        return Weighting(scale=1.0 if self.whole else self.network.max_weight / LEVELS)
 
     def tokens(self, text: str) -> list[Token]:
         assert isinstance(self.analyzer, Analyzer)
@@ -95,7 +95,7 @@ class LearnedSparse(SparseComponent):
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         pointers, indices, weights = self.rows(*_joined(self.pieces.ids(texts)))
         if self.whole:
-            weights = whole_weights(weights, self.network.most)
+            weights = whole_weights(weights, self.network.max_weight)
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
@@ -171,7 +171,7 @@ class _WeightEncoder(SparseDocumentEncoder):
         new = self._lexicon.terms[len(self._ids) :]
         self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
         pointers, indices, weights = self._model.rows(self._ids[numbers], np.concatenate([[0], ends]))
-        whole = whole_weights(weights, self._model.network.most)
+        whole = whole_weights(weights, self._model.network.max_weight)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
         rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])

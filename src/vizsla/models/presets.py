@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from vizsla.errors import UnknownNameError
-from vizsla.networks.reading import Layer
+from vizsla.networks.text_options import Layer
 
 
 @dataclass(frozen=True)
 class Preset:
     """`documents` and `queries`: names on the model hub; one encoder for both where the second is empty, and folders
-    have to be given where the first is. `pooling` and `normalised`: as the encoder's files say where they are None.
+    have to be given where the first is. `pooling` and `normalize`: as the encoder's files say where they are None.
     `layers`: those of the encoder's own file, where no other file names any. `separator`: between title and text.
     """
 
@@ -20,17 +20,17 @@ class Preset:
     documents: str = ""
     queries: str = ""
     pooling: tuple[str, ...] | None = None
-    normalised: bool | None = None
+    normalize: bool | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
     separator: str = " "
     length: int = 0
     query_length: int = 0
     layers: tuple[Layer, ...] = ()
-    framed: bool = True
-    filled: bool = False
-    skips: bool = False
-    segments: bool = False
+    special_tokens: bool = True
+    pad_with_mask: bool = False
+    skip_prompt_tokens: bool = False
+    token_types: bool = False
 
     @property
     def two(self) -> bool:
@@ -40,22 +40,22 @@ class Preset:
     @property
     def options(self) -> dict[str, Any]:
         """Those of a dense model."""
-        told = {"normalised": self.normalised, "query_prompt": self.query_prompt}
+        told = {"normalize": self.normalize, "query_prompt": self.query_prompt}
         told |= {"document_prompt": self.document_prompt}
-        plain = ("separator", "framed", "filled", "segments")
+        plain = ("separator", "special_tokens", "pad_with_mask", "token_types")
         given = {name: value for name, value in told.items() if value is not None}
         return given | {name: getattr(self, name) for name in plain}
 
 
 def _first(about: str, documents: str, queries: str = "", **options: Any) -> Preset:
     """The state of the first token, compared by inner product."""
-    return Preset(about, documents, queries, ("first",), False, **options)
+    return Preset(about, documents, queries, ("cls",), False, **options)
 
 
 def _tct(about: str, name: str) -> Preset:
     return Preset(
-        about, name, pooling=("mean",), normalised=False, query_prompt="[CLS] [Q] ", document_prompt="[CLS] [D] ",
-        length=512, query_length=36, framed=False, filled=True, skips=True,
+        about, name, pooling=("mean",), normalize=False, query_prompt="[CLS] [Q] ", document_prompt="[CLS] [D] ",
+        length=512, query_length=36, special_tokens=False, pad_with_mask=True, skip_prompt_tokens=True,
     )  # fmt: skip
 
 
@@ -77,12 +77,12 @@ PRESETS: dict[str, Preset] = {
     "contriever": Preset("Contriever, without labels", "facebook/contriever", "", ("mean",), False),
     "contriever-msmarco": Preset("Contriever, fine-tuned", "facebook/contriever-msmarco", "", ("mean",), False),
     "gtr": Preset("GTR on T5-base", "sentence-transformers/gtr-t5-base", "", ("mean",), True),
-    "rocketqa": _first("RocketQA", "", separator=" [SEP] ", length=128, query_length=32, segments=True),
+    "rocketqa": _first("RocketQA", "", separator=" [SEP] ", length=128, query_length=32, token_types=True),
     "tct-colbert": _tct("TCT-ColBERT", "castorini/tct_colbert-msmarco"),
     "tct-colbert-v2": _tct("TCT-ColBERT v2, hard negatives", "castorini/tct_colbert-v2-hnp-msmarco"),
     "e5": Preset("E5-base v2", "intfloat/e5-base-v2", "", ("mean",), True, "query: ", "passage: "),
     "bge": Preset(
-        "BGE-base v1.5", "BAAI/bge-base-en-v1.5", "", ("first",), True,
+        "BGE-base v1.5", "BAAI/bge-base-en-v1.5", "", ("cls",), True,
         "Represent this sentence for searching relevant passages: ", "",
     ),
     "spar-wiki": _pair("SPAR's model of BM25 on Wikipedia", _SPAR.format("wiki-bm25") + "{}", _SIDES),

@@ -105,7 +105,7 @@ def _write(made: Path, folder: Path, config: dict[str, Any], precision: Precisio
     _check(weights, folder)
     most = int(config["max_position_embeddings"])
     Network.write(
-        made, weights, kind="cross", heads=int(config["num_attention_heads"]), most=1.0, length=most,
+        made, weights, kind="cross", heads=int(config["num_attention_heads"]), max_weight=1.0, length=most,
         precision=precision, sample=_sample(most),
     )  # fmt: skip
 

@@ -24,11 +24,11 @@ def weight_files(folder: Path) -> list[Path]:
 
 def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
     """All arrays of floats in an encoder's files, in 32 bits. safetensors need no torch."""
-    found: dict[str, np.ndarray] = {}
+    floats: dict[str, np.ndarray] = {}
     for file in weight_files(folder):
         arrays = read_tensors(file) if file.suffix == ".safetensors" else _of_torch(file)
-        found |= {n: a.astype(np.float32, copy=False) for n, a in arrays.items() if a.dtype.kind == "f"}
-    return found
+        floats |= {n: a.astype(np.float32, copy=False) for n, a in arrays.items() if a.dtype.kind == "f"}
+    return floats
 
 
 def _of_torch(file: Path) -> dict[str, np.ndarray]:
@@ -42,12 +42,12 @@ def read_pickled(file: Path) -> dict[str, Any]:
     import torch
 
     try:
-        told = torch.load(file, map_location="cpu", weights_only=True)
+        content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as e:  # the unpickler's own, the archive's, and those of the system
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise InputError(f"this is no file of weights, or a damaged one ({reason})", file=str(file)) from None
-    told = told.get("state_dict", told) if isinstance(told, dict) else {}
-    tensors = {name: value for name, value in told.items() if isinstance(value, torch.Tensor)}
+    content = content.get("state_dict", content) if isinstance(content, dict) else {}
+    tensors = {name: value for name, value in content.items() if isinstance(value, torch.Tensor)}
     if not tensors:
         raise InputError("there are no weights in this file", file=str(file))
     return tensors

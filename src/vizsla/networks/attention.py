@@ -27,38 +27,38 @@ def _places(starts, STRIDE, D: tl.constexpr, BLOCK: tl.constexpr):  # type: igno
 
 
 @triton.jit
-def _shares(q, k, there, scale):  # type: ignore[no-untyped-def]
+def _shares(q, k, inside, scale):  # type: ignore[no-untyped-def]
     """How much each token looks at each other."""
-    scores = tl.where(tl.trans(there), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    scores = tl.where(tl.trans(inside), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     shares = tl.exp(scores - tl.max(scores, 1)[:, None])
     return shares / tl.sum(shares, 1)[:, None]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _forward(QKV, OUT, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    at, there = _places(starts, 3 * WIDTH, D, BLOCK)
-    q = tl.load(QKV + at, mask=there, other=0.0)
-    k = tl.load(QKV + at + WIDTH, mask=there, other=0.0)
-    v = tl.load(QKV + at + 2 * WIDTH, mask=there, other=0.0)
-    shares = _shares(q, k, there, scale)
+    at, inside = _places(starts, 3 * WIDTH, D, BLOCK)
+    q = tl.load(QKV + at, mask=inside, other=0.0)
+    k = tl.load(QKV + at + WIDTH, mask=inside, other=0.0)
+    v = tl.load(QKV + at + 2 * WIDTH, mask=inside, other=0.0)
+    shares = _shares(q, k, inside, scale)
     to, _ = _places(starts, WIDTH, D, BLOCK)
-    tl.store(OUT + to, tl.dot(shares.to(v.dtype), v).to(v.dtype), mask=there)
+    tl.store(OUT + to, tl.dot(shares.to(v.dtype), v).to(v.dtype), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _backward(QKV, G, BACK, starts, scale, WIDTH, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    at, there = _places(starts, 3 * WIDTH, D, BLOCK)
-    q = tl.load(QKV + at, mask=there, other=0.0)
-    k = tl.load(QKV + at + WIDTH, mask=there, other=0.0)
-    v = tl.load(QKV + at + 2 * WIDTH, mask=there, other=0.0)
+    at, inside = _places(starts, 3 * WIDTH, D, BLOCK)
+    q = tl.load(QKV + at, mask=inside, other=0.0)
+    k = tl.load(QKV + at + WIDTH, mask=inside, other=0.0)
+    v = tl.load(QKV + at + 2 * WIDTH, mask=inside, other=0.0)
     to, _ = _places(starts, WIDTH, D, BLOCK)
-    g = tl.load(G + to, mask=there, other=0.0)
-    shares = _shares(q, k, there, scale)
-    tl.store(BACK + at + 2 * WIDTH, tl.dot(tl.trans(shares.to(g.dtype)), g).to(v.dtype), mask=there)
+    g = tl.load(G + to, mask=inside, other=0.0)
+    shares = _shares(q, k, inside, scale)
+    tl.store(BACK + at + 2 * WIDTH, tl.dot(tl.trans(shares.to(g.dtype)), g).to(v.dtype), mask=inside)
     flow = tl.dot(g, tl.trans(v))
     flow = (shares * (flow - tl.sum(shares * flow, 1)[:, None]) * scale).to(q.dtype)
-    tl.store(BACK + at, tl.dot(flow, k).to(q.dtype), mask=there)
-    tl.store(BACK + at + WIDTH, tl.dot(tl.trans(flow), q).to(q.dtype), mask=there)
+    tl.store(BACK + at, tl.dot(flow, k).to(q.dtype), mask=inside)
+    tl.store(BACK + at + WIDTH, tl.dot(tl.trans(flow), q).to(q.dtype), mask=inside)
 
 
 def _block(longest: int) -> int:

@@ -1,4 +1,4 @@
-"""Terms added to a query and weights for its own: a network that changes what BM25 is asked and nothing else."""
+"""Terms added to a query and weights for its own: a network that changes the query of BM25 and nothing else."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Adder(nn.Module):
             self.out.weight.copy_(rows)
         else:
             _, strength, directions = torch.linalg.svd(rows, full_matrices=False)
-            kept = self.down.out_features
-            scale = strength[:kept].mean() / len(rows) ** 0.5  # so that both factors are of one size
-            self.down.weight.copy_(directions[:kept] * scale)
-            self.out.weight.copy_(rows @ directions[:kept].T / scale)
+            rank = self.down.out_features
+            scale = strength[:rank].mean() / len(rows) ** 0.5  # so that both factors are of one size
+            self.down.weight.copy_(directions[:rank] * scale)
+            self.out.weight.copy_(rows @ directions[:rank].T / scale)
         self.out.bias.zero_().sub_(self._logits(middle))
 
     @torch.no_grad()
@@ -65,8 +65,8 @@ class Adder(nn.Module):
 
     def _logits(self, states: Tensor) -> Tensor:
         states = self.factor * states
-        made: Tensor = self.out(states if self.down is None else self.down(states))
-        return made
+        logits: Tensor = self.out(states if self.down is None else self.down(states))
+        return logits
 
 
 class AugmentedQueries(NamedTuple):
@@ -121,17 +121,17 @@ class Augmenter(nn.Module):
     @torch.no_grad()
     def first_states(self, batch: Batch) -> Tensor:
         """[texts, hidden] what the encoder makes of texts, in the order of the batch."""
-        made = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
-        return torch.cat(made)[torch.argsort(batch.order)]
+        states = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
+        return torch.cat(states)[torch.argsort(batch.order)]
 
-    def asked(self, made: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
-        """What was made of the chunks, in the order of the batch."""
+    def augmented(self, outputs: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
+        """What is added and what tokens weigh, from the outputs for the chunks, in the order of the batch."""
         back = torch.argsort(batch.order)
         sizes = [chunk.starts.diff() for chunk in batch.chunks]
         cut = [len(size) * self.terms for size in sizes]
-        added = torch.cat([m[:c].view(-1, self.terms) for m, c in zip(made, cut, strict=True)])[back]
+        added = torch.cat([m[:c].view(-1, self.terms) for m, c in zip(outputs, cut, strict=True)])[back]
         lengths = torch.cat(sizes)
         mask = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         rows = added.new_zeros(mask.shape)
-        rows[mask] = torch.cat([m[c:] for m, c in zip(made, cut, strict=True)])
+        rows[mask] = torch.cat([m[c:] for m, c in zip(outputs, cut, strict=True)])
         return AugmentedQueries(added, rows[back])

@@ -19,8 +19,8 @@ from vizsla.networks.weights import read_tensors
 class Cross(nn.Module):
     """The score of a pair, from the state of its first token: a layer with tanh, as BERT has one, and a linear one.
 
-    A text is "[CLS] query [SEP] document [SEP]", see `joint_ids`; what stands behind the first [SEP] is of the second
-    segment. A new head begins with the state as it is.
+    A text is "[CLS] query [SEP] document [SEP]", see `joint_ids`; what stands behind the first [SEP] has the second
+    token type. A new head starts as the identity.
     """
 
     kind = "cross"
@@ -28,7 +28,7 @@ class Cross(nn.Module):
     def __init__(self, encoder: PackedBert | Padded) -> None:
         super().__init__()
         if not isinstance(encoder, PackedBert) or encoder.config.type_vocab_size < 2:
-            raise VizslaError("a cross-encoder tells query and document apart by segments; start from a BERT with two")
+            raise VizslaError("a cross-encoder needs token types for query and document; start from a BERT with two")
         self.encoder = encoder
         dense = nn.Linear(encoder.hidden, encoder.hidden)
         self.pooler = nn.ModuleDict({"dense": dense})
@@ -40,27 +40,27 @@ class Cross(nn.Module):
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts, 1] the scores, in 32 bits also where the encoder runs in 16."""
-        states = self.encoder(chunk, segments_of(chunk))
+        states = self.encoder(chunk, token_types_of(chunk))
         with torch.autocast(states.device.type, enabled=False):
             first = states[chunk.starts[:-1]].to(self.classifier.weight.dtype)
-            made: Tensor = self.classifier(torch.tanh(self.pooler["dense"](first)))
-        return made
+            scores: Tensor = self.classifier(torch.tanh(self.pooler["dense"](first)))
+        return scores
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, 1] from what was made of the chunks, in the order of the batch."""
-        return torch.cat(list(made))[torch.argsort(batch.order)]
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, 1] from the outputs for the chunks, in the order of the batch."""
+        return torch.cat(list(outputs))[torch.argsort(batch.order)]
 
     @torch.no_grad()
     def take_head(self, arrays: Mapping[str, Any]) -> None:
         """Begin with the head of a checkpoint, as far as it has one."""
-        found = one_label({name.removeprefix("bert."): array for name, array in arrays.items()})
+        head = one_label({name.removeprefix("bert."): array for name, array in arrays.items()})
         own = dict(self.named_parameters())
         for name in HEAD:
-            if name in found and found[name].shape == tuple(own[name].shape):
-                own[name].copy_(torch.tensor(found[name]))
+            if name in head and head[name].shape == tuple(own[name].shape):
+                own[name].copy_(torch.tensor(head[name]))
 
 
-def segments_of(chunk: Chunk, end: int = END) -> Tensor:
+def token_types_of(chunk: Chunk, end: int = END) -> Tensor:
     """[tokens] 0 up to the first [SEP] of each text, 1 behind it."""
     ends = (chunk.ids == end).long()
     before = ends.cumsum(0) - ends

@@ -29,8 +29,8 @@ def attend(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
     rows = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
     rows[mask] = qkv
     q, k, v = (x.transpose(1, 2) for x in rows.unbind(2))
-    made = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
-    return made.transpose(1, 2)[mask]
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
+    return mixed.transpose(1, 2)[mask]
 
 
 def whole_width(vocabulary: int) -> int:
@@ -48,17 +48,17 @@ class PackedBert(nn.Module):
         self.hidden: int = bert.config.hidden_size
         self.vocabulary: int = bert.config.vocab_size
         self.width = whole_width(self.vocabulary)
-        self.segments = False
+        self.token_types = False
         """Whether documents are of the second segment; else all texts are of the first."""
 
-    def forward(self, chunk: Chunk, segments: Tensor | None = None) -> Tensor:
-        """[tokens, hidden] the states of the last layer. `segments`: of each token, where a text has both."""
+    def forward(self, chunk: Chunk, token_types: Tensor | None = None) -> Tensor:
+        """[tokens, hidden] the states of the last layer. `token_types`: of each token, where a text has both."""
         e: Any = self.embeddings
-        if segments is None:
-            segment = e.token_type_embeddings.weight[chunk.side if self.segments else 0]
+        if token_types is None:
+            token_type = e.token_type_embeddings.weight[chunk.side if self.token_types else 0]
         else:
-            segment = e.token_type_embeddings(segments)
-        states = e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + segment
+            token_type = e.token_type_embeddings(token_types)
+        states = e.word_embeddings(chunk.ids) + e.position_embeddings(chunk.positions) + token_type
         states = e.dropout(_short(e.LayerNorm(states)))
         for layer in self.encoder.layer:
             looks = (layer.attention.self.query, layer.attention.self.key, layer.attention.self.value)

@@ -10,26 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vizsla.networks.augmenter import Adder, Augmenter
 from vizsla.networks.chunks import Batch, packed
-from vizsla.networks.cross import Cross
 from vizsla.networks.encoder import encoder_of
-from vizsla.networks.pooled import Pooled
-from vizsla.networks.splade import Splade, TiedHead
-from vizsla.networks.unicoil import UniCoil
+from vizsla.networks.heads import HEADS, expect_head
 from vizsla.networks.weights import read_weights
 
 _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
 
 
-Trained = UniCoil | Splade | Augmenter | Pooled | Cross
-
-
-def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> Trained:
-    """A network with these arrays, named as in a `weights.safetensors`; its shape is theirs."""
+def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> nn.Module:
+    """A network with a head of `HEADS` and these arrays, named as in a `weights.safetensors`; its shape is theirs."""
     library = transformers()
     vocabulary, hidden = weights["embeddings.word_embeddings.weight"].shape
     layers = 1 + max(int(m[1]) for n in weights if (m := re.match(r"encoder\.layer\.(\d+)\.", n)))
@@ -41,19 +34,7 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     encoder = encoder_of(library.BertModel(config, add_pooling_layer=False))
-    embeddings: Any = encoder.embeddings.word_embeddings  # type: ignore[union-attr]
-    network: Trained
-    if kind == "dense":
-        network = Pooled(encoder, pooling)
-    elif kind == "cross":
-        network = Cross(encoder)
-    elif kind == "augmenter":
-        down, tied = weights.get("add.down.weight"), "add.out.weight" not in weights
-        rank = 0 if down is None else len(down)
-        add = Adder(len(weights["add.out.bias"]), encoder.hidden, rank, embeddings if tied else None)
-        network = Augmenter(encoder, add, "weigh.weight" in weights)
-    else:
-        network = Splade(encoder, TiedHead(embeddings, encoder.hidden)) if kind == "splade" else UniCoil(encoder)
+    network = HEADS[kind].make().module(encoder, weights, pooling)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.tensor(weights[plain_name(name)]))
@@ -76,26 +57,26 @@ class TorchNetwork:
     def __init__(
         self, folder: str | Path, kind: str, heads: int, pooling: str = "mean", device: str | None = None
     ) -> None:
+        self.head = kind
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.network = load(read_weights(folder), kind, heads, pooling).to(self.device)
+        self.network: Any = load(read_weights(folder), kind, heads, pooling).to(self.device)
         self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The weight of each token of texts that lie behind one another, aligned with the ids."""
-        found = np.zeros(len(ids), np.float32)
-        for first, batch, made in self._encoded(ids, offsets):
+        weights = np.zeros(len(ids), np.float32)
+        for first, batch, outputs in self._encoded(ids, offsets):
             sizes = np.concatenate([c.starts.diff().cpu().numpy() for c in batch.chunks])
             starts = offsets[first + batch.order.cpu().numpy()]
             places = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes) + np.arange(sizes.sum())
-            found[places] = torch.cat(made).float().cpu().numpy()
-        return found
+            weights[places] = torch.cat(outputs).float().cpu().numpy()
+        return weights
 
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
         words, weights, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(1, np.int64)]
-        assert isinstance(self.network, UniCoil | Splade)
-        for _, batch, made in self._encoded(ids, offsets):
-            rows = self.network.vectors(made, batch).float()
+        for _, batch, outputs in self._encoded(ids, offsets):
+            rows = self.network.vectors(outputs, batch).float()
             texts, terms = rows.nonzero(as_tuple=True)
             words.append(terms.cpu().numpy())
             weights.append(rows[texts, terms].cpu().numpy())
@@ -104,29 +85,31 @@ class TorchNetwork:
 
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, hidden] the dense vectors of texts that lie behind one another."""
-        assert isinstance(self.network, Pooled)
-        made = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
-        return torch.cat(made).numpy() if made else np.zeros((0, 0), np.float32)
+        expect_head(self.head, "embeddings")
+        return self._rows(ids, offsets)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts] the scores of pairs that lie behind one another, each as one text."""
-        assert isinstance(self.network, Cross)
-        made = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
-        return torch.cat(made).numpy().reshape(-1) if made else np.zeros(0, np.float32)
+        expect_head(self.head, "scores")
+        return self._rows(ids, offsets).reshape(-1)
+
+    def _rows(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        rows = [self.network.vectors(parts, batch).float().cpu() for _, batch, parts in self._encoded(ids, offsets)]
+        return torch.cat(rows).numpy() if rows else np.zeros((0, 0), np.float32)
 
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""
-        assert isinstance(self.network, Augmenter)
-        found = []
-        for first, batch, made in self._encoded(ids, offsets):
-            added, weights = (part.float().cpu().numpy() for part in self.network.asked(made, batch))
+        expect_head(self.head, "augmentations")
+        augmentations = []
+        for first, batch, outputs in self._encoded(ids, offsets):
+            added, weights = (part.float().cpu().numpy() for part in self.network.augmented(outputs, batch))
             lengths = np.diff(offsets[first : first + len(added) + 1])
-            found += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
-        return found
+            augmentations += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
+        return augmentations
 
     @torch.inference_mode()
     def _encoded(self, ids: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, Batch, list[Tensor]]]:
-        """Of texts by the thousand: the first one's number, the batch, and what the network made of its chunks."""
+        """For some thousand texts at a time: the number of the first, the batch, and the outputs for its chunks."""
         for first in range(0, len(offsets) - 1, _TEXTS):
             bounds = offsets[first : first + _TEXTS + 1]
             lengths = torch.from_numpy(np.diff(bounds)).to(self.device)

@@ -19,21 +19,21 @@ def joint_ids(
 ) -> list[int]:
     """Query and document between special tokens, cut to what is read of them.
 
-    `query_length`: of the query, the special tokens before and behind it included. `length`: of the whole; what is too
-    much is cut from the document. The query loses what looks like a special token, since the first one behind it tells
+    `query_length`: tokens of the query, with the special ones around it. `length`: tokens of the whole; the rest of the
+    document is cut off. The query loses what looks like a special token, since the first one behind it marks
     where the document begins.
 
     >>> joint_ids([7, 102, 8, 9], [5, 6, 5, 6], query_length=5, length=8)
     [101, 7, 8, 9, 102, 5, 6, 102]
     """
-    asked = [int(i) for i in query if i != end][: max(min(query_length, length - 1) - 2, 0)]
-    return [start, *asked, end, *map(int, document[: length - 3 - len(asked)]), end]
+    query_ids = [int(i) for i in query if i != end][: max(min(query_length, length - 1) - 2, 0)]
+    return [start, *query_ids, end, *map(int, document[: length - 3 - len(query_ids)]), end]
 
 
 def one_label(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays of a cross-encoder with one score; of two labels, the second's less the first's."""
-    made = dict(arrays)
-    weight, bias = (made.get(name) for name in HEAD[2:])
+    """Arrays of a cross-encoder with one score; of two labels, the second's minus the first's."""
+    renamed = dict(arrays)
+    weight, bias = (renamed.get(name) for name in HEAD[2:])
     if weight is not None and bias is not None and len(weight) == 2:
-        made |= {HEAD[2]: weight[1:] - weight[:1], HEAD[3]: bias[1:] - bias[:1]}
-    return made
+        renamed |= {HEAD[2]: weight[1:] - weight[:1], HEAD[3]: bias[1:] - bias[:1]}
+    return renamed

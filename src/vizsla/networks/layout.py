@@ -90,16 +90,16 @@ def _modules(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
 
 def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
     """How sentence-transformers makes the same vectors."""
-    _write_json(folder / "modules.json", _modules(_DENSE if network.normalised else _DENSE[:2]))
+    _write_json(folder / "modules.json", _modules(_DENSE if network.normalize else _DENSE[:2]))
     pooled = {
         "word_embedding_dimension": config.hidden_size,
-        "pooling_mode_cls_token": "first" in network.pooling,
+        "pooling_mode_cls_token": "cls" in network.pooling,
         "pooling_mode_mean_tokens": "mean" in network.pooling,
     }
     (folder / "1_Pooling").mkdir(exist_ok=True)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
-    most = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
-    _write_json(folder / "sentence_bert_config.json", most)
+    limits = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
+    _write_json(folder / "sentence_bert_config.json", limits)
 
 
 def _write_json(file: Path, content: Any) -> None:

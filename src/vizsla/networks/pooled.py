@@ -1,4 +1,4 @@
-"""One vector a text: the mean of its tokens' states, the state of the first, or both."""
+"""One vector a text: the mean of its tokens' states, the state of [CLS], or both."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from vizsla.errors import UnknownNameError
 from vizsla.networks.chunks import Batch, Chunk
 from vizsla.networks.encoder import PackedBert, Padded
 
-POOLINGS = ("mean", "first", "first+mean")
+POOLINGS = ("mean", "cls", "cls+mean")
 
 
 class Pooled(nn.Module):
-    """Texts as dense vectors, of length 1 where `normalised`. The mean is over all tokens, special ones too.
+    """Texts as dense vectors, of length 1 with `normalize`. The mean is over all tokens, special ones too.
 
     Both behind one another are twice as wide, which leaves twice the room for words to be told apart.
     """
 
     kind = "dense"
 
-    def __init__(self, encoder: PackedBert | Padded, pooling: str = "mean", normalised: bool = False) -> None:
+    def __init__(self, encoder: PackedBert | Padded, pooling: str = "mean", normalize: bool = False) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise UnknownNameError("pooling", pooling, POOLINGS)
-        self.encoder, self.pooling, self.normalised = encoder, pooling, normalised
+        self.encoder, self.pooling, self.normalize = encoder, pooling, normalize
 
     @property
     def width(self) -> int:
@@ -37,7 +37,7 @@ class Pooled(nn.Module):
         """[texts, width]"""
         states = self.encoder(chunk)
         first: Tensor = states[chunk.starts[:-1]]
-        if self.pooling == "first":
+        if self.pooling == "cls":
             return first
         sizes = chunk.starts.diff()
         texts = torch.repeat_interleave(torch.arange(len(sizes), device=states.device), sizes)
@@ -45,7 +45,7 @@ class Pooled(nn.Module):
         mean: Tensor = (sums / sizes[:, None]).to(states.dtype)
         return mean if self.pooling == "mean" else torch.cat([first, mean], 1)
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, width] from what was made of the chunks, in the order of the batch."""
-        rows = torch.cat(list(made))[torch.argsort(batch.order)]
-        return torch.nn.functional.normalize(rows, dim=1) if self.normalised else rows
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, width] from the outputs for the chunks, in the order of the batch."""
+        rows = torch.cat(list(outputs))[torch.argsort(batch.order)]
+        return torch.nn.functional.normalize(rows, dim=1) if self.normalize else rows

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.networks.graph import NETWORK
-from vizsla.networks.weights import WEIGHTS, read_arrays, shares
+from vizsla.networks.heads import expect_head
+from vizsla.networks.weights import NETWORK, WEIGHTS, read_arrays, shares
 
 
 class OnnxNetwork:
     """A network in a folder. Texts are encoded side by side, each on one thread, so that no thread waits for another.
 
-    `threads`: how many texts at once; as many as there are processors, unless told. It changes no result.
-    `head`: "unicoil", one weight a token, "splade", one weight a word of the vocabulary, "augmenter", one weight a
-    token and how much is added of each term, "dense", one vector a text, or "cross", one score a text.
+    `threads`: how many texts at once; by default as many as there are processors. It changes no result.
+    `head`: the name of the network's head in `HEADS`, which decides what the network gives.
     """
 
     def __init__(self, folder: str | Path, threads: int | None = None) -> None:
@@ -37,14 +36,14 @@ class OnnxNetwork:
         return self.outputs(ids, lengths)[0]
 
     def outputs(self, ids: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-        """All that the network gives for texts padded on the right."""
+        """All outputs of the network for texts padded on the right."""
         ids, lengths = np.asarray(ids, np.int64), np.asarray(lengths, np.int64)
         if ids.shape[1] > self.longest:
             raise InputError(f"a text has {ids.shape[1]} tokens, and this network reads at most {self.longest}")
         if ids.size and (ids.min() < 0 or ids.max() >= self.words):
             raise InputError(f"a token id is outside of this network's vocabulary of {self.words}")
-        found: list[np.ndarray] = self._session.run(None, {"ids": ids, "lengths": lengths})
-        return found
+        outputs: list[np.ndarray] = self._session.run(None, {"ids": ids, "lengths": lengths})
+        return outputs
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0) -> np.ndarray:
         """The weight of each token of texts that lie behind one another, aligned with the ids.
@@ -54,19 +53,19 @@ class OnnxNetwork:
         Texts of ten tokens are twice as fast with a budget of 256, but in 8 bits their weights then depend a little on
         their neighbours.
         """
-        self._expect("unicoil")
-        found = np.zeros(len(ids), np.float32)
+        expect_head(self.head, "weights")
+        weights = np.zeros(len(ids), np.float32)
         for texts, rows in self._batches(ids, offsets, budget):
             for text, row in zip(texts, rows, strict=True):
                 start, end = offsets[text : text + 2]
-                found[start:end] = row[: end - start]
-        return found
+                weights[start:end] = row[: end - start]
+        return weights
 
     def vectors(
         self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
-        self._expect("splade")
+        expect_head(self.head, "vectors")
         words, weights = ([np.zeros(0, kind)] * (len(offsets) - 1) for kind in (np.int64, np.float32))
         for texts, rows in self._batches(ids, offsets, budget):
             for text, row in zip(texts, rows, strict=True):
@@ -81,17 +80,17 @@ class OnnxNetwork:
 
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, hidden] the dense vectors of texts that lie behind one another."""
-        self._expect("dense")
+        expect_head(self.head, "embeddings")
         return self._rows(ids, offsets)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts] the scores of pairs that lie behind one another, each as one text."""
-        self._expect("cross")
+        expect_head(self.head, "scores")
         return self._rows(ids, offsets).reshape(-1)
 
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each text the weights of its tokens and how much is added of each term."""
-        self._expect("augmenter")
+        expect_head(self.head, "augmentations")
 
         def encode(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             start, end = offsets[texts[0] : texts[0] + 2]
@@ -103,11 +102,11 @@ class OnnxNetwork:
     def _rows(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, width] what the network gives for each text by itself; none may be empty."""
         rows = [vectors[0] for _, vectors in self._batches(ids, offsets, 0)]
-        made = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        sorted_rows = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
         order = np.concatenate([*batches(np.diff(offsets), 0), np.zeros(0, np.int64)])
-        found = np.empty_like(made)
-        found[order] = made
-        return found
+        in_order = np.empty_like(sorted_rows)
+        in_order[order] = sorted_rows
+        return in_order
 
     def _batches(self, ids: np.ndarray, offsets: np.ndarray, budget: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of texts and what the network gives for them, batch by batch."""
@@ -122,10 +121,6 @@ class OnnxNetwork:
 
         yield from _side_by_side(encode, batches(lengths, budget), self.threads)
 
-    def _expect(self, head: str) -> None:
-        if self.head != head:
-            raise VizslaError(f"this network has the head {self.head}, and not {head}")
-
 
 def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Texts of like length together, the long ones first, with padding at most `budget` tokens; empty ones left out.
@@ -135,18 +130,18 @@ def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
-    made, start = [], 0
+    groups, start = [], 0
     while start < len(order):
         size = max(1, budget // int(lengths[order[start]]))
-        made.append(order[start : start + size])
+        groups.append(order[start : start + size])
         start += size
-    return made
+    return groups
 
 
 def _side_by_side(
     work: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], parts: list[np.ndarray], threads: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """In order, a few ahead of what was asked for, so that results do not pile up."""
+    """Results in order; only a few are worked out ahead, so that they do not pile up."""
     if threads == 1 or len(parts) <= 1:
         yield from map(work, parts)
         return

@@ -31,8 +31,8 @@ class TiedHead(nn.Module):
 
     def transform(self, states: Tensor) -> Tensor:
         """What the decoder reads."""
-        made: Tensor = self.norm(nn.functional.gelu(self.dense(states)))
-        return made
+        normed: Tensor = self.norm(nn.functional.gelu(self.dense(states)))
+        return normed
 
     def forward(self, states: Tensor) -> Tensor:
         """[..., vocabulary] the logits."""
@@ -62,12 +62,12 @@ class Splade(nn.Module):
         if torch.is_autocast_enabled(states.device.type):
             kind = torch.get_autocast_dtype(states.device.type)
             states, weight, bias = (x.to(kind) for x in (states, weight, bias))
-        made: Tensor = _HighestLogits.apply(states, weight, bias, chunk.starts)  # type: ignore[no-untyped-call]
-        return made
+        logits: Tensor = _HighestLogits.apply(states, weight, bias, chunk.starts)  # type: ignore[no-untyped-call]
+        return logits
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, width] in the order of the batch."""
-        rows = torch.cat(list(made))[torch.argsort(batch.order)]
+        rows = torch.cat(list(outputs))[torch.argsort(batch.order)]
         return nn.functional.pad(rows, (0, self.encoder.width - self.vocabulary))
 
     @torch.no_grad()
@@ -97,14 +97,14 @@ class _HighestLogits(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
-        made, where = [], []
+        highest, where = [], []
         for rows, lengths in _groups(states, starts):
             best = nn.functional.linear(rows, weight, bias).max(1)
-            made.append(best.values)
+            highest.append(best.values)
             where.append(torch.where(best.indices < lengths[:, None], best.indices, 0).to(torch.int16))
             del best  # before the next logits are made
         ctx.save_for_backward(states, weight, bias, starts, torch.cat(where))
-        return torch.cat(made)
+        return torch.cat(highest)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:

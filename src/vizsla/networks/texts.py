@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from vizsla.errors import InputError
 from vizsla.networks.arrays import prefix_of, read_pickled, weight_files
 from vizsla.networks.inference import transformers
-from vizsla.networks.reading import Layer, Reading, known
 from vizsla.networks.session import batches
+from vizsla.networks.text_options import Layer, TokenizerOptions, known
 
 _TOKENS = {"cuda": 65_536, "cpu": 2048}  # encoded together
 _UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent: nothing is made from them
@@ -27,7 +27,7 @@ _UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent: n
 class TextEncoder:
     """An encoder in a folder: its tokenizer, its states, what pools them, and the layers after that.
 
-    In 32-bit floats; on a GPU products are made in 16 bits, unless told not to.
+    It runs in 32-bit floats; on a GPU products are made in 16 bits, unless `exact`.
     """
 
     def __init__(
@@ -37,12 +37,17 @@ class TextEncoder:
         layers: Sequence[Layer] = (),
         *,
         base: str = "",
-        lowers: bool = False,
-        skips: bool = False,
+        lowercase: bool = False,
+        skip_prompt_tokens: bool = False,
         trusted: bool = False,
         exact: bool = False,
     ) -> None:
-        self.folder, self.pooling, self.lowers, self.skips = folder, tuple(pooling), lowers, skips
+        self.folder, self.pooling, self.lowercase, self.skip_prompt_tokens = (
+            folder,
+            tuple(pooling),
+            lowercase,
+            skip_prompt_tokens,
+        )
         self._lock = threading.Lock()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.short = self.device.type == "cuda" and not exact
@@ -58,73 +63,81 @@ class TextEncoder:
             raise InputError("a layer after the encoder does not fit what comes before", file=str(folder)) from None
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-        """[texts, width] the vectors, and [texts] whether a text has a known token; there is none for one without."""
-        there = known(texts, lambda some: self._tokens(some, False), self.tokenizer.unk_token_id)
-        rows = self._ids([text for text, can in zip(texts, there.tolist(), strict=True) if can], reading)
-        skipped = self._prompt_tokens(reading) if self.skips and reading.prompt else 0
+    def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
+        """[texts, width] the vectors, and [texts] which have a known token; others have no vector."""
+        has_token = known(texts, lambda some: self._tokens(some, False), self.tokenizer.unk_token_id)
+        rows = self._ids([text for text, can in zip(texts, has_token.tolist(), strict=True) if can], options)
+        skipped = self._prompt_tokens(options) if self.skip_prompt_tokens and options.prompt else 0
         order = batches(np.array([len(row) for row in rows], np.int64), _TOKENS[self.device.type])
-        made = [self._vectors([rows[i] for i in chosen.tolist()], reading, skipped).float().cpu() for chosen in order]
-        if not made:
-            return np.zeros((0, 0), np.float32), there
-        found = torch.cat(made).numpy()
-        vectors = np.empty_like(found)
-        vectors[np.concatenate(order)] = found
-        return vectors, there
+        pooled = [self._vectors([rows[i] for i in chosen.tolist()], options, skipped).float().cpu() for chosen in order]
+        if not pooled:
+            return np.zeros((0, 0), np.float32), has_token
+        sorted_vectors = torch.cat(pooled).numpy()
+        vectors = np.empty_like(sorted_vectors)
+        vectors[np.concatenate(order)] = sorted_vectors
+        return vectors, has_token
 
-    def _tokens(self, texts: Sequence[str], framed: bool, length: int | None = None) -> list[list[int]]:
-        """The tokens of texts, at most so many. They are cut here, since a tokenizer that cuts is one that was changed,
-        and another thread may be reading with it; those written in Python are left to one thread at a time.
+    def _tokens(self, texts: Sequence[str], special_tokens: bool, length: int | None = None) -> list[list[int]]:
+        """The tokens of texts, at most `length` of each.
+
+        They are cut here: a tokenizer that cuts is one that was changed, and another thread may be using it. A
+        tokenizer written in Python is used by one thread at a time.
         """
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        read = [text.lower() for text in valid] if self.lowers else valid
+        read = [text.lower() for text in valid] if self.lowercase else valid
         with nullcontext() if self.tokenizer.is_fast else self._lock:
-            told = self.tokenizer(
-                read, add_special_tokens=framed, truncation=False, return_special_tokens_mask=True, verbose=False
+            encoding = self.tokenizer(
+                read,
+                add_special_tokens=special_tokens,
+                truncation=False,
+                return_special_tokens_mask=True,
+                verbose=False,
             )
-        rows: list[list[int]] = told["input_ids"]
+        rows: list[list[int]] = encoding["input_ids"]
         if length is None:
             return rows
         from_left = self.tokenizer.truncation_side == "left"
-        pairs = zip(rows, told["special_tokens_mask"], strict=True)
+        pairs = zip(rows, encoding["special_tokens_mask"], strict=True)
         return [_cut(row, special, length, from_left) if len(row) > length else row for row, special in pairs]
 
-    def _ids(self, texts: Sequence[str], reading: Reading) -> list[list[int]]:
+    def _ids(self, texts: Sequence[str], options: TokenizerOptions) -> list[list[int]]:
         if not texts:
             return []
-        rows = self._tokens([reading.prompt + text for text in texts], reading.framed, reading.length)
-        if reading.filled:
+        rows = self._tokens([options.prompt + text for text in texts], options.special_tokens, options.length)
+        if options.pad_with_mask:
             mask = self.tokenizer.mask_token_id
             if mask is None:
-                raise InputError("texts cannot be filled up, since this tokenizer has no mask", file=str(self.folder))
-            rows = [row + [mask] * (reading.length - len(row)) for row in rows]
+                raise InputError(
+                    "texts cannot be padded with [MASK], since this tokenizer has no such token", file=str(self.folder)
+                )
+            rows = [row + [mask] * (options.length - len(row)) for row in rows]
         return rows
 
-    def _prompt_tokens(self, reading: Reading) -> int:
-        """How many tokens a prompt takes, those before it included, those that end a text not."""
-        (row,) = self._tokens([reading.prompt], reading.framed)
-        special = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} if reading.framed else set()
+    def _prompt_tokens(self, options: TokenizerOptions) -> int:
+        """How many tokens a prompt takes, with those before it and without those that end a text."""
+        (row,) = self._tokens([options.prompt], options.special_tokens)
+        special = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} if options.special_tokens else set()
         return len(row) - (len(row) > 0 and row[-1] in special)
 
-    def _vectors(self, rows: list[list[int]], reading: Reading, skipped: int) -> Tensor:
+    def _vectors(self, rows: list[list[int]], options: TokenizerOptions, skipped: int) -> Tensor:
         longest = max(map(len, rows))
         padding = self.tokenizer.pad_token_id or 0
         ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows], device=self.device)
         sizes = torch.tensor([len(row) for row in rows], device=self.device)
         mask = torch.arange(longest, device=self.device) < sizes[:, None]
-        told = {"input_ids": ids, "attention_mask": mask.long()}
-        if reading.segments:
+        inputs = {"input_ids": ids, "attention_mask": mask.long()}
+        if options.token_types:
             ends = (ids == self.tokenizer.sep_token_id).long()
-            told["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * mask
+            inputs["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * mask
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.short):
-            states = self.model(**told).last_hidden_state.float()
-        kept = mask & (torch.arange(longest, device=self.device) >= skipped)
-        pooled: Tensor = self.layers(torch.cat([pool(states, kept, how) for how in self.pooling], 1))
+            states = self.model(**inputs).last_hidden_state.float()
+        counted = mask & (torch.arange(longest, device=self.device) >= skipped)
+        pooled: Tensor = self.layers(torch.cat([pool(states, counted, how) for how in self.pooling], 1))
         return pooled
 
 
 def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> list[int]:
-    """A text's tokens without those too many at its end, or its beginning; the special ones around it stay.
+    """A text's tokens, cut at its end or its beginning to a length; the special tokens around it stay.
 
     >>> _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 4, False), _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 3, True)
     ([101, 7, 8, 102], [101, 9, 102])
@@ -135,20 +148,20 @@ def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> li
     return [token for place, token in enumerate(row) if place not in dropped]
 
 
-def pool(states: Tensor, kept: Tensor, how: str) -> Tensor:
+def pool(states: Tensor, counted: Tensor, how: str) -> Tensor:
     """[texts, hidden] from [texts, tokens, hidden] and which tokens count."""
     places = torch.arange(states.shape[1], device=states.device)
-    if how in ("first", "last"):
-        none = states.shape[1] if how == "first" else -1
-        at = torch.where(kept, places, none)
-        chosen = at.amin(1) if how == "first" else at.amax(1)
+    if how in ("cls", "lasttoken"):
+        outside = states.shape[1] if how == "cls" else -1
+        at = torch.where(counted, places, outside)
+        chosen = at.amin(1) if how == "cls" else at.amax(1)
         return states[torch.arange(len(states), device=states.device), chosen.clamp(0, states.shape[1] - 1)]
     if how == "max":
-        return states.masked_fill(~kept[:, :, None], -torch.inf).amax(1)
-    weights = kept * (places + 1) if how == "weighted" else kept
+        return states.masked_fill(~counted[:, :, None], -torch.inf).amax(1)
+    weights = counted * (places + 1) if how == "weightedmean" else counted
     weights = weights[:, :, None].to(states.dtype)
     sums, counts = (states * weights).sum(1), weights.sum(1).clamp(min=1e-9)
-    return sums / (counts.sqrt() if how == "root" else counts)
+    return sums / (counts.sqrt() if how == "mean_sqrt_len" else counts)
 
 
 class _Unit(nn.Module):
@@ -187,10 +200,10 @@ def _tokenizer(folder: Path, trusted: bool) -> Any:
 
 
 def _arrays(folder: Path) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     for file in weight_files(folder):
-        found |= _read(file)
-    return found
+        arrays |= _read(file)
+    return arrays
 
 
 def _read(file: Path) -> dict[str, Tensor]:
@@ -218,14 +231,14 @@ def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool) -> Any:
     prefix = prefix_of(arrays, empty.state_dict())
     plain = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
     try:
-        model, told = type(empty).from_pretrained(
+        model, loading = type(empty).from_pretrained(
             None, config=config, state_dict=plain, output_loading_info=True, ignore_mismatched_sizes=True,
             dtype=torch.float32,
         )  # fmt: skip
     except Exception as e:
         raise InputError(f"these weights do not fit the encoder ({_reason(e)})", file=str(folder)) from None
-    lacking = sorted(name for name in told["missing_keys"] if not name.startswith(_UNUSED))
-    other = sorted(entry[0] if isinstance(entry, tuple) else entry for entry in told["mismatched_keys"])
+    lacking = sorted(name for name in loading["missing_keys"] if not name.startswith(_UNUSED))
+    other = sorted(entry[0] if isinstance(entry, tuple) else entry for entry in loading["mismatched_keys"])
     if lacking or other:
         what = f"{lacking[0]} is missing" if lacking else f"{other[0]} has another shape"
         raise InputError(f"these weights do not fit config.json ({what})", file=str(folder))
@@ -238,9 +251,9 @@ def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool) -> Any:
 def _config(folder: Path, trusted: bool) -> Any:
     """The configuration; that of DPR is BERT's under another name."""
     library = transformers()
-    told = json.loads((folder / "config.json").read_text("utf-8"))
-    if told.get("model_type") == "dpr":
-        return library.BertConfig(**{name: value for name, value in told.items() if name != "model_type"})
+    content = json.loads((folder / "config.json").read_text("utf-8"))
+    if content.get("model_type") == "dpr":
+        return library.BertConfig(**{name: value for name, value in content.items() if name != "model_type"})
     return library.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
 
 
@@ -249,27 +262,27 @@ def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
         return _Unit()
     place = folder / layer.place
     own = _arrays(place) if layer.place else arrays
-    found = {}
+    parameters = {}
     for what in ("weight", "bias"):
         ending = f"{layer.name}.{what}"
         names = [name for name in own if name == ending or name.endswith(f".{ending}")]
-        found[what] = own[names[0]].float() if names else None
-    weight, bias = found["weight"], found["bias"]
+        parameters[what] = own[names[0]].float() if names else None
+    weight, bias = parameters["weight"], parameters["bias"]
     if weight is None:
         raise InputError(f"the weights of a layer are missing ({layer.name}.weight)", file=str(place))
-    if not all(torch.isfinite(values).all() for values in found.values() if values is not None):
+    if not all(torch.isfinite(values).all() for values in parameters.values() if values is not None):
         raise InputError(f"some weights are no numbers (in {layer.name})", file=str(place))
-    made: Any
+    module: Any
     if layer.kind == "norm":
-        made = nn.LayerNorm(len(weight), bias=bias is not None)
+        module = nn.LayerNorm(len(weight), bias=bias is not None)
     else:
-        made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    made.load_state_dict({name: values for name, values in found.items() if values is not None})
-    return nn.Sequential(made, getattr(nn, layer.activation)())
+        module = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    module.load_state_dict({name: values for name, values in parameters.items() if values is not None})
+    return nn.Sequential(module, getattr(nn, layer.activation)())
 
 
 def layer_width(folder: Path, layer: Layer) -> Layer:
-    """A layer of the encoder's own file with its width, which only the file tells."""
+    """A layer of the encoder's own file with its width, which only the file knows."""
     ending = f"{layer.name}.weight"
     shape = next((v.shape for n, v in _arrays(folder).items() if n == ending or n.endswith(f".{ending}")), None)
     if shape is None:

@@ -38,9 +38,9 @@ class Towers(nn.Module):
         made: Tensor = self.tower(chunk.side)(chunk)
         return made
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, width] from what was made of the chunks, in the order of the batch."""
-        return self.tower(batch.chunks[0].side).vectors(made, batch)
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, width] from the outputs for the chunks, in the order of the batch."""
+        return self.tower(batch.chunks[0].side).vectors(outputs, batch)
 
 
 class Beside(nn.Module):
@@ -64,9 +64,9 @@ class Beside(nn.Module):
         """[texts, both widths]"""
         return torch.cat([self.own(chunk), self.other(chunk).detach()], 1)
 
-    def vectors(self, made: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, both widths] from what was made of the chunks, in the order of the batch."""
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, both widths] from the outputs for the chunks, in the order of the batch."""
         width = self.own.width
-        own = self.own.vectors([part[:, :width] for part in made], batch)
-        other = self.other.vectors([part[:, width:] for part in made], batch)
+        own = self.own.vectors([part[:, :width] for part in outputs], batch)
+        other = self.other.vectors([part[:, width:] for part in outputs], batch)
         return torch.cat([own, other if batch.chunks[0].side else other * self.weight], 1)

@@ -1,4 +1,4 @@
-"""The arrays of a network in its folder: a file of safetensors, less what it has in common with another network."""
+"""The arrays of a network in its folder: a file of safetensors, without what it has in common with another network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from vizsla.errors import InputError
 
-WEIGHTS, SHARES = "weights.safetensors", "shares.json"
+NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
 """Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
 _TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
@@ -24,14 +24,14 @@ _OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"
 def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
     """The arrays of a network in 32-bit floats, under the names they had before they were put into 8 bits."""
     stored = read_arrays(folder)
-    found = {}
+    weights = {}
     for name, values in stored.items():
         if name.endswith((SCALE, DIVISORS)):
             continue
         if name + SCALE in stored:
             values = values * stored[name + SCALE][:, None]
-        found[name] = values / stored[name + DIVISORS] if name + DIVISORS in stored else values
-    return found
+        weights[name] = values / stored[name + DIVISORS] if name + DIVISORS in stored else values
+    return weights
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
@@ -41,10 +41,10 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     if not shares(path):
         return arrays
     try:
-        told = json.loads((path / SHARES).read_text("utf-8"))
-        other = read_tensors(path / told["network"] / WEIGHTS)
-        shared = {name: other[name] for name in told["arrays"]}
-        if _hash(shared) != told["sha256"]:
+        sharing = json.loads((path / SHARES).read_text("utf-8"))
+        other = read_tensors(path / sharing["network"] / WEIGHTS)
+        shared = {name: other[name] for name in sharing["arrays"]}
+        if _hash(shared) != sharing["sha256"]:
             raise ValueError("not what was shared")
         return arrays | shared
     except (OSError, ValueError, KeyError, TypeError):
@@ -64,9 +64,9 @@ def share(folder: Path, other: Path) -> None:
     own, common = read_arrays(folder), read_tensors(other / WEIGHTS)
     same = [n for n, a in own.items() if n in common and a.dtype == common[n].dtype and np.array_equal(a, common[n])]
     digest = _hash({name: own[name] for name in same})
-    told = {"network": os.path.relpath(other, folder), "arrays": sorted(same), "sha256": digest}
+    sharing = {"network": os.path.relpath(other, folder), "arrays": sorted(same), "sha256": digest}
     write_arrays(folder / "own", {name: a for name, a in own.items() if name not in same})
-    (folder / SHARES).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+    (folder / SHARES).write_text(json.dumps(sharing, indent=2) + "\n", "utf-8")
     (folder / "own").replace(folder / WEIGHTS)  # until then the whole file is there
 
 

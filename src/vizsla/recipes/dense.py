@@ -30,7 +30,7 @@ def dense_network(recipe: TrainingRecipe, seed: int = 0) -> tuple[Pooled | Tower
         raise VizslaError("segments tell queries from documents where one encoder reads both; set towers=1")
     start = known_model(recipe.start)
     encoder, analyzer, _ = starting_network(recipe.start, "dense", seed)
-    encoder.segments = recipe.segments
+    encoder.token_types = recipe.segments
     documents = Pooled(encoder, recipe.pooling, recipe.normalised)
     own: Pooled | Towers = documents
     if recipe.towers == 2:
@@ -64,7 +64,7 @@ def network_of(model: Dense) -> Pooled | Towers:
             continue
         tower = loaded(network)
         assert isinstance(tower, Pooled)
-        tower.normalised = model.normalised
+        tower.normalize = model.normalize
         made.append(tower)
     return made[0] if len(made) == 1 else Towers(*made)
 
@@ -93,7 +93,7 @@ def write_dense(network: Any, analyzer: Analyzer, corpus: TokenCorpus, folder: P
     model = Dense(
         written[-1],
         analyzer,
-        towers[0].normalised,
+        towers[0].normalize,
         query_network=written[0] if len(written) == 2 else None,
         length=min(recipe.document_length, written[-1].length),
         query_length=min(recipe.query_length, written[0].length),

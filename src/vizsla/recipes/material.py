@@ -209,7 +209,7 @@ def place_network(
         weights,
         kind=network.kind,
         heads=heads,
-        most=most,
+        max_weight=most,
         length=length,
         sample=sample,
         pooling=pooling,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.text.filters import Filter, Token, parse_filter, snowball_languages
+from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.lexicon import Lexicon
 from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, parse_tokenizer
 
@@ -31,7 +31,7 @@ class Analyzer:
     """
 
     tokenizer: Tokenizer
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[TokenFilter, ...] = ()
 
     @classmethod
     def parse(cls, text: str, folder: Path | None = None) -> Analyzer:
@@ -41,7 +41,7 @@ class Analyzer:
         name = first.partition(":")[0]
         if name not in TOKENIZERS:
             raise UnknownNameError("analyzer or tokenizer", name, ["standard", *analyzer_names()])
-        return cls(parse_tokenizer(first, folder), tuple(parse_filter(part) for part in rest))
+        return cls(parse_tokenizer(first, folder), tuple(parse_token_filter(part) for part in rest))
 
     def __str__(self) -> str:
         text = " | ".join([str(self.tokenizer), *map(str, self.filters)])

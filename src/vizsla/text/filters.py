@@ -1,4 +1,7 @@
-"""What is done to the words of a text: filters, each a value that prints as it is parsed ("stop:german")."""
+"""Token filters: what an analyzer does to the words of a text. Each is a value that prints as it is parsed.
+
+A filter may have one option after a colon, as in `stop:german`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import NamedTuple
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
+from vizsla.spec import Option, Registry
 from vizsla.text.porter import stem_words
 from vizsla.text.stopwords import stop_words
 from vizsla.text.words import MARKS, word_classes
@@ -30,10 +34,10 @@ TokenChange = Callable[[list[Token]], list[Token]]
 
 
 @dataclass(frozen=True, eq=False)
-class Filter:
+class TokenFilter:
     """One step of an analyzer, by name and option.
 
-    A filter over terms changes or drops (None) each term for itself, so each distinct word is worked out once,
+    A filter over terms changes or drops (None) each term by itself, so each distinct word is worked on once,
     however often it occurs. A filter over tokens sees a text's tokens in order and may join neighbours.
     """
 
@@ -46,7 +50,7 @@ class Filter:
         return f"{self.name}:{self.option}" if self.option else self.name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Filter) and str(self) == str(other)
+        return isinstance(other, TokenFilter) and str(self) == str(other)
 
     def __hash__(self) -> int:
         return hash(str(self))
@@ -60,9 +64,17 @@ class Filter:
         return [Token(term, t.start, t.end) for term, t in zip(changed, tokens, strict=True) if term is not None]
 
 
+TOKEN_FILTERS = Registry[TokenFilter]("token filter", example="stop:german")
+
+
 def _lower(terms: Sequence[str]) -> list[str | None]:
     """Lower case character by character: no Greek final sigma, and I with a dot becomes a plain i."""
     return [t.lower() if t.isascii() else t.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower() for t in terms]
+
+
+@TOKEN_FILTERS.register("lower", help="Lower case.")
+def lower_filter() -> TokenFilter:
+    return TokenFilter("lower", terms=_lower)
 
 
 def _possessive(terms: Sequence[str]) -> list[str | None]:
@@ -70,13 +82,30 @@ def _possessive(terms: Sequence[str]) -> list[str | None]:
     return [t[:-2] if t[-1:] in ("s", "S") and t[-2:-1] in ("'", "\u2019", "\uff07") else t for t in terms]
 
 
+@TOKEN_FILTERS.register("possessive", help="Takes off an English 's.")
+def possessive_filter() -> TokenFilter:
+    return TokenFilter("possessive", terms=_possessive)
+
+
 def _stop(language: str) -> TermChange:
     words = stop_words(language)
     return lambda terms: [None if t in words else t for t in terms]
 
 
+@TOKEN_FILTERS.register(
+    "stop", help="Drops stop words.", options=(Option("language", help="lucene-english, or a language such as german"),)
+)
+def stop_filter(language: str) -> TokenFilter:
+    return TokenFilter("stop", language, terms=_stop(language))
+
+
 def _porter(terms: Sequence[str]) -> list[str | None]:
     return list(stem_words(terms))
+
+
+@TOKEN_FILTERS.register("porter", help="The Porter stemmer.")
+def porter_filter() -> TokenFilter:
+    return TokenFilter("porter", terms=_porter)
 
 
 @cache
@@ -96,14 +125,28 @@ def _snowball(language: str) -> TermChange:
     return lambda terms: list(stemmer.stemWords(list(terms)))
 
 
-def _longest(option: str) -> TermChange:
+@TOKEN_FILTERS.register(
+    "snowball", help="A Snowball stemmer.", options=(Option("language", help="a language such as german"),)
+)
+def snowball_filter(language: str) -> TokenFilter:
+    return TokenFilter("snowball", language, terms=_snowball(language))
+
+
+def _longest(length: str) -> TermChange:
     try:
-        most = whole_number(option)
+        limit = whole_number(length)
     except ValueError:
-        most = 0
-    if most < 1:
-        raise VizslaError(f"the filter 'longest' wants a number of characters, as in longest:64, not {short(option)}")
-    return lambda terms: [t if len(t) <= most else None for t in terms]
+        limit = 0
+    if limit < 1:
+        raise VizslaError(f"the filter 'longest' wants a number of characters, as in longest:64, not {short(length)}")
+    return lambda terms: [t if len(t) <= limit else None for t in terms]
+
+
+@TOKEN_FILTERS.register(
+    "longest", help="Drops words that are too long.", options=(Option("length", help="the most characters of a word"),)
+)
+def longest_filter(length: str) -> TokenFilter:
+    return TokenFilter("longest", length, terms=_longest(length))
 
 
 _HALF_AND_FULL_WIDTH = re.compile("[\uff01-\uff9f]+")
@@ -118,35 +161,45 @@ def _width(terms: Sequence[str]) -> list[str | None]:
     return [t if t.isascii() else _HALF_AND_FULL_WIDTH.sub(ordinary, t) for t in terms]
 
 
+@TOKEN_FILTERS.register("width", help="Full-width Latin letters and half-width katakana in their ordinary forms.")
+def width_filter() -> TokenFilter:
+    return TokenFilter("width", terms=_width)
+
+
 def _is_cjk(term: str) -> bool:
     """Whether a word is made of Chinese, Japanese or Korean characters and marks alone."""
     table, numbers = word_classes()
-    kinds = {int(table[ord(c)]) for c in term}
+    classes = {int(table[ord(c)]) for c in term}
     characters = {numbers[n] for n in ("Han", "Hiragana", "Katakana", "Hangul")}
-    return bool(kinds & characters) and kinds <= characters | {numbers[n] for n in MARKS}
+    return bool(classes & characters) and classes <= characters | {numbers[n] for n in MARKS}
 
 
 def _bigrams(tokens: list[Token]) -> list[Token]:
     """Pairs of neighbouring Chinese, Japanese and Korean characters; one alone stays single, other words stay whole."""
     out: list[Token] = []
-    run: list[Token] = []
+    neighbours: list[Token] = []
 
     def flush() -> None:
-        if len(run) == 1:
-            out.append(run[0])
-        out.extend(Token(a.term + b.term, a.start, b.end) for a, b in pairwise(run))
-        run.clear()
+        if len(neighbours) == 1:
+            out.append(neighbours[0])
+        out.extend(Token(a.term + b.term, a.start, b.end) for a, b in pairwise(neighbours))
+        neighbours.clear()
 
     for token in tokens:
         if not _is_cjk(token.term):
             flush()
             out.append(token)
             continue
-        if run and run[-1].end != token.start:
+        if neighbours and neighbours[-1].end != token.start:
             flush()
-        run.extend(_characters(token))
+        neighbours.extend(_characters(token))
     flush()
     return out
+
+
+@TOKEN_FILTERS.register("bigrams", help="Pairs of neighbouring Chinese, Japanese and Korean characters.")
+def bigrams_filter() -> TokenFilter:
+    return TokenFilter("bigrams", tokens=_bigrams)
 
 
 def _characters(token: Token) -> list[Token]:
@@ -156,49 +209,33 @@ def _characters(token: Token) -> list[Token]:
     return [Token(c, token.start + i, token.start + i + 1) for i, c in enumerate(token.term)]
 
 
-def _plain(change: TermChange) -> Callable[[str, str], Filter]:
-    """A maker of filters that take no option."""
+def parse_token_filter(text: str) -> TokenFilter:
+    """A token filter from its text form, a name and perhaps an option behind a colon.
 
-    def make(name: str, option: str) -> Filter:
-        if option:
-            raise VizslaError(f"the filter {name!r} takes no option, but got {option!r}")
-        return Filter(name, terms=change)
-
-    return make
-
-
-_MAKERS: dict[str, Callable[[str, str], Filter]] = {
-    "lower": _plain(_lower),
-    "possessive": _plain(_possessive),
-    "porter": _plain(_porter),
-    "width": _plain(_width),
-    "stop": lambda name, option: Filter(name, option, terms=_stop(option)),
-    "snowball": lambda name, option: Filter(name, option, terms=_snowball(option)),
-    "longest": lambda name, option: Filter(name, option, terms=_longest(option)),
-    "bigrams": lambda name, option: Filter(name, option, tokens=_bigrams),
-}
-
-
-def parse_filter(text: str) -> Filter:
-    """A filter from its text form.
-
-    >>> stop = parse_filter("stop:lucene-english")
+    >>> stop = parse_token_filter("stop:lucene-english")
     >>> str(stop), stop.terms(["the", "dog"])
     ('stop:lucene-english', [None, 'dog'])
     """
-    name, _, option = text.strip().partition(":")
-    if name not in _MAKERS:
-        raise UnknownNameError("filter", name, tuple(_MAKERS))
-    return _MAKERS[name](name, option)
+    name, _, value = text.strip().partition(":")
+    entry = TOKEN_FILTERS[name]
+    if value and not entry.options:
+        raise VizslaError(f"the token filter {name!r} takes no option, but got {value!r}")
+    return entry.make(value) if entry.options else entry.make()
 
 
 def register_filter(name: str, function: Callable[[str], str | None]) -> None:
-    """Make a function of your own usable in analyzers; it gives the new term, or None to drop it.
+    """Make a function of your own usable in analyzers; it returns the new term, or None to drop the term.
 
-    An index remembers the name only: register the function again before opening the index elsewhere.
+    An index remembers the name only: register the function again before you open the index elsewhere. The name of a
+    built-in filter is refused.
 
     >>> register_filter("no-digits", lambda term: None if term.isdigit() else term)
-    >>> parse_filter("no-digits").terms(["7", "seven"])
+    >>> parse_token_filter("no-digits").terms(["7", "seven"])
     [None, 'seven']
     """
-    _MAKERS[name] = _plain(lambda terms: [function(t) for t in terms])
+
+    def make() -> TokenFilter:
+        return TokenFilter(name, terms=lambda terms: [function(term) for term in terms])
+
+    make.__module__ = getattr(function, "__module__", None) or "builtins"  # a name of another module is not replaced
+    TOKEN_FILTERS.register(name, help=function.__doc__ or "A filter of your own.")(make)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from vizsla.text import scan
+from vizsla.text.tokenizers import Tokenizer
 
-if TYPE_CHECKING:
-    from vizsla.text.analyzer import Analyzer
+
+class TermAnalyzer(Protocol):
+    """What a lexicon needs of an analyzer."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def works_word_by_word(self) -> bool: ...
+
+    def __call__(self, text: str) -> list[str]: ...
+
+    def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]: ...
 
 
 class Lexicon:
@@ -24,7 +36,7 @@ class Lexicon:
     ([0, 1, 1, 0], [2, 4], ['dog', 'run'])
     """
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: TermAnalyzer) -> None:
         self.analyzer = analyzer
         self.terms: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -44,7 +56,7 @@ class Lexicon:
         return scan.count_numbers(numbers, ends, len(self.terms))  # type: ignore[no-any-return]
 
     def number(self, term: str) -> int:
-        """The number of a term, a new one if it was never met."""
+        """The number of a term, a new one for a term that was never met."""
         number = self._numbers.setdefault(term, len(self.terms))
         if number == len(self.terms):
             self.terms.append(term)
@@ -58,7 +70,7 @@ class _Forms:
     one batch. English text has about one new form in a hundred words, soon far fewer.
     """
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: TermAnalyzer) -> None:
         segmenter = analyzer.tokenizer.segmenter
         assert segmenter is not None
         self._analyzer = analyzer
@@ -92,7 +104,7 @@ class _Forms:
         return scan.replace_forms(words, ends, self._pieces, self._piece_ends)  # type: ignore[no-any-return]
 
     def _enlarge(self, forms: int) -> None:
-        """Twice the room everywhere; the forms keep their numbers."""
+        """Double all arrays; the forms keep their numbers."""
         self._arena = _doubled(self._arena)
         self._hashes = _doubled(self._hashes)
         self._starts = _doubled(self._starts)

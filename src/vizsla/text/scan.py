@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import kernel
+from vizsla.kernels import njit
 from vizsla.text.words import Segmenter
 
 
@@ -18,9 +18,9 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-@kernel
+@njit
 def next_word(codes, at, end, classes, transitions, accepting, longest):
-    """The first word at or after `at`, as (start, end); (end, end) where there is none."""
+    """The first word at or after `at`, as (start, end); (end, end) without a word."""
     while at < end:
         state = transitions[1, classes[codes[at]]]
         match = at
@@ -42,7 +42,7 @@ def next_word(codes, at, end, classes, transitions, accepting, longest):
     return end, end
 
 
-@kernel
+@njit
 def _find_words(codes, classes, transitions, accepting, longest):
     places = np.empty((codes.size, 2), np.int64)
     count = 0
@@ -71,7 +71,7 @@ def find_words(text: str, segmenter: Segmenter) -> list[tuple[int, int]]:
 TEXT, POSITION, WORDS, FORMS, USED = range(5)
 
 
-@kernel
+@njit
 def form_hash(codes, at, stop):
     """FNV-1a over code points, folded to 32 bits."""
     h = np.uint64(0xCBF29CE484222325)
@@ -80,7 +80,7 @@ def form_hash(codes, at, stop):
     return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
 
 
-@kernel
+@njit
 def same_form(codes, at, stop, arena, start, end):
     if end - start != stop - at:
         return False
@@ -90,7 +90,7 @@ def same_form(codes, at, stop, arena, start, end):
     return True
 
 
-@kernel
+@njit
 def number_words(
     codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
 ):
@@ -135,9 +135,9 @@ def number_words(
     return room
 
 
-@kernel
+@njit
 def rehash(hashes, count, slots):
-    """Fill an empty, larger hash table with the forms there are."""
+    """Fill an empty, larger hash table with the known forms."""
     mask = slots.size - 1
     for f in range(count):
         slot = np.int64(hashes[f]) & mask
@@ -146,9 +146,9 @@ def rehash(hashes, count, slots):
         slots[slot] = f + 1
 
 
-@kernel
+@njit
 def replace_forms(words, ends, pieces, piece_ends):
-    """Replace every form by its terms: none, one or several. Gives the terms and where each text's end."""
+    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end."""
     total = 0
     for f in words:
         total += piece_ends[f + 1] - piece_ends[f]
@@ -167,7 +167,7 @@ def replace_forms(words, ends, pieces, piece_ends):
     return out, out_ends
 
 
-@kernel
+@njit
 def count_numbers(numbers, ends, size):
     """How often each number below `size` occurs in each text: CSR rows in order of first occurrence."""
     place = np.full(size, -1, np.int64)

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.errors import InputError, VizslaError
+from vizsla.spec import Option, Registry
 from vizsla.text import words
 from vizsla.text.filters import Token
 from vizsla.text.scan import find_words
@@ -18,8 +19,7 @@ from vizsla.text.words import Segmenter
 
 BERT_UNCASED = "bert-base-uncased"
 _BERT_FILE = Path(__file__).parent / "data" / "bert-uncased.json"
-_MOST_PIECES = 1 << 24
-TOKENIZERS = ("standard", "whitespace", "wordpiece")
+_MAX_PIECES = 1 << 24
 
 
 class Tokenizer:
@@ -43,6 +43,10 @@ class Tokenizer:
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+TOKENIZERS = Registry[Tokenizer]("tokenizer", example="standard")
+"""Tokenizers by name. One with an option is made with the text behind the colon and the folder of saved files."""
 
 
 class Words(Tokenizer):
@@ -125,7 +129,7 @@ class WordPiece(Tokenizer):
     def vocabulary(self) -> list[str]:
         """All pieces by their number."""
         size = max(self.numbers.values(), default=-1) + 1
-        if size > _MOST_PIECES:
+        if size > _MAX_PIECES:
             raise InputError(f"this tokenizer numbers a piece {size - 1:,}, which is too many", file=self._origin)
         return [self._tokenizer.id_to_token(i) or f"[unused-{i}]" for i in range(size)]
 
@@ -146,29 +150,50 @@ def _openers(added: Sequence[dict[str, Any]]) -> frozenset[str] | None:
     Words tell a token of ASCII letters and digits, and one that begins with ASCII punctuation and holds no blank;
     unless what stands beside it matters.
     """
-    found = {"["}
+    openers = {"["}
     for content, single in ((token["content"], token.get("single_word")) for token in added if token["content"]):
         plain = content.isascii() and content.isprintable() and " " not in content
         if not plain or single or (content[0].isalnum() and not content.isalnum()):
             return None
         if not content.isalnum():
-            found.add(content[0])
-    return frozenset(found)
+            openers.add(content[0])
+    return frozenset(openers)
 
 
 def parse_tokenizer(text: str, folder: Path | None = None) -> Tokenizer:
-    """A tokenizer from its text form: `standard`, `whitespace`, `wordpiece` or `wordpiece:FILE`."""
+    """A tokenizer from its text form: `standard`, `whitespace`, `wordpiece` or `wordpiece:FILE`.
+
+    `folder`: where an analyzer was saved; the file is then one of this folder.
+    """
     name, _, option = text.strip().partition(":")
-    if name in ("standard", "whitespace"):
-        if option:
-            raise VizslaError(f"the tokenizer {name!r} takes no option, but got {option!r}")
-        return Words(name)
-    if name == "wordpiece":
-        return _load_wordpiece(option or BERT_UNCASED, folder)
-    raise UnknownNameError("tokenizer", name, TOKENIZERS)
+    entry = TOKENIZERS[name]
+    if entry.options:
+        return entry.make(option, folder)
+    if option:
+        raise VizslaError(f"the tokenizer {name!r} takes no option, but got {option!r}")
+    return entry.make()
 
 
-def _load_wordpiece(name: str, folder: Path | None) -> WordPiece:
+@TOKENIZERS.register("standard", help="Words as Unicode defines them.")
+def standard() -> Words:
+    """Cuts a text into Unicode words."""
+    return Words("standard")
+
+
+@TOKENIZERS.register("whitespace", help="Whatever stands between white space.")
+def whitespace() -> Words:
+    """Cuts a text at white space."""
+    return Words("whitespace")
+
+
+@TOKENIZERS.register(
+    "wordpiece",
+    help="The pieces of a tokenizer.json; BERT's by default.",
+    options=(Option("file", help="a tokenizer.json, its folder, or a name on the model hub"),),
+)
+def wordpiece(file: str = "", folder: Path | None = None) -> WordPiece:
+    """The tokenizer in a file, in a folder of saved files, or by its name on the model hub."""
+    name = file or BERT_UNCASED
     if folder is not None:
         return _saved_wordpiece(folder / name)
     path = Path(name)

@@ -258,7 +258,7 @@ def asked_well(
     cost the same. One that no document has is not added.
     """
     settings, fixed = trainer.settings, drawn.fixed
-    added, weights = trainer.network.asked(made[0], sides[0])
+    added, weights = trainer.network.augmented(made[0], sides[0])
     shares = fixed.shares[: added.shape[1]]
     own = trainer.team.share(fixed.own)
     added = added.to(torch.promote_types(added.dtype, torch.float32)) * (shares > 0)

@@ -177,7 +177,7 @@ class Trainer:
     @property
     def assemble(self) -> Any:
         """What a dev set needs to put together what was made of chunks."""
-        return getattr(self.network, "vectors", None) or self.network.asked
+        return getattr(self.network, "vectors", None) or self.network.augmented
 
     def encode(self, chunk: Chunk) -> Tensor:
         with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.settings.halves(self.team.device)):

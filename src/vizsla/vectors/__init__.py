@@ -1,4 +1,4 @@
-"""What models speak: sparse vectors over namespaced vocabularies, dense ones, concatenation, scaling, quantisation."""
+"""What models make of texts: sparse and dense vectors, their concatenation, scaling and quantisation."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from vizsla.vectors.sparse import SparseVectors
 
 @dataclass(frozen=True, eq=False)
 class DenseVectors:
-    """A matrix for each namespace, all of as many rows; `+` concatenates, `*` scales, `rows[i]` shows a row.
+    """A matrix for each namespace, all of the same length; `+` concatenates, `*` scales, `vectors[i]` shows a row.
 
     >>> a, b = (DenseVectors.of(np.eye(2), name) for name in ("a", "b"))
     >>> (a + 0.5 * b).dot(a + b).tolist()
@@ -58,7 +58,7 @@ class DenseVectors:
 
 def _joined(one: DenseVectors, other: DenseVectors) -> DenseVectors:
     if len(one) != len(other):
-        raise ValueError(f"only vectors of as many rows can be concatenated, not {len(one)} and {len(other)}")
+        raise ValueError(f"vectors to concatenate need equally many rows, not {len(one)} and {len(other)}")
     if both := set(one.parts) & set(other.parts):
         raise ValueError(f"namespaces must differ to be joined, and {both.pop()!r} is in both")
     return DenseVectors({**one.parts, **other.parts})
@@ -74,7 +74,7 @@ class JoinedVectors:
     def __post_init__(self) -> None:
         if len(self.sparse) != len(self.dense):
             raise ValueError(
-                f"only vectors of as many rows can be concatenated, not {len(self.sparse)} and {len(self.dense)}"
+                f"vectors to concatenate need equally many rows, not {len(self.sparse)} and {len(self.dense)}"
             )
 
     def __len__(self) -> int:
@@ -102,4 +102,4 @@ class JoinedVectors:
 
 
 Vectors = SparseVectors | DenseVectors | JoinedVectors
-"""What models speak."""
+"""What models make of texts."""

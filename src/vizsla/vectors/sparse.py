@@ -1,4 +1,4 @@
-"""Sparse vectors: rows in CSR form over a vocabulary. What models speak."""
+"""Sparse vectors: rows in CSR form over a vocabulary, one for each text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SparseVectors:
         if not isinstance(other, SparseVectors):
             return NotImplemented
         if len(self) != len(other):
-            raise ValueError(f"only vectors of as many rows can be concatenated, not {len(self)} and {len(other)}")
+            raise ValueError(f"vectors to concatenate need equally many rows, not {len(self)} and {len(other)}")
         mine, theirs = np.diff(self.pointers), np.diff(other.pointers)
         pointers = np.concatenate([[0], np.cumsum(mine + theirs)])
         row = np.concatenate([np.repeat(np.arange(len(self)), n) for n in (mine, theirs)])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import Splitter
-from vizsla.engine import DamagedSegmentError, Segment, VectorIndex
+from vizsla.engine import DamagedSegmentError, Segment, read_vector_index
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
@@ -71,7 +71,7 @@ class Snapshot:
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
         self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
-        self.vector_index = VectorIndex.parse(self.meta.get(database.DENSE) or "exact")
+        self.vector_index = read_vector_index(self.meta.get(database.DENSE))
         self.model = self._model(previous)
         self._stored = self._read_segments([(name, facts) for name, facts, _ in rows], previous)
         self.segments: list[Segment] = [s.segment for s in self._stored]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine import Hits
+from vizsla.engine import TopDocuments
 from vizsla.errors import VizslaError
 from vizsla.index.search.plan import Search, SearchOptions, positive
 from vizsla.index.search.searcher import Searcher
@@ -57,7 +57,7 @@ def measure_recall(
     ]
     encoded = searcher.encode(texts, searches[0].bound)
     batches = [encoded[a : a + batch_size] for a in range(0, len(encoded), batch_size)]
-    found: list[list[Hits]] = [[] for _ in searches]
+    found: list[list[TopDocuments]] = [[] for _ in searches]
     seconds = np.zeros((ROUNDS, len(searches)))
     for round_number in range(ROUNDS):
         for i, search in enumerate(searches):
@@ -73,7 +73,7 @@ def measure_recall(
     ]
 
 
-def _recall(found: Sequence[Hits], exact: Sequence[Hits]) -> float:
+def _recall(found: Sequence[TopDocuments], exact: Sequence[TopDocuments]) -> float:
     """The share of exact hits that were found, on average over the queries that find any."""
     pairs = [(f, e) for f, e in zip(found, exact, strict=True) if len(e)]
     shares = [len(np.intersect1d(f.numbers, e.numbers)) / len(e) for f, e in pairs]

@@ -1,17 +1,17 @@
-"""Hits from what the engine has found: documents, their scores and ranks."""
+"""TopDocuments from what the engine has found: documents, their scores and ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from vizsla.datasets import document_of, passage_of
-from vizsla.engine import Hits
+from vizsla.engine import TopDocuments
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.runs import Document, Hit
 
 
-def hits_of(store: DocumentStore, found: Sequence[Hits], documents: bool) -> list[list[Hit]]:
-    """Hits with their documents, all looked up together; without `documents` they have ids only."""
+def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool) -> list[list[Hit]]:
+    """TopDocuments with their documents, all looked up together; without `documents` they have ids only."""
     numbers = {n for top in found for n in top.numbers.tolist()}
     if documents:
         stored = store.by_number(numbers)

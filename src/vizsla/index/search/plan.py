@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vizsla.engine import Hits, Query, VectorIndex
+from vizsla.engine import Query, TopDocuments, VectorIndex
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.combining import Combination, parts_of, union_of
@@ -71,12 +71,12 @@ class Search:
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         exact_sum = combination.name == "sum" and not (single and bound.dense)
-        if exact_sum and options.search_params is not None and vector_index.built:
+        if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with a dense model alone, or with combine"
             )
         plan = cls(searcher, bound, k, condition, threads, expected)
-        if vector_index.built and not exact_sum:
+        if vector_index.is_approximate and not exact_sum:
             plan = replace(plan, vector_index=vector_index)
         return plan if combination.name == "sum" else plan._combined(combination)
 
@@ -149,13 +149,13 @@ class Search:
         ids = snapshot.documents.ids({n for some in numbers for n in some})
         return [Ranking([ids[n] for n in some], top.scores) for some, top in zip(numbers, found, strict=True)]
 
-    def top_k(self, queries: Sequence[Query], k: int) -> list[Hits]:
+    def top_k(self, queries: Sequence[Query], k: int) -> list[TopDocuments]:
         """The best k documents of encoded queries."""
         if self.union is not None:
             return self._top_k_of_union(queries, k, max(k, self.union.depth))
         return self.searcher.top_k(queries, self.bound, k, self.condition, self.expected, self.vector_index)
 
-    def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[Hits]:
+    def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
         """The best, by the sum of all parts, of the documents that any part finds."""
         spaces = [part.space for part in self.bound.parts]
         by_part = zip(*(parts_of(query, spaces) for query in queries), strict=True)
@@ -193,12 +193,12 @@ def _ranking(hits: Sequence[Hit]) -> Ranking:
 
 def _with_params(searcher: Searcher, bound: BoundModel, search_params: object) -> VectorIndex:
     """How dense vectors are searched with other parameters than the index's own."""
-    text = _text(search_params, "search_params", "ef=200").strip()
+    text = _text(search_params, "search_params", "ef_search=200").strip()
     if text != "exact" and not bound.dense:
         own = searcher.snapshot.model.parts
         where = "the model reads" if any(isinstance(p.component, DenseComponent) for p in own) else "the index has"
         raise VizslaError(f"{where} no dense vectors, so there is nothing that {text!r} could change")
-    return searcher.snapshot.vector_index.asked(text)
+    return searcher.snapshot.vector_index.with_search_params(text)
 
 
 def _share(value: object) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Hits, Query, VectorIndex, search_among, search_many
+from vizsla.engine import DamagedSegmentError, Query, TopDocuments, VectorIndex, search_among, search_many
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.sql_filter import DocumentTable
@@ -62,7 +62,7 @@ class Searcher:
         condition: Filter | None = None,
         expected: float = 1.0,
         vector_index: VectorIndex | None = None,
-    ) -> list[Hits]:
+    ) -> list[TopDocuments]:
         """For each query the best k living documents that pass the filter.
 
         `expected` below 1, or a `vector_index`: approximately, see `engine.search_many`.
@@ -72,12 +72,12 @@ class Searcher:
         k = min(k, max(snapshot.stored_count, 1))
         try:
             return search_many(
-                snapshot.segments, queries, bound.weightings, k, masks, expected=expected, effort=vector_index
+                snapshot.segments, queries, bound.weightings, k, masks, expected=expected, search_params=vector_index
             )
         except (DamagedSegmentError, IndexError):
             raise snapshot.damage() from None
 
-    def top_k_among(self, query: Query, bound: BoundModel, numbers: np.ndarray, k: int) -> Hits:
+    def top_k_among(self, query: Query, bound: BoundModel, numbers: np.ndarray, k: int) -> TopDocuments:
         """The best k of some living documents."""
         with self.snapshot.naming_damage():
             return search_among(self.snapshot.segments, query, bound.weightings, numbers, min(k, max(len(numbers), 1)))

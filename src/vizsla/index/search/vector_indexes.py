@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vizsla.engine import STORES, Segment, VectorIndex, check_gpu, faiss_for
+from vizsla.engine import STORES, Approximate, Exact, Segment, VectorIndex, check_gpu, faiss_for
 from vizsla.errors import VizslaError
 from vizsla.models import DenseComponent, Model
 
 
 def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
     """Refuse a vector index that cannot be built for a model, or not on this machine."""
-    if vector_index == VectorIndex():
+    if vector_index == Exact():
         return
     sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
     if not sizes:
         raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
     for dimensions in sizes:
         vector_index.check_width(dimensions)
-    if vector_index.built:
+    if isinstance(vector_index, Approximate):
         faiss = faiss_for(vector_index.name)
         if vector_index.device == "gpu":
             check_gpu(faiss)
@@ -39,13 +39,13 @@ def dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: M
     spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, DenseComponent)]
     if not spaces:
         return None
-    near = [structure for segment in segments for structure in segment.near.values()]
+    ann_indexes = [ann_index for segment in segments for ann_index in segment.ann.values()]
     return {
         "kind": str(vector_index),
         "store": vector_index.store,
-        "built_segments": sum(bool(segment.near) for segment in segments),
-        "exact_segments": sum(not segment.near for segment in segments),
+        "built_segments": sum(bool(segment.ann) for segment in segments),
+        "exact_segments": sum(not segment.ann for segment in segments),
         "vector_bytes": sum(segment.dense[s].nbytes for segment in segments for s in spaces),
-        "structure_bytes": sum(structure.bytes for structure in near),
-        "built": sorted({structure.built for structure in near}),
+        "structure_bytes": sum(ann_index.bytes for ann_index in ann_indexes),
+        "built": sorted({ann_index.factory for ann_index in ann_indexes}),
     }

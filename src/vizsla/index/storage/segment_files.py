@@ -17,17 +17,16 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import (
-    Lists,
+    AnnIndex,
     Merge,
-    MergedLists,
-    Rows,
-    Scaled,
+    MergedPostingLists,
+    PostingLists,
+    ScaledRows,
     Segment,
-    Structure,
-    VectorIndex,
-    build_structure,
-    form_of,
-    stored,
+    VectorRows,
+    build_ann_index,
+    convert_rows,
+    storage_of,
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import trust
@@ -44,8 +43,18 @@ from vizsla.index.storage.arrays import (
 )
 
 DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
-SMALL_PARTS = ("terms", "runs", "windows", "starts", "postings")
-LARGE_PARTS = (*SMALL_PARTS, "values", "tops")
+_LIST_ARRAYS = {
+    "terms": "terms",
+    "runs": "block_starts",
+    "windows": "ranges",
+    "starts": "starts",
+    "postings": "postings",
+    "values": "values",
+    "tops": "maxima",
+}
+"""The arrays of posting lists: on disk, and as attributes of `PostingLists`."""
+LARGE_PARTS = tuple(_LIST_ARRAYS)
+SMALL_PARTS = tuple(part for part in LARGE_PARTS if part not in ("values", "tops"))
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
 DENSE, CODES, SCALES, NEAR = "dense_", "codes_", "scales_", "near_"  # and the place of the namespace
@@ -110,18 +119,18 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
         for space, rows in arrays.dense.items():
-            written |= _write_dense(folder, space, rows.shape, [rows], form_of(rows))
+            written |= _write_dense(folder, space, rows.shape, [rows], storage_of(rows))
         return written
 
 
 def _part(segment: Segment, name: str) -> np.ndarray:
     kind, _, part = name.partition("_")
-    array: np.ndarray = getattr(getattr(segment, kind), part) if part else getattr(segment, name)
+    array: np.ndarray = getattr(getattr(segment, kind), _LIST_ARRAYS[part]) if part else getattr(segment, name)
     return array
 
 
 def write_merged(path: Path, segment: str, merge: Merge, chunk: int, form: str) -> dict[str, Facts]:
-    """Write a new segment from a merge, its runs and postings in chunks, its dense vectors in a form."""
+    """Write a new segment from a merge, its blocks and postings in chunks, its dense vectors in a form."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
         for kind, lists in (("small", merge.small), ("large", merge.large)):
@@ -133,7 +142,7 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, form: str) 
 
 
 def _write_dense(
-    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[Rows], form: str
+    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], form: str
 ) -> dict[str, Facts]:
     """Write the dense vectors of a namespace, piece by piece, in a form."""
     kinds: dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -147,36 +156,36 @@ def _write_dense(
             for name, kind in kinds.items()
         }
         for piece in pieces:
-            rows = stored(piece, form)
+            rows = convert_rows(piece, form)
             for file, array in zip(out.values(), _arrays_of(rows), strict=True):
                 file.write(array)
     return {name: file.facts for name, file in out.items()}
 
 
-def _arrays_of(rows: Rows) -> tuple[np.ndarray, ...]:
-    return (rows.codes, rows.scales) if isinstance(rows, Scaled) else (rows,)
+def _arrays_of(rows: VectorRows) -> tuple[np.ndarray, ...]:
+    return (rows.codes, rows.scales) if isinstance(rows, ScaledRows) else (rows,)
 
 
-def write_structure(
-    path: Path, segment: str, generation: int, space: int, kind: VectorIndex, built: str, rows: Rows
+def write_ann_index(
+    path: Path, segment: str, generation: int, space: int, factory: str, rows: VectorRows
 ) -> dict[str, Facts]:
-    """Build and write what finds near vectors of a segment without looking at all of them."""
+    """Build and write the ANN index of a segment's vectors."""
     with _writing(path, segment, new=False) as folder:
-        with HashedFile(folder / f"{NEAR}{space}-{generation}.faiss", {"built": built}) as out:
-            build_structure(kind, built, rows, out.put)
+        with HashedFile(folder / f"{NEAR}{space}-{generation}.faiss", {"built": factory}) as out:
+            build_ann_index(factory, rows, out.put)
         trust.remember(out.facts["sha256"])
     return {f"{NEAR}{space}": out.facts}
 
 
-def _write_lists(folder: Path, kind: str, lists: MergedLists, chunk: int) -> dict[str, Facts]:
-    directory = {"terms": lists.terms, "runs": lists.runs.astype(np.uint32)}
+def _write_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
+    directory = {"terms": lists.terms, "runs": lists.block_starts.astype(np.uint32)}
     if kind == "large":
-        directory["tops"] = lists.tops
+        directory["tops"] = lists.maxima
     written = {part: write_array(folder / f"{kind}_{part}.npy", array) for part, array in directory.items()}
-    runs, postings = int(lists.runs[-1]), int(lists.starts[-1])
+    blocks, postings = int(lists.block_starts[-1]), int(lists.posting_starts[-1])
     shapes: dict[str, tuple[np.dtype, int]] = {
-        "windows": (np.dtype(np.uint16), runs),
-        "starts": (np.dtype(np.uint32), runs + 1),
+        "windows": (np.dtype(np.uint16), blocks),
+        "starts": (np.dtype(np.uint32), blocks + 1),
         "postings": (np.dtype(np.uint16), postings),
     }
     if kind == "large":
@@ -188,7 +197,7 @@ def _write_lists(folder: Path, kind: str, lists: MergedLists, chunk: int) -> dic
         }
         for piece in lists.pieces(chunk):
             for part, file in out.items():
-                file.write(getattr(piece, part))
+                file.write(getattr(piece, _LIST_ARRAYS[part]))
         out["starts"].write(np.array([postings], np.uint32))
     return written | {part: file.facts for part, file in out.items()}
 
@@ -219,14 +228,15 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map a segment's arrays into memory, if they can belong together."""
     arrays = {name: read_array(path, segment, facts[name]) for name in PARTS}
-    small = {p: arrays[f"small_{p}"] for p in SMALL_PARTS} | {"values": np.zeros(0, np.uint8), "tops": np.zeros(0)}
-    large = {p: arrays[f"large_{p}"] for p in LARGE_PARTS}
+    small = {_LIST_ARRAYS[p]: arrays[f"small_{p}"] for p in SMALL_PARTS}
+    small |= {"values": np.zeros(0, np.uint8), "maxima": np.zeros(0)}
+    large = {_LIST_ARRAYS[p]: arrays[f"large_{p}"] for p in LARGE_PARTS}
     documents = {p: arrays[p] for p in DOCUMENT_PARTS}
-    dense: dict[int, Rows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
+    dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
-        dense[i] = Scaled(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
-    near = {i: read_structure(path, segment, f) for i, f in _of_spaces(facts, NEAR)}
-    found = Segment(**documents, small=Lists(**small), large=Lists(**large), dense=dense, near=near)
+        dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
+    ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, NEAR)}
+    found = Segment(**documents, small=PostingLists(**small), large=PostingLists(**large), dense=dense, ann=ann)
     if not found.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return found
@@ -237,11 +247,11 @@ def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]
     return [(int(name.removeprefix(kind)), f) for name, f in facts.items() if name.startswith(kind)]
 
 
-def read_structure(path: Path, segment: str, facts: Facts) -> Structure:
-    """Map a structure into memory; what is in it is looked at when it is first asked."""
+def read_ann_index(path: Path, segment: str, facts: Facts) -> AnnIndex:
+    """Map an ANN index into memory; faiss opens it at the first search."""
     data = map_file(path, segment, facts)
     name = f"{path}: {segment}/{facts['file']}"
-    return Structure(data, facts["sha256"], facts["built"], name, trust.is_trusted)
+    return AnnIndex(data, facts["sha256"], facts["built"], name, trust.is_trusted)
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Lists, Segment, VectorIndex, living_frequencies
-from vizsla.engine.lists import WINDOW
+from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_frequencies
+from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import arrays, checksums, database, forking, model_files, segment_files
 from vizsla.index.storage.folder import recover
@@ -177,16 +177,16 @@ def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int
 def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
     """Whether dense vectors are numbers, and what was built over them has as many."""
     for rows in s.dense.values():
-        blocks = (rows[a : a + WINDOW] for a in range(0, len(rows), WINDOW))
-        if not all(np.isfinite(block).all() for block in blocks):
+        chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
+        if not all(np.isfinite(chunk).all() for chunk in chunks):
             yield f"{path}: the dense vectors of segment {name} hold numbers that are none"
-    if s.near and find_spec("faiss") is not None:
-        for structure in s.near.values():
-            if structure.trusted and structure.opened(VectorIndex()).ntotal != len(s):
+    if s.ann and find_spec("faiss") is not None:
+        for ann_index in s.ann.values():
+            if ann_index.trusted and ann_index.open().ntotal != len(s):
                 yield f"{path}: what was built over the dense vectors of segment {name} has others"
 
 
-def _are_sound(lists: Lists, documents: int, terms: int) -> bool:
+def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:
     """Whether every list has documents, each once and in order, and values above 0."""
     try:
         lists.check()
@@ -201,7 +201,7 @@ def _are_sound(lists: Lists, documents: int, terms: int) -> bool:
         and (np.diff(pointers) > 0).all()
         and ascending.all()
         and (values > 0).all()
-        and (len(lists.tops) == 0 or (lists.tops == np.maximum.reduceat(values, pointers[:-1])).all())
+        and (len(lists.maxima) == 0 or (lists.maxima == np.maximum.reduceat(values, pointers[:-1])).all())
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Segment, build_segment, fits_a_segment, stored
+from vizsla.engine import Segment, build_segment, convert_rows, fits_a_segment
 from vizsla.errors import VizslaError
 from vizsla.index.storage import database
 from vizsla.index.storage.checksums import Checksums
@@ -73,6 +73,9 @@ class Buffer:
             return None
         numbers = np.arange(self._first, self._first + self._count)
         taken = [namespace.take() for namespace in self._namespaces]
+        dense = {
+            space: convert_rows(rows.dense, self._store) for space, rows in enumerate(taken) if rows.dense is not None
+        }
         segment = build_segment(
             numbers,
             np.array([rows.length_codes for rows in taken]),
@@ -80,7 +83,11 @@ class Buffer:
             np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in taken]))]),
             np.concatenate([rows.indices for rows in taken]),
             np.concatenate([rows.values for rows in taken]),
-            {space: stored(rows.dense, self._store) for space, rows in enumerate(taken) if rows.dense is not None},
+            {
+                space: convert_rows(rows.dense, self._store)
+                for space, rows in enumerate(taken)
+                if rows.dense is not None
+            },
         )
         self._first += self._count
         self._count = 0

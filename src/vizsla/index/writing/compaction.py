@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Merge, Segment, VectorIndex, fits_a_segment, form_of, living_frequencies
+from vizsla.engine import (
+    DamagedSegmentError,
+    Merge,
+    Segment,
+    VectorIndex,
+    fits_a_segment,
+    living_frequencies,
+    storage_of,
+)
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
 from vizsla.models import Model
@@ -53,7 +61,7 @@ class Compaction:
         self._db = db
         self._model = model
         self._generation = generation
-        self._kind_of_dense = kind
+        self._vector_index = kind
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
@@ -121,8 +129,8 @@ class Compaction:
 
     def _is_tidy(self, start: int, end: int) -> bool:
         first = self._entries[start]
-        forms = {form_of(rows) for rows in first.segment.dense.values()}
-        return end - start == 1 and first.alive is None and forms <= {self._kind_of_dense.store}
+        forms = {storage_of(rows) for rows in first.segment.dense.values()}
+        return end - start == 1 and first.alive is None and forms <= {self._vector_index.store}
 
     @staticmethod
     def _kind(entry: _Entry) -> int:
@@ -139,7 +147,7 @@ class Compaction:
             check_hashes(self._path, entry.name, entry.files)
         new: list[_Entry] = []
         if any(e.living for e in old):
-            name, form = secrets.token_hex(6), self._kind_of_dense.store
+            name, form = secrets.token_hex(6), self._vector_index.store
             try:
                 merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
                 written = segment_files.write_merged(self._path, name, merge, self._chunk, form)
@@ -169,18 +177,18 @@ class Compaction:
         )
 
     def _prepare_search(self, entry: _Entry) -> None:
-        """Build what finds near vectors, where the segment is large enough and has it not yet."""
+        """Build the ANN indexes that a segment lacks, where it is large enough for them."""
         found = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.NEAR)}
         for space, rows in entry.segment.dense.items():
-            built = self._kind_of_dense.structure(len(rows), rows.shape[1])
-            there = entry.files.get(f"{segment_files.NEAR}{space}")
-            if built is None:
+            factory = self._vector_index.factory(len(rows), rows.shape[1])
+            present = entry.files.get(f"{segment_files.NEAR}{space}")
+            if factory is None:
                 continue
-            if there is not None and there["built"] == built:
-                found[f"{segment_files.NEAR}{space}"] = there
+            if present is not None and present["built"] == factory:
+                found[f"{segment_files.NEAR}{space}"] = present
             else:
                 place = self._path, entry.name, self._generation, space
-                found |= segment_files.write_structure(*place, self._kind_of_dense, built, rows)
+                found |= segment_files.write_ann_index(*place, factory, rows)
         if found != entry.files:
             entry.files = found
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))

@@ -15,7 +15,7 @@ import numpy as np
 
 from vizsla.datasets import RawLines
 from vizsla.datasets.passages import MARK, Splitter, document_of
-from vizsla.engine import VectorIndex
+from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
@@ -84,7 +84,7 @@ class WriteTransaction:
         segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
-        self._vector_index = VectorIndex.parse(database.get_meta(self._db, database.DENSE) or "exact")
+        self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
         self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:

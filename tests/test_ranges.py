@@ -1,4 +1,4 @@
-"""The engine on collections of many windows, against exhaustive scoring: pruning, ties, overflow, merging."""
+"""The engine on collections of many document ranges, against exhaustive scoring: pruning, ties, overflow, merging."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from vizsla.engine import (
     DamagedSegmentError,
-    Hits,
     Merge,
     Query,
     Segment,
+    TopDocuments,
     Weighting,
     Weightings,
     build_segment,
     by_document,
     search_many,
 )
-from vizsla.engine.lists import WINDOW, Lists, pack
+from vizsla.engine.posting_lists import RANGE_SIZE, PostingLists, pack
 
 BM25_LIKE = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(64) / 20)
 LINEAR = Weighting(scale=0.01)
@@ -45,7 +45,7 @@ class Collection:
         codes = self.codes[None, a:z]
         return build_segment(np.arange(a, z), codes, codes, pointers, term, self.values[a:z][row, term])
 
-    def exhaustive(self, query: Query, weighting: Weighting, k: int, mask: np.ndarray | None = None) -> Hits:
+    def exhaustive(self, query: Query, weighting: Weighting, k: int, mask: np.ndarray | None = None) -> TopDocuments:
         sums, touched = np.zeros(len(self.codes)), np.zeros(len(self.codes), np.bool_)
         for term, weight in zip(query.terms.tolist(), query.weights.tolist(), strict=True):
             at = np.flatnonzero(self.values[:, term])
@@ -55,10 +55,10 @@ class Collection:
         with np.errstate(over="ignore"):
             rounded = sums[hits].astype(np.float32)
         best = np.lexsort((hits, -rounded))[:k]
-        return Hits(hits[best], rounded[best])
+        return TopDocuments(hits[best], rounded[best])
 
 
-def assert_equal(found: Hits, expected: Hits) -> None:
+def assert_equal(found: TopDocuments, expected: TopDocuments) -> None:
     assert found.numbers.tolist() == expected.numbers.tolist()
     assert found.scores.tolist() == expected.scores.tolist()
 
@@ -74,8 +74,8 @@ def random_queries(rng: np.random.Generator, terms: int, count: int) -> list[Que
 
 @pytest.mark.parametrize(("weighting", "most"), [(BM25_LIKE, 9), (LINEAR, 255), (LINEAR, 60_000)])
 @pytest.mark.parametrize("cuts", [(), (20_000, 20_001, 41_000)])
-def test_many_windows(weighting: Weighting, most: int, cuts: tuple[int, ...]) -> None:
-    collection = Collection(3, 3 * WINDOW + 500, 40, most, cuts)
+def test_many_ranges(weighting: Weighting, most: int, cuts: tuple[int, ...]) -> None:
+    collection = Collection(3, 3 * RANGE_SIZE + 500, 40, most, cuts)
     rng = np.random.default_rng(4)
     mask = rng.random(len(collection.codes)) < 0.02
     masks = [mask[s.numbers] for s in collection.segments]
@@ -90,13 +90,13 @@ def test_many_windows(weighting: Weighting, most: int, cuts: tuple[int, ...]) ->
 
 def test_more_equal_documents_than_there_is_room_for_candidates() -> None:
     """All have the same bound, so none can be dropped without being scored."""
-    count = 6 * WINDOW + 9
+    count = 6 * RANGE_SIZE + 9
     codes = np.ones((1, count), np.int64)
     segment = build_segment(
         np.arange(count), codes, codes, np.arange(count + 1), np.zeros(count, np.int64), np.ones(count, np.int64)
     )
     query = Query(np.array([0]), np.array([0]), np.array([2.0]))
-    for k in (1, 10, WINDOW + 1, count):
+    for k in (1, 10, RANGE_SIZE + 1, count):
         (hits,) = search_many([segment], [query], Weightings.pack([BM25_LIKE]), k)
         assert hits.numbers.tolist() == list(range(k))
         assert len(set(hits.scores.tolist())) == 1
@@ -104,7 +104,7 @@ def test_more_equal_documents_than_there_is_room_for_candidates() -> None:
 
 @pytest.mark.parametrize("weights", [[1e9, 1e-3], [1e-190, 3e-190], [1e150, 1e-150], [1.0, 1e-12]])
 def test_weights_far_apart(weights: list[float]) -> None:
-    collection = Collection(5, WINDOW + 300, 6, 9)
+    collection = Collection(5, RANGE_SIZE + 300, 6, 9)
     query = Query(np.array([1, 4]), np.zeros(2, np.int64), np.array(weights))
     for k in (5, 500):
         (hits,) = search_many(collection.segments, [query], Weightings.pack([BM25_LIKE]), k)
@@ -114,7 +114,7 @@ def test_weights_far_apart(weights: list[float]) -> None:
 def test_more_length_codes_than_bounds_tell_apart() -> None:
     norms = 0.6 + 0.4 * np.arange(5000) / 100
     weighting = Weighting(slope=0.9, norms=norms)
-    collection = Collection(6, WINDOW + 300, 10, 9)
+    collection = Collection(6, RANGE_SIZE + 300, 10, 9)
     collection.codes = np.random.default_rng(1).integers(0, 5000, len(collection.codes))
     segments = [collection._segment(0, len(collection.codes))]
     queries = random_queries(np.random.default_rng(2), 10, 10)
@@ -145,14 +145,14 @@ def test_sums_that_are_equal_only_as_scores(weight: float) -> None:
     assert hits.numbers.tolist() == [int(np.argmax(scores))]
 
 
-def test_damaged_tops_never_lead_outside() -> None:
-    codes = np.ones((1, 2 * WINDOW), np.int64)
-    values = np.full(2 * WINDOW, 200)
-    rows = np.arange(2 * WINDOW + 1), np.zeros(2 * WINDOW, np.int64), values
-    sound = build_segment(np.arange(2 * WINDOW), codes, codes, *rows)
+def test_damaged_maxima_never_lead_outside() -> None:
+    codes = np.ones((1, 2 * RANGE_SIZE), np.int64)
+    values = np.full(2 * RANGE_SIZE, 200)
+    rows = np.arange(2 * RANGE_SIZE + 1), np.zeros(2 * RANGE_SIZE, np.int64), values
+    sound = build_segment(np.arange(2 * RANGE_SIZE), codes, codes, *rows)
     query = Query(np.array([0]), np.array([0]), np.array([1.0]))
     for top in (6.0, 0.0, -1.0, np.nan, np.inf):
-        large = replace(sound.large, tops=np.array([top]))
+        large = replace(sound.large, maxima=np.array([top]))
         damaged = replace(sound, large=large)
         if top == 6.0:
             search_many([damaged], [query], Weightings.pack([LINEAR]), 3)
@@ -162,7 +162,7 @@ def test_damaged_tops_never_lead_outside() -> None:
 
 
 def test_approximate_search_only_by_name() -> None:
-    collection = Collection(7, 4 * WINDOW, 60, 9)
+    collection = Collection(7, 4 * RANGE_SIZE, 60, 9)
     weightings, queries = Weightings.pack([BM25_LIKE]), random_queries(np.random.default_rng(8), 60, 40)
     exact = search_many(collection.segments, queries, weightings, 10)
     assert [h.numbers.tolist() for h in search_many(collection.segments, queries, weightings, 10, expected=1.0)] == [
@@ -192,11 +192,11 @@ def test_packed_lists_hold_what_was_packed(rows: list[dict[int, int]], stride: i
     documents, values = np.array([d for _, d, _ in entries], np.uint32), np.array([v for *_, v in entries], np.uint32)
     found = []
     for lists in pack(terms, pointers, documents, values):
-        starts, some, stored = lists.unpack(30 * stride)
+        starts, some, counts = lists.unpack(30 * stride)
         lists.check()
         for i, term in enumerate(lists.terms.tolist()):
             part = slice(starts[i], starts[i + 1])
-            found += [(term, d, v) for d, v in zip(some[part].tolist(), stored[part].tolist(), strict=True)]
+            found += [(term, d, v) for d, v in zip(some[part].tolist(), counts[part].tolist(), strict=True)]
     assert sorted(found) == entries
 
 
@@ -219,12 +219,15 @@ def test_merged_segments_equal_a_segment_built_at_once(
     assert merge.numbers.tolist() == living.tolist()
     for lists, wanted in ((merge.small, expected.small), (merge.large, expected.large)):
         pieces = list(lists.pieces(chunk))
-        for part in ("windows", "postings", "values"):
+        for part in ("ranges", "postings", "values"):
             joined = np.concatenate([getattr(p, part) for p in pieces]) if pieces else np.zeros(0)
             assert joined.tolist() == getattr(wanted, part).tolist()
         starts = np.concatenate([*(p.starts for p in pieces), [len(wanted)]])
-        assert (lists.terms.tolist(), lists.runs.tolist()) == (wanted.terms.tolist(), wanted.runs.tolist())
-        assert (starts.tolist(), lists.tops.tolist()) == (wanted.starts.tolist(), wanted.tops.tolist())
+        assert (lists.terms.tolist(), lists.block_starts.tolist()) == (
+            wanted.terms.tolist(),
+            wanted.block_starts.tolist(),
+        )
+        assert (starts.tolist(), lists.maxima.tolist()) == (wanted.starts.tolist(), wanted.maxima.tolist())
 
 
 def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
@@ -243,7 +246,7 @@ def test_rows_of_documents_come_back() -> None:
 
 
 def test_two_bytes_a_posting() -> None:
-    small, large = pack(np.array([1]), np.array([0, 3]), np.array([0, 1, WINDOW]), np.array([1, 4, 5]))
-    assert isinstance(small, Lists)
+    small, large = pack(np.array([1]), np.array([0, 3]), np.array([0, 1, RANGE_SIZE]), np.array([1, 4, 5]))
+    assert isinstance(small, PostingLists)
     assert (small.postings.nbytes, small.values.nbytes) == (4, 0)
-    assert (large.postings.nbytes, large.tops.tolist()) == (2, [5.0])
+    assert (large.postings.nbytes, large.maxima.tolist()) == (2, [5.0])

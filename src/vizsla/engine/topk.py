@@ -1,4 +1,4 @@
-"""The best k so far, and merging more into them."""
+"""The top k so far, and merging more documents into it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import still
+from vizsla.kernels import njit_no_alloc
 
 DIGIT = 256
 
 
-class Best(NamedTuple):
-    """Scores, descending, and places of documents; their size is k, how many there are is told beside them."""
+class TopK(NamedTuple):
+    """Scores, descending, and places of documents; arrays of size k, of which the first `count` are filled."""
 
     scores: np.ndarray
     places: np.ndarray
 
 
-class Ranking(NamedTuple):
+class SortScratch(NamedTuple):
     """Memory to sort and merge in."""
 
     scores: np.ndarray
@@ -26,10 +26,10 @@ class Ranking(NamedTuple):
     order: np.ndarray
     other: np.ndarray
     counts: np.ndarray
-    best: Best
+    topk: TopK
 
     @classmethod
-    def of_size(cls, candidates: int, k: int) -> Ranking:
+    def of_size(cls, candidates: int, k: int) -> SortScratch:
         scores = np.empty(candidates, np.float32)
         return cls(
             scores,
@@ -37,11 +37,11 @@ class Ranking(NamedTuple):
             np.empty(candidates, np.uint32),
             np.empty(candidates, np.uint32),
             np.empty(DIGIT, np.int64),
-            Best(np.empty(k, np.float32), np.empty(k, np.int64)),
+            TopK(np.empty(k, np.float32), np.empty(k, np.int64)),
         )
 
 
-@still
+@njit_no_alloc
 def _sort_digit(keys, order, other, counts, shift, size):
     """One round of a radix sort: `order` by one digit of the keys into `other`, otherwise left as it is."""
     counts[:] = 0
@@ -56,13 +56,13 @@ def _sort_digit(keys, order, other, counts, shift, size):
         counts[d] += 1
 
 
-@still
-def _sort_falling(ranking, size):
-    """Put the places of the first scores into `ranking.order`, highest first, equal ones as they come.
+@njit_no_alloc
+def _sort_descending(scratch, size):
+    """Put the places of the first scores into `scratch.order`, highest first, equal ones as they come.
 
     The bits of a float, read as a whole number, sort like the float once negative ones are turned around.
     """
-    keys, order, other, counts = ranking.keys, ranking.order, ranking.other, ranking.counts
+    keys, order, other, counts = scratch.keys, scratch.order, scratch.other, scratch.counts
     for j in range(size):
         bits = keys[j]
         keys[j] = bits if bits >> np.uint32(31) else ~bits & np.uint32(0x7FFFFFFF)
@@ -73,26 +73,26 @@ def _sort_falling(ranking, size):
     _sort_digit(keys, other, order, counts, np.uint32(24), size)
 
 
-@still
-def merge_best(best, count, scores, documents, first, ranking):
-    """Merge new hits, ascending and all later than those so far, into the best; gives how many there are now.
+@njit_no_alloc
+def merge_topk(topk, count, scores, documents, first, scratch):
+    """Merge new documents, ascending and all later than those so far, into the top k; returns how many it has now.
 
     `first`: the place of document 0 among those of all segments.
     """
-    size, k = scores.size, best.scores.size
+    size, k = scores.size, topk.scores.size
     for j in range(size):
-        ranking.scores[j] = np.float32(scores[j]) + np.float32(0)  # makes the 0 of a negative number a plain one
-    _sort_falling(ranking, size)
+        scratch.scores[j] = np.float32(scores[j]) + np.float32(0)  # makes the 0 of a negative number a plain one
+    _sort_descending(scratch, size)
     old, new, to = 0, 0, 0
     while to < k and (old < count or new < size):
-        j = ranking.order[new] if new < size else 0
-        if old < count and (new == size or best.scores[old] >= np.float32(scores[j])):
-            ranking.best.scores[to], ranking.best.places[to] = best.scores[old], best.places[old]
+        j = scratch.order[new] if new < size else 0
+        if old < count and (new == size or topk.scores[old] >= np.float32(scores[j])):
+            scratch.topk.scores[to], scratch.topk.places[to] = topk.scores[old], topk.places[old]
             old += 1
         else:
-            ranking.best.scores[to], ranking.best.places[to] = scores[j], first + np.int64(documents[j])
+            scratch.topk.scores[to], scratch.topk.places[to] = scores[j], first + np.int64(documents[j])
             new += 1
         to += 1
     for j in range(to):
-        best.scores[j], best.places[j] = ranking.best.scores[j], ranking.best.places[j]
+        topk.scores[j], topk.places[j] = scratch.topk.scores[j], scratch.topk.places[j]
     return to

@@ -1,0 +1,113 @@
+"""What all vector indexes share, and their registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.spec import Call, Registry, format_call, parse_call, parse_options
+
+STORES = ("float32", "float16", "sq8")
+"""The types a vector can be stored in, the most exact first: four bytes a number, two, or one."""
+DEVICES = ("cpu", "gpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorIndex:
+    """How dense vectors are stored and searched; each kind is a subclass with its own options.
+
+    `store` is the type a vector is stored in: `float32`, `float16` or `sq8`.
+
+    >>> VectorIndex.parse("ivf(nlist=1024, nprobe=16)").nlist
+    1024
+    >>> str(VectorIndex.parse("hnsw( ef_search = 200, store=sq8 )")), str(VectorIndex.parse("exact(store=float16)"))
+    ('hnsw(ef_search=200, store=sq8)', 'float16')
+    """
+
+    store: str = "float32"
+
+    name: ClassVar[str]
+    search_options: ClassVar[tuple[str, ...]] = ()
+    """The options that may differ from one search to the next; the others take effect when the index is built."""
+
+    def __post_init__(self) -> None:
+        check_choice("form to store vectors in", self.store, STORES)
+
+    @classmethod
+    def parse(cls, text: str) -> VectorIndex:
+        """The vector index that a text describes, as in `hnsw(M=32, ef_search=100)`."""
+        return VECTOR_INDEXES.parse(text)
+
+    def __str__(self) -> str:
+        options = {option.name: getattr(self, option.name) for option in VECTOR_INDEXES[self.name].options}
+        defaults = {option.name: option.default for option in VECTOR_INDEXES[self.name].options}
+        return format_call(self.name, {name: value for name, value in options.items() if value != defaults[name]})
+
+    def with_search_params(self, text: str) -> VectorIndex:
+        """This vector index with other search parameters: `ef_search=200`, `hnsw(ef_search=200)`, or `exact`.
+
+        >>> str(VectorIndex.parse("hnsw(M=16)").with_search_params("ef_search=200"))
+        'hnsw(M=16, ef_search=200)'
+        """
+        exact = VECTOR_INDEXES["exact"].make(store=self.store)
+        if text.strip() in ("exact", str(exact)):
+            return exact
+        if re.match(r"\s*\w+\s*=", text):
+            call = Call(self.name, parse_options(text, text), text)
+        else:
+            call = parse_call(text, VECTOR_INDEXES.what, VECTOR_INDEXES.example)
+        entry = VECTOR_INDEXES[call.name]
+        if call.name != self.name:
+            raise VizslaError(
+                f"this index has {self} and cannot be searched by {call.name}; "
+                f"'vizsla compact DIR --dense {call.name}' builds it"
+            )
+        changes = entry.read_options(call)
+        for option, value in changes.items():
+            if option not in self.search_options and value != getattr(self, option):
+                raise VizslaError(
+                    f"{option} takes effect when the index is built; change it with 'vizsla compact DIR --dense ...'"
+                )
+        return replace(self, **changes)
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether faiss searches the vectors; otherwise every vector is scored."""
+        return False
+
+    @property
+    def device(self) -> str:
+        """Where vectors are searched: `cpu` or `gpu`."""
+        return "cpu"
+
+    def factory(self, documents: int, width: int) -> str | None:  # noqa: ARG002
+        """What faiss builds for so many vectors of so many numbers; None where every vector is scored.
+
+        The text is that of `faiss.index_factory`, for HNSW followed by a blank and `ef_construction`.
+        """
+        return None
+
+    def check_width(self, width: int) -> None:
+        """Refuse vectors of a width that cannot be indexed."""
+
+
+VECTOR_INDEXES = Registry[VectorIndex](
+    "vector index", package="vizsla.engine.vector_indexes", example="hnsw(ef_search=100)"
+)
+
+
+def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of some names."""
+    if value not in choices:
+        raise UnknownNameError(what, value, tuple(choices))
+
+
+def check_ranges(vector_index: Any, **ranges: tuple[int, int]) -> None:
+    """Refuse an option outside the range it may have, both ends included."""
+    for option, (low, high) in ranges.items():
+        value = getattr(vector_index, option)
+        if not low <= value <= high:
+            raise VizslaError(f"{option} of {vector_index.name} goes from {low:,} to {high:,}, not {value:,}")

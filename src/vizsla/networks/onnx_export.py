@@ -1,0 +1,100 @@
+"""Networks written for onnxruntime.
+
+`write_network` makes a folder of two files: `network.onnx`, the operations, and `weights.safetensors`, the arrays. The
+graph says where in the second file each array begins, so that onnxruntime maps it and torch can read the same one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from vizsla.errors import VizslaError
+from vizsla.networks.graph import EncoderGraph, Precision
+from vizsla.networks.heads import HEADS, SILENT, Output
+from vizsla.networks.weights import NETWORK, WEIGHTS, write_arrays
+
+_PEAKS = "peaks."  # before the name of a matrix: an output that is there to find channels with high values
+
+
+def write_network(
+    folder: str | Path,
+    weights: Mapping[str, np.ndarray],
+    head: str,
+    *,
+    attention_heads: int = 12,
+    precision: Precision = "int8",
+    silent: Sequence[int] = SILENT,
+    sample: Iterable[Sequence[int]] = (),
+    pooling: str = "",
+) -> None:
+    """Write a network: an encoder under transformers' names, and a head of `HEADS`.
+
+    `pooling`: "mean", "cls" or "cls+mean", for the head "dense".
+    `silent`: token ids that the head "unicoil" gives no weight.
+    `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
+    texts = list(sample)
+    entry = HEADS[head]
+    peaks = _peaks(weights, head, attention_heads, texts, pooling) if texts and precision == "int8" else {}
+    graph = EncoderGraph(weights, attention_heads, precision, peaks, reads_pairs=entry.make().reads_pairs)
+    _write(Path(folder), graph, head, entry.make().outputs(graph, silent=silent, pooling=pooling))
+
+
+def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Output]) -> None:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    described = []
+    for output in outputs:
+        graph.nodes.append(helper.make_node("Identity", [output.node], [output.name]))
+        shape = [None] if output.name.startswith(_PEAKS) else ["batch", output.width]
+        described.append(helper.make_tensor_value_info(output.name, TensorProto.FLOAT, shape))
+    folder.mkdir(parents=True, exist_ok=True)
+    places = write_arrays(folder / WEIGHTS, graph.stored)
+    arrays = [numpy_helper.from_array(values, name) for name, values in graph.inside.items()]
+    for name, values in graph.stored.items():
+        kind = TensorProto.INT8 if values.dtype == np.int8 else TensorProto.FLOAT
+        array = TensorProto(name=name, data_type=kind, dims=values.shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", WEIGHTS), ("offset", places[name]), ("length", values.nbytes)):
+            array.external_data.add(key=key, value=str(value))
+        arrays.append(array)
+    inputs = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"]),
+        helper.make_tensor_value_info("lengths", TensorProto.INT64, ["batch"]),
+    ]
+    operations = helper.make_graph(graph.nodes, "vizsla", inputs, described, arrays)
+    versions = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(operations, opset_imports=versions, ir_version=10, producer_name="vizsla")
+    helper.set_model_props(model, {"head": head, "longest": str(graph.longest), "words": str(graph.words)})
+    onnx.save_model(model, folder / NETWORK)
+
+
+def _peaks(
+    weights: Mapping[str, np.ndarray], head: str, heads: int, texts: Sequence[Sequence[int]], pooling: str
+) -> dict[str, np.ndarray]:
+    """The highest value of each channel that goes into each matrix over some texts, in 32-bit floats."""
+    import onnxruntime
+
+    built_head = HEADS[head].make()
+    graph = EncoderGraph(weights, heads, "float32", {}, reads_pairs=built_head.reads_pairs)
+    outputs = built_head.outputs(graph, silent=SILENT, pooling=pooling)
+    for matrix, states in graph.watched.items():
+        highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)
+        outputs.append(Output(highest, _PEAKS + matrix, 0))
+    with TemporaryDirectory() as folder:
+        _write(Path(folder), graph, head, outputs)
+        session = onnxruntime.InferenceSession(Path(folder) / NETWORK, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs() if output.name.startswith(_PEAKS)]
+        peaks: list[np.ndarray] = []
+        for text in texts:
+            ids = np.asarray(text, np.int64)[None]
+            values = session.run(names, {"ids": ids, "lengths": np.array([ids.size])})
+            peaks = [np.maximum(a, b) for a, b in zip(peaks or values, values, strict=True)]
+    return {name.removeprefix(_PEAKS): values for name, values in zip(names, peaks, strict=True)}
