@@ -71,10 +71,17 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _load_arrays()
-        overload = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        overload = self._load(sig, target_context)
         if overload is None and compiling.prepared():
-            overload = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            overload = self._load(sig, target_context)
         return overload
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (ImportError, AttributeError):  # kernels of another version, whose files had other names
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
 
 
 def cache_folder() -> Path | None:

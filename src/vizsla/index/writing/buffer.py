@@ -83,11 +83,7 @@ class Buffer:
             np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in taken]))]),
             np.concatenate([rows.indices for rows in taken]),
             np.concatenate([rows.values for rows in taken]),
-            {
-                space: convert_rows(rows.dense, self._store)
-                for space, rows in enumerate(taken)
-                if rows.dense is not None
-            },
+            dense,
         )
         self._first += self._count
         self._count = 0
