@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console
-from vizsla.cli.index import Format, IdField, TextField, TitleField, find_sources
+from vizsla.cli.options import Format, IdField, TextField, TitleField
+from vizsla.cli.sources import find_sources
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
