@@ -349,7 +349,7 @@ def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path:
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "--dev", judged, "-o", made, *asked)
     assert code == 0, said
     assert "Best at step" in said
-    assert "vizsla search DIR --augment" in said
+    assert "vizsla search INDEX --expand" in said
     from safetensors.torch import load_file
 
     log = [json.loads(line) for line in (made / "training" / "log.jsonl").read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,42 +63,37 @@ def interleave(
     Each pair of runs is interleaved in both orders and evaluated, which shows whether one finds what the other misses.
     Then, as in the RepBERT paper, the consistency of each run with a reference run.
     """
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, OF_ANSWERS, TESTS, consistency_of, interleave_all
-    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+    from vizsla.evaluation import OF_ANSWERS, consistency_of, interleave_all
     from vizsla.runs import parse_measures
 
     how = convention or (OF_ANSWERS if answers else "anserini")
-    console.one_of("convention", how, CONVENTIONS)
-    console.one_of("significance test", test, TESTS)
-    console.one_of("correction", correction, CORRECTIONS)
     depths = console.parse_depths(cutoffs)
-    for path in report or []:
-        INTERLEAVED.check(path)
-        console.check_output(path)
     parsed = parse_measures(measures or (BY_ANSWERS if answers else BY_JUDGEMENTS))
+    _check(how, test, correction, report or [])
     _check_depths(k, pool_depth, parsed)
-    if (qrels is None) == (answers is None):
-        raise VizslaError("give --qrels, a data set or a file of judgements, or else --answers, questions with answers")
     named = _read(runs)
-    reference_name, reference_run = _reference(reference, named)
-    if qrels is not None:
-        judged, judgements = _judgements(qrels, split, data)
-    else:
-        assert answers is not None
-        judged, judgements = _by_answers(answers, index, list(named.values()), parsed, regex=regex)
+    reference_run = _reference(reference, named)
+    source = _Judging(qrels, split, data, answers, index, regex)
+    judged, judgements = source.judgements(list(named.values()), parsed)
     interleaving = interleave_all(
         named, judgements, parsed, judged=judged, depth=k, convention=how, test=test, correction=correction,
     )  # fmt: skip
     on_judged = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
-    consistency = consistency_of(on_judged, reference_name, reference_run, depths, pool_depth)
-    interleaving = interleaving.with_consistency(consistency)
-    if as_json:
-        console.print_json(interleaved_data(interleaving))
-    else:
-        _show(interleaving)
-    for path in report or []:
-        INTERLEAVED.write(interleaving, path)
-        console.remark(f"Written: {path}")
+    consistency = consistency_of(on_judged, *reference_run, depths, pool_depth)
+    _present(interleaving.with_consistency(consistency), report or [], as_json)
+
+
+def _check(convention: str, test: str, correction: str, reports: list[Path]) -> None:
+    """Refuse unknown names and reports that cannot be written, before anything is read."""
+    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS
+    from vizsla.evaluation.report.interleaved import INTERLEAVED
+
+    console.one_of("convention", convention, CONVENTIONS)
+    console.one_of("significance test", test, TESTS)
+    console.one_of("correction", correction, CORRECTIONS)
+    for path in reports:
+        INTERLEAVED.check(path)
+        console.check_output(path)
 
 
 def _read(runs: list[str]) -> dict[str, Run]:
@@ -139,35 +135,66 @@ def _reference(given: str | None, runs: dict[str, Run]) -> tuple[str, Run]:
     return name, Run.read(path)
 
 
-def _judgements(source: str, split: str | None, data: Path | None) -> tuple[str, Qrels]:
-    from vizsla.evaluation import QuestionSet
-    from vizsla.runs import Qrels
+@dataclass(frozen=True)
+class _Judging:
+    """Where judgements come from: a data set, a file, or answers in the texts of an index."""
 
-    path = Path(source)
-    if path.is_file():
-        if split is not None:
-            raise VizslaError("--split is for a data set; a file of judgements has no splits")
-        read = Qrels.read(path)
-        if not read.judgements:
-            raise InputError("there are no judgements here", file=source)
-        return path.name, read
-    opened = QuestionSet.open(source, data, split)
-    assert opened.qrels is not None
-    return opened.name, opened.qrels
+    qrels: str | None
+    split: str | None
+    data: Path | None
+    answers: Path | None
+    index: str | None
+    regex: bool
 
+    def judgements(self, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
+        """The name of what judges, and the judgements."""
+        if self.qrels is not None and self.answers is None:
+            return self._of_documents(self.qrels)
+        if self.answers is None or self.qrels is not None:
+            raise VizslaError(
+                "give --qrels, a data set or a file of judgements, or else --answers, questions with answers"
+            )
+        return self._by_answers(self.answers, runs, measures)
 
-def _by_answers(
-    questions: Path, location: str | None, runs: list[Run], measures: list[Measure], *, regex: bool
-) -> tuple[str, Qrels]:
-    from vizsla.datasets import read_questions
-    from vizsla.evaluation import answer_qrels
+    def _of_documents(self, source: str) -> tuple[str, Qrels]:
+        from vizsla.evaluation import QuestionSet
+        from vizsla.runs import Qrels
 
-    if location is None:
-        raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
-    _, answers = read_questions(questions)
-    with open_retriever(location) as opened:
+        path = Path(source)
+        if path.is_file():
+            if self.split is not None:
+                raise VizslaError("--split is for a data set; a file of judgements has no splits")
+            read = Qrels.read(path)
+            if not read.judgements:
+                raise InputError("there are no judgements here", file=source)
+            return path.name, read
+        opened = QuestionSet.open(source, self.data, self.split)
+        assert opened.qrels is not None
+        return opened.name, opened.qrels
+
+    def _by_answers(self, questions: Path, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
+        from vizsla.datasets import read_questions
+        from vizsla.evaluation import answer_qrels
+
+        if self.index is None:
+            raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
+        _, answers = read_questions(questions)
         deepest = max(m.cutoff or 1000 for m in measures)
-        return questions.name, answer_qrels(opened, runs, answers, deepest, regex=regex)
+        with open_retriever(self.index) as opened:
+            return questions.name, answer_qrels(opened, runs, answers, deepest, regex=self.regex)
+
+
+def _present(interleaving: Interleaving, reports: list[Path], as_json: bool) -> None:
+    """Print the findings, and write them to reports."""
+    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+
+    if as_json:
+        console.print_json(interleaved_data(interleaving))
+    else:
+        _show(interleaving)
+    for path in reports:
+        INTERLEAVED.write(interleaving, path)
+        console.remark(f"Written: {path}")
 
 
 def _show(interleaving: Interleaving) -> None:

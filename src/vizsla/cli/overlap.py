@@ -67,17 +67,8 @@ def overlap(
         by_set = _search(index, queries or [], split_models(models or []), split, data, deepest)
     else:
         by_set = _reference_first(read_named(runs or []))
-    results: list[dict[str, Any]] = []
-    for name, by_system in by_set.items():
-        (reference, first), *others = by_system.items()
-        for system, run in others:
-            common = sum(q in first for q in run)
-            if not common:
-                on = f" on {name}" if name else ""
-                raise VizslaError(f"{reference} and {system} have no query in common{on}")
-            figures = _figures(first, run, p=p, rbo_depth=rbo_depth, truncated=truncated, k=k, pool_depth=pool_depth)
-            on_set = {"query_set": name} if name else {}
-            results.append({"run": system, "reference": reference, **on_set, "queries": common, "figures": figures})
+    how = {"p": p, "rbo_depth": rbo_depth, "truncated": truncated, "k": k, "pool_depth": pool_depth}
+    results = [row for name, by_system in by_set.items() for row in _compare(name, by_system, how)]
     if as_json:
         console.print_json(results)
     elif len(by_set) > 1:
@@ -85,6 +76,21 @@ def overlap(
         console.remark(f"RBO(p={p:g}), {'truncated' if truncated else 'extrapolated'} at depth {rbo_depth}")
     else:
         _show(results)
+
+
+def _compare(name: str, by_system: dict[str, Run], how: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs on one set of queries, each compared with the first."""
+    (reference, first), *others = by_system.items()
+    results: list[dict[str, Any]] = []
+    for system, run in others:
+        common = sum(q in first for q in run)
+        if not common:
+            on = f" on {name}" if name else ""
+            raise VizslaError(f"{reference} and {system} have no query in common{on}")
+        on_set = {"query_set": name} if name else {}
+        figures = _figures(first, run, **how)
+        results.append({"run": system, "reference": reference, **on_set, "queries": common, "figures": figures})
+    return results
 
 
 def _figures(
