@@ -277,7 +277,7 @@ def test_comparing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> No
         (["--run", "nowhere.trec"], "nowhere.trec: there is no such file"),
         (["--measures", "nDGC@10"], "no measure called 'nDGC'; did you mean 'nDCG'"),
         (["--report", "/nowhere/r.html"], "there is no folder to write this to"),
-        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the search"),
+        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the 5 documents"),
     ],
 )
 def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str], message: str) -> None:

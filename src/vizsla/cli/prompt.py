@@ -33,7 +33,7 @@ def prompt(retriever: Retriever, k: int, filter: str | None = None) -> None:
         while True:
             try:
                 line = input("vizsla> " if interactive else "")
-                line.encode()  # in some locales bytes that are no text come in disguise
+                line.encode()  # in some locales bytes that are not UTF-8 come in as surrogates
             except EOFError:
                 break
             except UnicodeError:
@@ -96,7 +96,7 @@ class _Session:
 
 
 def _load_history() -> Path | None:
-    """Line editing and the history of earlier prompts, where the system has them."""
+    """Turn on line editing with the history of earlier prompts, where the system has them; gives the history file."""
     try:
         import readline
     except ImportError:
