@@ -14,6 +14,7 @@ from conftest import Cli
 from vizsla.cli import models
 from vizsla.cli.app import app
 from vizsla.cli.verbs import GROUPS
+from vizsla.models import MODELS
 from vizsla.spec import Option, Registry
 
 OWNED_BY_OTHERS = ("recipes", "train")
@@ -157,6 +158,17 @@ def test_models_shows_the_options_of_one(cli: Cli) -> None:
     }
     assert shown["needs"] == ["numpy|no_such_package", "no_such_package"]
     assert "It has no options." in cli("models", "stick", "--kind", "toy")[1]
+
+
+@pytest.mark.skipif(not isinstance(MODELS, Registry), reason="the registry of models is not there yet")
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_everything_with_a_name_and_options_can_be_listed(cli: Cli, kind: str) -> None:
+    code, out, err = cli("models", "--kind", kind, "--json")
+    assert code == 0, err
+    listed = json.loads(out)["entries"]
+    assert listed
+    assert all(entry["name"] and entry["help"] for entry in listed)
+    assert cli("models", listed[0]["name"], "--kind", kind)[0] == 0
 
 
 @pytest.mark.usefixtures("toys")

@@ -55,11 +55,11 @@ def split_measures(text: str) -> tuple[list[Measure], list[int]]:
 
 def evaluate_answers(
     location: str | None, files: Sequence[Path], models: list[str], run: Path | None, measures: str | None,
-    regex: bool, limit: int | None, ways: dict[str, str | None], as_json: bool,
+    regex: bool, limit: int | None, search_options: dict[str, str | None], as_json: bool,
 ) -> None:  # fmt: skip
     """Print the share of questions with an answer in the top k, for each file and model.
 
-    `ways`: how the index is searched, as `Index.ask_with` takes it.
+    `search_options`: how the index is searched, as `Index.ask_with` takes it.
     """
     from vizsla.models import parse_model
     from vizsla.runs import Run
@@ -77,7 +77,7 @@ def evaluate_answers(
     parsed = {name: parse_model(name) for name in split_models(models)}
     results: list[dict[str, Any]] = []
     with open_retriever(location) as index:
-        index.ask_with(None, **ways)
+        index.ask_with(None, **search_options)
         systems: dict[str, Model | None] = {**parsed} or {run.name if run else index.model.name: None}
         for file in files:
             results += _evaluate_file(index, file, systems, given, cutoffs, regex=regex, limit=limit)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vizsla.runs import Run
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
-WAYS = {"combine": "combine", "dense": "search params"}
+OPTION_NAMES = {"combine": "combine", "dense": "search params"}
 
 
 def evaluate(
@@ -55,12 +55,14 @@ def evaluate(
     """
     if run is not None and (combine or search_params):
         raise VizslaError("--combine and --search-params are for searching; a run has been searched already")
-    ways = {"combine": combine, "dense": search_params}
+    search_options = {"combine": combine, "dense": search_params}
     if all(map(answer_accuracy.is_question_file, sets)):
         if output is not None or split is not None:
             raise VizslaError("--output and --split are for data sets, not for questions with answers")
         files = [Path(file) for file in sets]
-        answer_accuracy.evaluate_answers(index, files, models or [], run, measures, regex, limit, ways, as_json)
+        answer_accuracy.evaluate_answers(
+            index, files, models or [], run, measures, regex, limit, search_options, as_json
+        )
         return
     if len(sets) > 1:
         raise VizslaError("give one data set; 'vizsla compare' evaluates on several")
@@ -70,7 +72,7 @@ def evaluate(
         raise VizslaError("give one of --model, --index and --run, not several")
     console.check_apart(output, "--output")
     console.check_output(output, *([run] if run else []))
-    system = _System(_one_model(models), index, run, k, ways)
+    system = _System(_one_model(models), index, run, k, search_options)
     results, last_run = _evaluate_dataset(system, sets[0], split, measures, convention, data, output is not None)
     if as_json:
         console.print_json(results[-1] if len(results) == 1 else {**results[-1], "parts": results[:-1]})
@@ -88,7 +90,7 @@ class _System:
     index: str | None
     run: Path | None
     k: int
-    ways: dict[str, str | None]
+    search_options: dict[str, str | None]
 
 
 def _one_model(models: list[str] | None) -> str:
@@ -156,17 +158,17 @@ def _evaluate_search(
     from vizsla.evaluation import evaluate_index, evaluate_model
     from vizsla.models import parse_model
 
-    qrels, ways = dataset.qrels(split), system.ways
+    qrels, search_options = dataset.qrels(split), system.search_options
     if system.index is not None:
         with open_retriever(system.index) as opened:
             name = f"{opened.model.name} in {system.index}"
-            opened.ask_with(None, **ways)
+            opened.ask_with(None, **search_options)
             outcome = evaluate_index(opened, dataset, qrels, names, system.k, convention=convention)
     else:
         name = system.model
         documents = read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         model = parse_model(system.model)
-        outcome = evaluate_model(model, dataset, split, names, system.k, documents, convention, **ways)
+        outcome = evaluate_model(model, dataset, split, names, system.k, documents, convention, **search_options)
     if not outcome.documents:
         raise VizslaError(f"{dataset.folder}: there are no documents to search")
     if system.index is not None and dataset.has_corpus:
@@ -175,7 +177,9 @@ def _evaluate_search(
             raise VizslaError(
                 f"{system.index}: no retrieved document is in {dataset.name}; is this the index of {dataset.name}?"
             )
-    name += "".join(f", {WAYS[way]} {how}" for way, how in ways.items() if how is not None)
+    name += "".join(
+        f", {OPTION_NAMES[option]} {value}" for option, value in search_options.items() if value is not None
+    )
     facts = {
         "documents": outcome.documents,
         "queries": len(qrels.judgements),

@@ -16,8 +16,17 @@ if TYPE_CHECKING:
 
     from vizsla.spec import Entry, Option, Registry
 
-KINDS = {"model": "vizsla.models:MODELS"}
-"""The registries that can be listed: where each of them is."""
+KINDS = {
+    "model": "vizsla.models:MODELS",
+    "fusion": "vizsla.runs.fusion:FUSIONS",
+    "vector-index": "vizsla.engine:VECTOR_INDEXES",
+    "tokenizer": "vizsla.text.tokenizers:TOKENIZERS",
+    "token-filter": "vizsla.text.filters:TOKEN_FILTERS",
+    "head": "vizsla.networks.heads:HEADS",
+    "trained-kind": "vizsla.training.kind:TRAINED_KINDS",
+    "location": "vizsla.retrievers.locations:LOCATIONS",
+}
+"""Everything that has a name and options: where its registry is."""
 
 
 def models(
@@ -25,29 +34,33 @@ def models(
     kind: Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")] = "model",
     as_json: options.Json = False,
 ) -> None:
-    """List the models by name, or show the options of one."""
+    """List the models by name, or show the options of one.
+
+    --kind lists other things that have names and options, such as fusions, vector indexes and token filters.
+    """
     console.one_of("kind", kind, KINDS)
-    registry = _registry(kind)
+    try:
+        registry = _registry(kind)
+        entries = list(registry)
+    except ImportError as e:
+        raise VizslaError(f"listing each {kind} needs more packages ({e}); install vizsla[train]") from None
     if name is not None:
         show_entry(registry[name], registry.what, as_json=as_json)
         return
-    list_entries(registry, as_json=as_json)
+    list_entries(entries, registry.what, as_json=as_json)
     if not as_json:
-        others = " or ".join(f"--kind {other}" for other in KINDS if other != kind)
         flag = "" if kind == "model" else f" --kind {kind}"
-        console.remark(
-            f"Options of one: vizsla models NAME{flag}" + (f"; other things by name: {others}" if others else "")
-        )
+        others = ", ".join(other for other in KINDS if other != kind)
+        console.remark(f"Options of one: vizsla models NAME{flag}. Others by --kind: {others}.")
 
 
-def list_entries(registry: Registry[Any], *, as_json: bool = False) -> None:
-    """Print everything in a registry: names, what each is, and what must be installed."""
-    entries = list(registry)
+def list_entries(entries: Sequence[Entry[Any]], what: str, *, as_json: bool = False) -> None:
+    """Print the entries of a registry: names, what each is, and what must be installed."""
     if as_json:
-        console.print_json({"kind": registry.what, "entries": [_as_json(entry) for entry in entries]})
+        console.print_json({"kind": what, "entries": [_as_json(entry) for entry in entries]})
         return
     rows = [(entry.name, entry.help, _missing(entry.needs)) for entry in entries]
-    console.show_table((registry.what, "what it is", ""), rows)
+    console.show_table((what, "what it is", ""), rows)
 
 
 def show_entry(entry: Entry[Any], what: str, *, as_json: bool = False) -> None:

@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import options
-from vizsla.cli.tune_parameters import tune_parameters
-from vizsla.cli.tune_weight import tune_weight
 from vizsla.errors import VizslaError
 
 
@@ -48,6 +46,9 @@ def tune(
     On a data set: k1, b and the weights of fields and sums; documents are indexed once. With --index: the weight of
     the second of two models, on data sets or questions with answers, by rescoring what either model retrieves.
     """
+    from vizsla.cli.tune_parameters import tune_parameters
+    from vizsla.cli.tune_weight import tune_weight
+
     if index is not None:
         if settings or test_split:
             raise VizslaError("--set and --test-split are for tuning without --index")
