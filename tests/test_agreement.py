@@ -117,41 +117,41 @@ def test_an_index_is_asked_as_its_runs_say(cli: Cli, dataset: Path, index: Path,
             run = tmp_path / f"{asked}-{name}"
             assert cli("search", index, "--queries", file, "--output", run, "-m", model)[0] == 0
             runs.append(f"{name}@{asked}={run}")
-    from_files = json.loads(cli("agree", *runs, "--json")[1])
-    questions = ("--questions", dataset / "queries.jsonl", "--questions", tmp_path / "more.tsv")
-    code, out, err = cli("agree", "--index", index, *questions, "-m", ",".join(models), "--json")
+    from_files = json.loads(cli("overlap", *runs, "--json")[1])
+    questions = ("--queries", dataset / "queries.jsonl", "--queries", tmp_path / "more.tsv")
+    code, out, err = cli("overlap", "--index", index, *questions, "-m", ",".join(models), "--json")
     assert code == 0, err
     live = json.loads(out)
     assert [r["figures"] for r in live] == [r["figures"] for r in from_files]
-    assert [(r["questions"], r["queries"]) for r in live] == [("queries", 1), ("more", 2)]
-    assert {r["with"] for r in live} == {"bm25"}
-    out, err = cli("agree", *runs)[1:]
+    assert [(r["query_set"], r["queries"]) for r in live] == [("queries", 1), ("more", 2)]
+    assert {r["reference"] for r in live} == {"bm25"}
+    out, err = cli("overlap", *runs)[1:]
     assert "RBO with words" in out
     assert "pets" in out
     assert "RBO(p=0.9), extrapolated at depth 100" in err
-    assert "on pets" in cli("agree", *runs[:2])[1]
-    assert cli("agree", "--index", index, "--questions", dataset, "-m", ",".join(models))[0] == 0
+    assert "on pets" in cli("overlap", *runs[:2])[1]
+    assert cli("overlap", "--index", index, "--queries", dataset, "-m", ",".join(models))[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give runs, or else --index"),
-        (["a", "--index", "i"], "give runs, or else --index"),
-        (["a", "b", "-m", "bm25"], "name it by --index"),
-        (["a", "b", "--depth", "0"], "depths must be 1 or more"),
+        ([], "give runs, or --index"),
+        (["a", "--index", "i"], "give runs, or --index"),
+        (["a", "b", "-m", "bm25"], "name it with --index"),
+        (["a", "b", "--rbo-depth", "0"], "--pool-depth must be 1 or more"),
         (["a", "b", "-p", "1"], "between 0 and 1, not 1"),
         (["a", "a"], "two runs are called 'a'"),
         (["a@x=a", "b@x=b", "b@y=b", "c@y=a"], "no run of a on y"),
-        (["a@x=a", "b@x=b", "a@y=a"], "two runs at least on y"),
+        (["a@x=a", "b@x=b", "a@y=a"], "at least two runs on y"),
         (["a", "c"], "a and c have no query in common"),
-        (["--index", "i"], "by --questions"),
-        (["--index", "i", "--questions", "q.tsv"], "two models at least"),
-        (["--index", "i", "--questions", "q.tsv", "-m", "bm25"], "two models at least"),
-        (["--index", "i", "--questions", "none.tsv", "-m", "bm25,bm25-wp"], "no such file"),
-        (["--index", "i", "--questions", "q.tsv", "--questions", "q.tsv", "-m", "bm25,bm25(k1=2)"], "one name"),
-        (["--index", "nowhere", "--questions", "q.tsv", "-m", "bm25,bm25(k1=2)"], "there is no such folder"),
-        (["--index", "i", "--questions", "q.tsv", "-m", "bm25,bm25"], "named twice"),
+        (["--index", "i"], "with --queries"),
+        (["--index", "i", "--queries", "q.tsv"], "at least two models"),
+        (["--index", "i", "--queries", "q.tsv", "-m", "bm25"], "at least two models"),
+        (["--index", "i", "--queries", "none.tsv", "-m", "bm25,bm25-wp"], "no such file"),
+        (["--index", "i", "--queries", "q.tsv", "--queries", "q.tsv", "-m", "bm25,bm25(k1=2)"], "the same name"),
+        (["--index", "nowhere", "--queries", "q.tsv", "-m", "bm25,bm25(k1=2)"], "there is no such folder"),
+        (["--index", "i", "--queries", "q.tsv", "-m", "bm25,bm25"], "named twice"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -161,7 +161,7 @@ def test_mistakes_are_one_sentence(
     for name, query in (("a", "q"), ("b", "q"), ("c", "r")):
         (tmp_path / name).write_text(f"{query} Q0 x 1 2 t\n")
     (tmp_path / "q.tsv").write_text("q\tdogs\n")
-    code, out, err = cli("agree", *arguments)
+    code, out, err = cli("overlap", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

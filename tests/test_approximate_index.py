@@ -102,7 +102,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
         index.commit()
         exact = pairs_of(index.search("w5 w7", 30))
         plain = index.info()["dense"]["vector_bytes"]
-    code, _, said = cli("compact", folder, "--dense", "hnsw(min_documents=100)")
+    code, _, said = cli("compact", folder, "--vector-index", "hnsw(min_documents=100)")
     assert code == 0, said
     with Index.open(folder) as index:
         assert index.info()["dense"]["built"] == ["HNSW32_SQ8 100"]
@@ -121,7 +121,7 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
         assert verify(index.path) == []
     code, out, _ = cli("info", folder)
     assert (code, "sq8, 18.0 kB in sq8" in out) == (0, True), out
-    code, _, said = cli("compact", folder, "--dense", "hnws")
+    code, _, said = cli("compact", folder, "--vector-index", "hnws")
     assert (code, "did you mean 'hnsw'?" in said) == (2, True)
 
 
@@ -283,8 +283,10 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
 def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
     queries = tmp_path / "queries.tsv"
     queries.write_text("".join(f"{i}\tw{i} v{i}x0\n" for i in range(30)))
-    command = ("recall", built.path, "--queries", queries, "-k", 5)
-    code, out, said = cli(*command, "--json", "--dense", "nprobe=1", "--dense", "nprobe=16, oversample=300")
+    command = ("ann-recall", built.path, "--queries", queries, "-k", 5)
+    code, out, said = cli(
+        *command, "--json", "--search-params", "nprobe=1", "--search-params", "nprobe=16, oversample=300"
+    )
     assert code == 0, said
     exact, little, much = json.loads(out)["settings"]
     assert (exact["setting"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)

@@ -11,12 +11,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 import vizsla
 from conftest import Cli
+from vizsla.runs import Document, FilterLike, Hit, Retriever
 
 
 @pytest.fixture
@@ -136,6 +138,44 @@ def test_analyze(cli: Cli) -> None:
     assert cli("analyze", "-", "-a", "whitespace", stdin="a [b]")[1].split() == ["0-1", "a", "2-5", "[b]"]
 
 
+class Echo(Retriever):
+    """Finds for each query a document that repeats it."""
+
+    name = "echo"
+
+    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[list[Hit]]:
+        assert filter is None
+        found = [[Hit(1, 1.5, Document("e1", {"title": "Echo", "text": query * 100}))][:k] for query in queries]
+        return [[] if query == "silence" else hits for query, hits in zip(queries, found, strict=True)]
+
+    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
+        return {str(i): Document(str(i), {"text": "echo"}) for i in ids}
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_whatever_can_be_searched_is_searched(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb in ("search", "explain"):
+        monkeypatch.setattr(f"vizsla.cli.{verb}.open_retriever", lambda _: Echo())
+    code, out, err = cli("search", "anywhere", "dog")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["1.", "Echo", "e1", "1.5000"]
+    assert out.splitlines()[1].strip().startswith("dogdog")
+    assert json.loads(cli("search", "anywhere", "dog", "--json")[1])["model"] == "echo"
+    assert cli("search", "anywhere", "silence")[1:] == ("", "nothing found\n")
+    assert '"id": "e1"' in cli("search", "anywhere", stdin="dog\n:show 1\n")[1]
+    (tmp_path / "q.tsv").write_text("1\tdog\n")
+    assert cli("search", "anywhere", "--queries", tmp_path / "q.tsv", "-o", "-")[1] == "1 Q0 e1 1 1.5 echo\n"
+    for arguments, message in (
+        (("search", "anywhere", "dog", "-m", "bm25"), "echo is not an index"),
+        (("explain", "anywhere", "dog", "e1"), "echo cannot explain its scores"),
+    ):
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+
+
 @pytest.fixture
 def dataset(corpus: Path) -> Path:
     folder = corpus.parent
@@ -238,24 +278,39 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["analyze", "x", "-a", "klingon"], "no analyzer or tokenizer called 'klingon'"),
         (["eval", "missing"], "missing: there is no such folder"),
         (["eval", "FOLDER"], "there is no queries.jsonl here"),
+        (["eval", "FOLDER", "FOLDER"], "give one data set"),
+        (["eval", "FOLDER", "-m", "bm25,bm25-wp"], "give one model"),
+        (["eval", "FOLDER", "--limit", "5"], "--regex and --limit are for files of questions"),
+        (["eval", "FOLDER", "--measures", "Acc@5"], "Acc@5 needs answers"),
+        (["eval", "missing.jsonl", "--index", "INDEX"], "missing.jsonl: there is no such file"),
+        (["eval", "CORPUS"], "name it with --index INDEX"),
+        (["eval", "CORPUS", "--index", "INDEX", "--limit", "0"], "must be 1 or more, not 0"),
+        (["eval", "CORPUS", "--index", "INDEX", "--measures", "nDCG@10"], "nDCG@10 needs judgements"),
+        (["eval", "CORPUS", "--index", "INDEX", "--measures", " "], "names no measure"),
+        (["eval", "CORPUS", "--index", "INDEX", "--split", "dev"], "are for data sets"),
+        (["eval", "CORPUS", "--run", "x", "--combine", "rrf"], "a run has been searched already"),
+        (["tune", "FOLDER", "--weights", "1"], "name it with --index"),
+        (["tune", "FOLDER", "FOLDER"], "tune on one data set"),
+        (["tune", "FOLDER", "--index", "INDEX", "--set", "b=1"], "for tuning without --index"),
+        (["tune", "FOLDER", "--measure", "RR R@5"], "one measure to maximise"),
         (["recipes", "check", "bm52"], "no recipe called 'bm52'"),
         (["search", "INDEX", "dog", "--filter", "yaer = 1"], "no document has a field 'yaer'"),
         (["search", "INDEX", "dog", "--filter", "year = "], "the filter ends too early, at character 7"),
         (["search", "INDEX", "--queries", "CORPUS", "--output", "/nowhere/run"], "/nowhere/run: there is no folder"),
         (["search", "x" * 300, "dog"], "File name too long"),
         (["index", "x" * 300 + ".jsonl", "-o", "x"], "File name too long"),
-        (["index", "CORPUS", "-o", "x", "--memory", "much"], "'much' is no size"),
+        (["index", "CORPUS", "-o", "x", "--memory", "much"], "'much' is not a size"),
         (["index", "CORPUS", "-o", "x", "--model", "1e400 * bm25"], "is no weight"),
         (["delete", "INDEX"], "no id was given"),
         (["add", "missing", "CORPUS"], "missing: there is no such folder"),
         (["explain", "INDEX", "", "d1"], "the query is empty"),
-        (["index", "CORPUS", "-o", "x", "--memory", "1e400"], "'1e400' is no size"),
-        (["index", "CORPUS", "-o", "x", "--memory", "nan"], "'nan' is no size"),
-        (["index", "CORPUS", "-o", "x", "--memory", "9" * 400 + "GB"], "is no size"),
-        (["index", "CORPUS", "-o", "x", "--memory", "0"], "'0' is no size"),
+        (["index", "CORPUS", "-o", "x", "--memory", "1e400"], "'1e400' is not a size"),
+        (["index", "CORPUS", "-o", "x", "--memory", "nan"], "'nan' is not a size"),
+        (["index", "CORPUS", "-o", "x", "--memory", "9" * 400 + "GB"], "is not a size"),
+        (["index", "CORPUS", "-o", "x", "--memory", "0"], "'0' is not a size"),
         (["index", "CORPUS", "-o", "-"], "- is standard output, and an index is a folder"),
         (["demo", "-o", "-"], "- is standard output, and an index is a folder"),
-        (["export", "INDEX", "--to", "npz", "-o", "-"], "only jsonl can go to standard output"),
+        (["export", "INDEX", "--format", "npz", "-o", "-"], "only jsonl can go to standard output"),
         (["delete", "INDEX", "--ids", "BINARY"], "this is not a UTF-8 text file"),
         (["delete", "INDEX", "--ids", "missing"], "missing: there is no such file"),
         (["delete", "INDEX", "--ids", "FOLDER"], "this is a folder, not a file"),

@@ -277,7 +277,7 @@ def test_comparing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> No
         (["--run", "nowhere.trec"], "nowhere.trec: there is no such file"),
         (["--measures", "nDGC@10"], "no measure called 'nDGC'; did you mean 'nDCG'"),
         (["--report", "/nowhere/r.html"], "there is no folder to write this to"),
-        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the search"),
+        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the 5 documents"),
     ],
 )
 def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str], message: str) -> None:
@@ -356,7 +356,7 @@ def test_a_cache_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -
 
 
 def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    code, out, err = cli("tune", dataset, "--set", "k1=0.5,2", "--set", "b=0:1:0.5", "--then", "test")
+    code, out, err = cli("tune", dataset, "--set", "k1=0.5,2", "--set", "b=0:1:0.5", "--test-split", "test")
     assert code == 0
     assert "6 settings tried on dev" in err
     assert out.splitlines()[-1].startswith("bm25")
@@ -370,7 +370,7 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
         tmp_path / "b",
         "-o",
         tmp_path / "c",
-        "--how",
+        "--combine",
         "linear",
         "--tune",
         dataset,
@@ -383,7 +383,7 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
     assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
     assert "also what is read" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
-    tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--how", "linear", "--tune", dataset)
+    tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--combine", "linear", "--tune", dataset)
     assert "none of the judged queries of pets dev" in tuned[2]
     (tmp_path / "x").write_text("other Q0 d1 1 1 t\n")
     assert "no query in common" in cli("fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
@@ -396,28 +396,32 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
 def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("q Q0 x 1 2 t\nq Q0 y 2 1 t\n")
     (tmp_path / "b").write_text("q Q0 y 1 2 t\nq Q0 z 2 1 t\n")
-    ((result,),) = (json.loads(cli("agree", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
+    ((result,),) = (json.loads(cli("overlap", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
     assert result["figures"]["overlap@2"] == result["figures"]["consistency@2"] == 0.5
     assert 0 < result["figures"]["RBO(p=0.9)"] < 1
-    assert "consistency@10" in cli("agree", tmp_path / "a", tmp_path / "b")[1]
+    assert "consistency@10" in cli("overlap", tmp_path / "a", tmp_path / "b")[1]
     (tmp_path / "c").write_text("other Q0 y 1 2 t\n")
-    assert "no query in common" in cli("agree", tmp_path / "a", tmp_path / "c")[2]
-    assert cli("agree", tmp_path / "a")[0] == 2
+    assert "no query in common" in cli("overlap", tmp_path / "a", tmp_path / "c")[2]
+    assert cli("overlap", tmp_path / "a")[0] == 2
 
 
 def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     cli("index", dataset, "-o", tmp_path / "i")
-    code, out, _ = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "1,4", "--json")
+    code, out, _ = cli(
+        "eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json"
+    )
     (result,) = json.loads(out)["results"]
     assert (code, result["questions"], result["accuracy"]) == (0, 2, {"Acc@1": 0.5, "Acc@4": 0.5})
-    assert "Acc@20" in cli("answers", tmp_path / "i", dataset / "queries.jsonl")[1]
-    assert cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--depths", "x")[0] == 2
+    assert "Acc@20" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "i")[1]
+    assert cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "x")[0] == 2
     run = tmp_path / "run.trec"
     run.write_text("q1 Q0 d1 1 2 t\nq2 Q0 d1 1 1 t\n")
-    out = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--run", run, "--depths", "1", "--json")[1]
+    out = cli(
+        "eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--run", run, "--measures", "Acc@1", "--json"
+    )[1]
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
     cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
-    assert "keeps no texts" in cli("answers", tmp_path / "bare", dataset / "queries.jsonl")[2]
+    assert "keeps no texts" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
 
 
 def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -> None:
@@ -428,26 +432,36 @@ def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -
     lines = [json.dumps({"_id": q, "text": text, "answers": [answer]}) for q, text, answer in rows]
     (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
     cli("index", tmp_path / "c.jsonl", "-o", tmp_path / "p", "--passages", "5")
-    out = cli("answers", tmp_path / "p", tmp_path / "q.jsonl", "--depths", "1", "--json")[1]
+    out = cli("eval", tmp_path / "q.jsonl", "--index", tmp_path / "p", "--measures", "Acc@1", "--json")[1]
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
     (tmp_path / "r").write_text("q1 Q0 d 1 1 t\nq2 Q0 d 1 1 t\n")
-    out = cli("answers", tmp_path / "p", tmp_path / "q.jsonl", "--run", tmp_path / "r", "--depths", "1", "--json")[1]
+    out = cli(
+        "eval",
+        tmp_path / "q.jsonl",
+        "--index",
+        tmp_path / "p",
+        "--run",
+        tmp_path / "r",
+        "--measures",
+        "Acc@1",
+        "--json",
+    )[1]
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
 
 
 def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     run, sheet = tmp_path / "run.trec", tmp_path / "sheet.csv"
     run.write_text("q1 Q0 d2 1 3 t\nq1 Q0 d1 2 2 t\nq2 Q0 d2 1 1 t\n")
-    code, _, err = cli("judge", "list", dataset, run, "-o", sheet)
+    code, _, err = cli("qrels", "pool", dataset, run, "-o", sheet)
     assert (code, "1 document to judge for 1 query:" in err) == (0, True)
     rows = list(csv.DictReader(sheet.read_text().splitlines()))
     assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
-    assert "may hold judgements" in cli("judge", "list", dataset, run, "-o", sheet)[2]
-    code, _, err = cli("judge", "evaluate", dataset, sheet, run)
+    assert "may hold judgements" in cli("qrels", "pool", dataset, run, "-o", sheet)[2]
+    code, _, err = cli("qrels", "evaluate", dataset, sheet, run)
     assert "0 judgements added; 1 row of the sheet left empty" in err
     sheet.write_text(sheet.read_text().replace("q1,d2,,", "q1,d2,2,"))
     code, out, err = cli(
-        "judge",
+        "qrels",
         "evaluate",
         dataset,
         sheet,
@@ -459,13 +473,13 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     )
     assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
     assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
-    assert "this is also what is read" in cli("judge", "evaluate", dataset, sheet, run, "--output", sheet)[2]
+    assert "this is also what is read" in cli("qrels", "evaluate", dataset, sheet, run, "--output", sheet)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\n")
-    assert "none of the queries judged here" in cli("judge", "evaluate", dataset, tmp_path / "other", run)[2]
+    assert "no query judged here is in this data set" in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\nq1 0 d1 0\n")
     assert (
         "is judged 0 for the query 'q1', the data set has 2"
-        in cli("judge", "evaluate", dataset, tmp_path / "other", run)[2]
+        in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
     )
     sheet.write_text("a,b\n")
-    assert "expected the columns" in cli("judge", "evaluate", dataset, sheet, run)[2]
+    assert "expected the columns" in cli("qrels", "evaluate", dataset, sheet, run)[2]

@@ -374,7 +374,7 @@ def test_what_a_person_sees_of_a_hybrid(cli: Cli, encoder: Any, tmp_path: Path) 
         code, out, _ = cli("explain", tmp_path / name, "the", "1")  # no word for BM25
         assert (code, "cosine" in out) == (0, True)
         code, out, _ = cli("info", tmp_path / name)
-        assert (code, "16 numbers each" in out) == (0, True)
+        assert (code, "16 dimensions" in out) == (0, True)
         code, out, _ = cli("search", tmp_path / name, "dogs that fetch", "--json", "--filter", "year < 1955")
         assert {hit["id"] for hit in json.loads(out)["results"]} == {"1", "3"}
 

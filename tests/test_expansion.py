@@ -199,11 +199,11 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
     with Index.create(tmp_path / "plain", "bm25-wp") as index:
         index.add(DOCUMENTS)
         index.commit()
-    code, out, said = cli("search", tmp_path / "plain", "dogs bark", "--augment", tmp_path / "a", "--json")
+    code, out, said = cli("search", tmp_path / "plain", "dogs bark", "--expand", tmp_path / "a", "--json")
     assert code == 0, said
     assert json.loads(out)["model"] == "bm25-wp with augmenter"
     assert [r["id"] for r in json.loads(out)["results"]] == [h.id for h in one]
-    code, out, said = cli("explain", tmp_path / "plain", "dogs bark", "1", "--augment", tmp_path / "a")
+    code, out, said = cli("explain", tmp_path / "plain", "dogs bark", "1", "--expand", tmp_path / "a")
     assert code == 0, said
     assert "added" in out
     assert all(line.endswith(("here)", "document", "documents", "query")) for line in out.splitlines()[1:])
@@ -222,11 +222,11 @@ def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> Non
         if content is not None:
             folder.mkdir()
             (folder / "augmenter.json").write_text(content)
-        code, _, said = cli("search", path, "dogs", "--augment", folder)
+        code, _, said = cli("search", path, "dogs", "--expand", folder)
         assert (code, problem in said) == (2, True), said
     pytest.importorskip("onnx")
     saved(tmp_path).save(tmp_path / "a")
-    code, _, said = cli("search", path, "dogs", "--augment", tmp_path / "a")
+    code, _, said = cli("search", path, "dogs", "--expand", tmp_path / "a")
     assert (code, "was trained for the analyzer wordpiece" in said) == (2, True)
     with pytest.raises(VizslaError, match="no augmenter"):
         Augmenter(Network(Path("x"), "d", kind="unicoil"), (), Analyzer.parse("wordpiece"), Analyzer.parse("wordpiece"))
@@ -337,7 +337,7 @@ def test_rm3_sees_nothing_the_filter_excludes(tmp_path: Path, cli: Cli) -> None:
         assert document is not None
         assert view.highlighter("zebra", allowed).snippet(document).matches == ()
         assert view.highlighter("zebra").snippet(document).matches != ()
-    told = cli("explain", tmp_path / "f", "zebra", "m1", "--filter", allowed, "--augment", "rm3(documents=3, terms=4)")
+    told = cli("explain", tmp_path / "f", "zebra", "m1", "--filter", allowed, "--expand", "rm3(documents=3, terms=4)")
     assert (told[0], "merger" in told[1]) == (0, False)
 
 
@@ -373,7 +373,7 @@ def test_looking_twice_is_evaluated(cli: Cli, judged: Path) -> None:
     code, out, said = cli("eval", judged, "--model", "bm25-rm3", "--json")
     assert code == 0, said
     assert json.loads(out)["measures"]["nDCG@10"] > 0
-    code, out, said = cli("compare", judged, "--models", "bm25,bm25-rm3", "--json")
+    code, out, said = cli("compare", judged, "--model", "bm25,bm25-rm3", "--json")
     assert code == 0, said
 
 

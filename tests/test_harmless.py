@@ -130,23 +130,23 @@ def test_nothing_of_a_users_reaches_the_terminal_live(cli: Cli) -> None:
         ("eval", NAME, "--index", "b"),
         ("tune", NAME, "--split", "test", "--set", "k1=0.9"),
         ("fuse", *runs, "-o", f"f{NAME}.trec"),
-        ("agree", *runs),
-        ("agree", *runs, "--json"),
-        ("shuffle", NAME, "--index", "b", "--seeds", "1"),
-        ("shuffle", NAME, "--write-questions", f"w{NAME}", "--seeds", "1"),
+        ("overlap", *runs),
+        ("overlap", *runs, "--json"),
+        ("word-order", NAME, "--index", "b", "--shuffles", "1"),
+        ("word-order", NAME, "--output", f"w{NAME}", "--shuffles", "1"),
         ("datasets", "--data", "."),
         ("datasets", "stats", NAME),
-        ("judge", "list", NAME, *runs, "-o", f"s{NAME}.csv"),
-        ("judge", "evaluate", NAME, f"s{NAME}.csv", *runs),
+        ("qrels", "pool", NAME, *runs, "-o", f"s{NAME}.csv"),
+        ("qrels", "evaluate", NAME, f"s{NAME}.csv", *runs),
         ("delete", index, f"{EVIL} 1", EVIL),
     ]
     wrong = [
         ("search", f"no{NAME}", "dog"),
         ("search", index, "dog", "--filter", filter),
         ("search", index, "dog", "-m", EVIL),
-        ("search", index, "dog", "--dense", EVIL),
+        ("search", index, "dog", "--search-params", EVIL),
         ("search", index, "dog", "--combine", EVIL),
-        ("search", index, "dog", "--augment", EVIL),
+        ("search", index, "dog", "--expand", EVIL),
         ("search", index, "--queries", f"no{NAME}", "--output", "x"),
         ("explain", index, "dog", LINES),
         ("index", f"no{NAME}", "-o", "x"),
@@ -161,7 +161,7 @@ def test_nothing_of_a_users_reaches_the_terminal_live(cli: Cli) -> None:
         ("eval", NAME, "--convention", EVIL),
         ("compare", NAME, "--run", f"x{NAME}@y{NAME}={runs[0]}"),
         ("compare", NAME, "--report", f"r{NAME}"),
-        ("fuse", *runs, "-o", "x", "--how", EVIL),
+        ("fuse", *runs, "-o", "x", "--combine", EVIL),
         ("interleave", *runs, "--qrels", f"no{NAME}"),
         ("recipes", "check", EVIL),
         ("datasets", "show", EVIL),
@@ -191,7 +191,7 @@ def test_reports_carry_nothing_live(cli: Cli, evil: Path) -> None:
     assert code == 0, ascii(err)
     assert_harmless(out, err)
     others = [each for end in ends if end != ".tex" for each in ("--report", f"i{end}")]
-    code, out, err = cli("interleave", *runs, "--qrels", NAME, *others, "--depths", "1,2")
+    code, out, err = cli("interleave", *runs, "--qrels", NAME, *others, "--cutoffs", "1,2")
     assert code == 0, ascii(err)
     assert_harmless(out, err)
     files = [*evil.glob("r.*"), *evil.glob("i.*")]

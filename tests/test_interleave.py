@@ -138,7 +138,7 @@ def test_judgements_by_answers_are_answer_accuracy(dataset: Path, tmp_path: Path
     assert qrels.judgements["q1"] == {"d4": 0, "d1": 1, "d2": 0, "d3": 0}
     for name, run in zip("ab", runs, strict=True):
         run.write(tmp_path / name)
-    asked = ("--questions", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "Success@2", "--json")
+    asked = ("--answers", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "Success@2", "--json")
     code, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", *asked)
     assert code == 0, err
     figures = {(f["first"], f["second"]): f["value"] for f in json.loads(out)["figures"]}
@@ -147,7 +147,7 @@ def test_judgements_by_answers_are_answer_accuracy(dataset: Path, tmp_path: Path
     same.write_text(json.dumps({"_id": "d1", "text": "dogs", "metadata": {"answers": ["other dogs"]}}) + "\n")
     for name, found in (("a", ["d1", "d2"]), ("b", ["d2", "d3"])):
         run_of({"d1": found}).write(tmp_path / name)
-    _, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", "--questions", same, *asked[2:])
+    _, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", "--answers", same, *asked[2:])
     assert json.loads(out)["figures"][0]["value"] == 1.0, err
 
 
@@ -178,7 +178,7 @@ class _Balanced(HTMLParser):
 
 def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, tmp_path: Path) -> None:
     reports = [option for e in ("html", "md", "csv", "json") for option in ("--report", tmp_path / f"r.{e}")]
-    code, out, err = cli("interleave", *files, "--qrels", dataset, "--depths", "1,2,5", *reports)
+    code, out, err = cli("interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", *reports)
     assert code == 0, err
     assert "RR@10" in out
     assert "R@1000" in out
@@ -194,7 +194,7 @@ def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, t
     assert rows["bm25", "dense", "RR@10"] == 0.5  # d1 d3 d2 for the first query, d1 d3 for the second
     assert rows["dense", "bm25", "R@1000"] == 0.5
     kept = json.loads((tmp_path / "r.json").read_text())
-    assert kept == json.loads(cli("interleave", *files, "--qrels", dataset, "--depths", "1,2,5", "--json")[1])
+    assert kept == json.loads(cli("interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", "--json")[1])
     assert kept["consistency"]["runs"][0] == {"run": "dense", "queries": 2, "values": {"1": 0, "2": 0.25, "5": 1 / 3}}
     assert "| bm25 | **0.5000** |" in (tmp_path / "r.md").read_text()
     page = _Balanced()
@@ -218,25 +218,25 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bm25.trec"], "two runs at least"),
+        (["bm25.trec"], "at least two runs"),
         (["bm25.trec", "missing.trec"], "no such file"),
         (["bm25.trec", "empty.trec"], "the run is empty"),
         (["bm25.trec", "other.trec"], "bm25 and other have no query in common"),
         (["bm25.trec", "twice.trec"], "appears a second time"),
         (["bm25.trec", "bm25.trec"], "two runs are called 'bm25'"),
-        (["a@x=bm25.trec", "a@y=dense.trec"], "two runs have one name"),
-        (["=bm25.trec", "dense.trec"], "names no run"),
+        (["a@x=bm25.trec", "a@y=dense.trec"], "two runs have the same name"),
+        (["=bm25.trec", "dense.trec"], "does not name a run"),
         (["bm25.trec", "dense.trec", "-k", "0"], "must be 1 or more, not 0"),
         (["bm25.trec", "dense.trec", "-k", "5"], "RR@10 looks deeper than interleaved runs are"),
-        (["bm25.trec", "dense.trec", "--depths", "0,5"], "are no depths"),
-        (["bm25.trec", "dense.trec", "--pool", "0"], "--pool"),
+        (["bm25.trec", "dense.trec", "--cutoffs", "0,5"], "are not depths"),
+        (["bm25.trec", "dense.trec", "--pool-depth", "0"], "--pool-depth"),
         (["bm25.trec", "dense.trec", "--report", "a.txt"], "ends in .html"),
         (["bm25.trec", "dense.trec", "--reference", "bm2"], "did you mean 'bm25'?"),
         (["bm25.trec", "dense.trec", "--reference", "bm25=dense.trec"], "two runs are called 'bm25'"),
         (["bm25.trec", "dense.trec", "--test", "z"], "no significance test"),
         (["bm25.trec", "dense.trec", "--split", "nope"], "no split called 'nope'"),
         (["bm25.trec", "dense.trec", "--split", "dev"], "bm25 has none of the queries"),
-        (["bm25.trec", "dense.trec", "--questions", "q.jsonl"], "give --qrels"),
+        (["bm25.trec", "dense.trec", "--answers", "q.jsonl"], "give --qrels"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -259,5 +259,5 @@ def test_judgements_must_be_there(cli: Cli, files: list[Path], tmp_path: Path) -
     (tmp_path / "none.tsv").write_text("query-id\tcorpus-id\tscore\n")
     assert "give --qrels" in cli("interleave", *two)[2]
     assert "there are no judgements here" in cli("interleave", *two, "--qrels", tmp_path / "none.tsv")[2]
-    assert "has none" in cli("interleave", *two, "--qrels", tmp_path / "none.tsv", "--split", "dev")[2]
-    assert "name it by --index" in cli("interleave", *two, "--questions", tmp_path / "q.jsonl")[2]
+    assert "has no splits" in cli("interleave", *two, "--qrels", tmp_path / "none.tsv", "--split", "dev")[2]
+    assert "name it with --index" in cli("interleave", *two, "--answers", tmp_path / "q.jsonl")[2]

@@ -122,14 +122,14 @@ def test_the_command_writes_runs_and_tables(
     assert all(before[q].documents[5:] == after[q].documents[5:] for q in before)
     assert any(before[q].documents[:5] != after[q].documents[:5] for q in before)
     again = tmp_path / "again.trec"
-    assert cli("search", ix, *asked, "--output", again, "-k", 20, "--rerank", trained, "--depth", 5)[0] == 0
+    assert cli("search", ix, *asked, "--output", again, "-k", 20, "--reranker", trained, "--depth", 5)[0] == 0
     assert [Run.read(again)[q].documents for q in after] == [after[q].documents for q in after]
-    code, shown, _ = cli("search", ix, "dog bark", "--rerank", trained, "-k", 2, "--json")
+    code, shown, _ = cli("search", ix, "dog bark", "--reranker", trained, "-k", 2, "--json")
     assert code == 0
     assert len(json.loads(shown)["results"]) == 2
-    assert cli("search", ix, "dog bark", "--rerank", trained)[0] == 0
+    assert cli("search", ix, "dog bark", "--reranker", trained)[0] == 0
     other = tmp_path / "other.trec"
-    assert cli("search", ix, *asked, "--output", other, "-k", 20, "--augment", "rm3")[0] == 0
+    assert cli("search", ix, *asked, "--output", other, "-k", 20, "--expand", "rm3")[0] == 0
     reports = [x for ending in ("csv", "md", "json", "html") for x in ("--report", tmp_path / f"t.{ending}")]
     code, shown, _ = cli(*told, "--run", other, "--dataset", judged, "--depths", "10,5", *reports)
     assert code == 0
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         assert message in said
         assert said.count("\n") == 1
     for more, message in ((["dog"], "--no-store"), ([], "prompt"), (["dog", "--depth", "0"], "1 or more")):
-        code, _, said = cli("search", bare, *more, "--rerank", trained)
+        code, _, said = cli("search", bare, *more, "--reranker", trained)
         assert (code, message in said) == (2, True)
 
 

@@ -165,22 +165,25 @@ def test_the_weight_that_ranks_best_is_found(pair: tuple[Dense, Dense], both: Pa
     file = tmp_path / "questions.jsonl"
     lines = [{"_id": q, "text": QUERIES[q], "metadata": {"answers": [next(iter(texts[q].values()))]}} for q in QUERIES]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    code, out, said = cli("weigh", both, file, "--measure", "Success@1", "--json")
+    code, out, said = cli("tune", file, "--index", both, "--measure", "Success@1", "--json")
     assert code == 0, said
     assert json.loads(out)["value"] == 1.0
     own = {q: wanted[q].documents[0] for q in QUERIES}  # questions and passages are numbered alike
     file.write_text("\n".join(json.dumps({**line, "_id": own[line["_id"]]}) for line in lines[:1]) + "\n")
     assert (
-        json.loads(cli("weigh", both, file, "--measure", "Success@1", "--weights", "0.6", "--json")[1])["value"] == 1.0
+        json.loads(cli("tune", file, "--index", both, "--measure", "Success@1", "--weights", "0.6", "--json")[1])[
+            "value"
+        ]
+        == 1.0
     )
-    code, out, _ = cli("weigh", both, file, "--weights", "0.5,1", "--depth", "5")
+    code, out, _ = cli("tune", file, "--index", both, "--weights", "0.5,1", "--depth", "5")
     assert (code, "a + " in out) == (0, True)
     for arguments, message in (
-        (["--weights", "0.5,x"], "no weights"),
+        (["--weights", "0.5,x"], "not weights"),
         (["--depth", "0"], "must be 1 or more"),
         (["-m", "bm25"], "between two"),
         (["--measure", "nDCG@10 R@5"], "one measure"),
     ):
-        code, _, said = cli("weigh", both, file, *arguments)
+        code, _, said = cli("tune", file, "--index", both, *arguments)
         assert code != 0
         assert message in said

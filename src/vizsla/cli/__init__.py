@@ -1,4 +1,4 @@
-"""The command line: one file a verb, thin. What a verb needs is imported when it runs."""
+"""The command line: one thin file for each verb. A verb imports what it needs when it runs."""
 
 from __future__ import annotations
 

@@ -1,53 +1,43 @@
-"""vizsla add: more documents, or newer ones, into an index."""
+"""vizsla add: more documents, or newer versions of them, into an index."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.index import (
-    AllowEmpty,
-    ColumnTypes,
-    Delimiter,
-    Format,
-    IdField,
-    MaxDocument,
-    Memory,
-    TextField,
-    TitleField,
-    Workers,
-    find_sources,
-    report,
-    source_options,
-    watched,
-)
+from vizsla.cli import console, options
+from vizsla.cli.index import report
+from vizsla.cli.sources import find_sources, read_with_progress, source_options
 
 
 def add(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    sources: Annotated[list[str], typer.Argument(help="Files of documents or folders, as for index.")],
-    memory: Memory = "1GB",
-    workers: Workers = 1,
-    format: Format = None,
-    id_field: IdField = None,
-    text_field: TextField = None,
-    title_field: TitleField = None,
-    delimiter: Delimiter = None,
-    types: ColumnTypes = None,
-    max_document: MaxDocument = "16MB",
-    allow_empty: AllowEmpty = False,
+    index: options.IndexFolder,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="Files or folders of documents, as for index.")
+    ],
+    memory: options.Memory = options.DEFAULT_MEMORY,
+    workers: options.Workers = 1,
+    format: options.Format = None,
+    id_field: options.IdField = None,
+    text_field: options.TextField = None,
+    title_field: options.TitleField = None,
+    delimiter: options.Delimiter = None,
+    types: options.ColumnTypes = None,
+    max_document: options.MaxDocument = options.DEFAULT_MAX_DOCUMENT,
+    allow_empty: options.AllowEmpty = False,
 ) -> None:
-    """Add documents to an index; one whose id is there already replaces it. All of them come in, or none."""
+    """Add documents to an index, or replace those with the same id.
+
+    All documents are added, or none if one of them cannot be read.
+    """
     from vizsla.index import Index
 
-    options = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
-    with Index.open(folder, memory=console.parse_size(memory)) as index:
-        found = find_sources(sources, format, fields=index.model.fields, **options)
+    reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
+    with Index.open(index, memory=console.parse_size(memory)) as opened:
+        found = find_sources(sources, format, fields=opened.model.fields, **reading)
         started = time.perf_counter()
-        added = index.add(watched(found, "Adding", workers), workers=workers)
-        index.commit()
-        report(index, added, time.perf_counter() - started)
+        added = opened.add(read_with_progress(found, "Adding", workers), workers=workers)
+        opened.commit()
+        report(opened, added, time.perf_counter() - started)

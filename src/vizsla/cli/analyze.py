@@ -6,17 +6,20 @@ from typing import Annotated
 
 import typer
 
-from vizsla.cli import console
+from vizsla.cli import console, options
 
 
 def analyze(
-    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     analyzer: Annotated[
-        str, typer.Option("--analyzer", "-a", help='A name, or a pipeline: "standard | lower | snowball:german".')
+        str,
+        typer.Option(
+            "-a", "--analyzer", metavar="ANALYZER", help='A name, or a pipeline: "standard | lower | snowball:german".'
+        ),
     ] = "lucene-english",
-    as_json: Annotated[bool, typer.Option("--json", help='{"tokens": [...], "offsets": [[start, end], ...]}')] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Show how an analyzer cuts a text into terms, with their places."""
+    """Show the terms an analyzer makes of a text, with offsets."""
     from vizsla.text import Analyzer
 
     source = console.read_input() if text == "-" else text

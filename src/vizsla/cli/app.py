@@ -1,4 +1,4 @@
-"""The application: its verbs, and how errors reach the user."""
+"""The application: how it starts and stops, and how errors reach the user."""
 
 from __future__ import annotations
 
@@ -8,57 +8,28 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO, TextIOWrapper
 from types import FrameType
 from typing import Annotated, Any, TextIO, cast
 
 import typer
-import typer.core
 
 from vizsla import __version__, compiling
-from vizsla.cli import (
-    add,
-    agree,
-    analyze,
-    answers,
-    compact,
-    compare,
-    datasets,
-    delete,
-    demo,
-    evaluate,
-    explain,
-    export,
-    fuse,
-    index,
-    info,
-    interleave,
-    judge,
-    recall,
-    recipes,
-    rerank,
-    search,
-    shuffle,
-    train,
-    trust,
-    tune,
-    verify,
-    weigh,
-)
+from vizsla.cli.verbs import GroupedVerbs, register
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
 
 WRONG_USE = 2
-OUR_MISTAKE = 70  # as in sysexits.h; 1 would say that something was found
+BUG = 70  # as in sysexits.h; 1 means that something was found
 STOPPED_BY = 128  # plus the signal, as in a shell
 _LONGEST_SENTENCE = 2000
 _UsageError = cast("type[Exception]", typer.BadParameter.__bases__[0])  # click's, or typer's copy of it
 
 
 class _Stopped(BaseException):
-    """A signal asks to stop: no error of any verb, so none may catch it."""
+    """A signal asks to stop. It is not an Exception, so that no verb catches it."""
 
     def __init__(self, signal_number: int) -> None:
         self.code = STOPPED_BY + signal_number
@@ -68,8 +39,8 @@ class _ReaderGone(BaseException):
     """The reader of our output has gone, as with | head."""
 
 
-class _Verbs(typer.core.TyperGroup):
-    """The verbs; what typer would answer in its own way is passed on to `run`."""
+class _Verbs(GroupedVerbs):
+    """The verbs; interruptions that typer would handle in its own way are passed on to `run`."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -85,7 +56,7 @@ class _Verbs(typer.core.TyperGroup):
 app = typer.Typer(
     name="vizsla",
     cls=_Verbs,
-    help="Search documents with BM25 and what comes after it, without Java. Start with: vizsla demo",
+    help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -93,8 +64,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"vizsla {__version__}")
         raise typer.Exit
 
@@ -108,37 +79,7 @@ def _options(
     del version
 
 
-_VERBS: dict[str, Callable[..., None]] = {
-    "demo": demo.demo,
-    "index": index.index,
-    "add": add.add,
-    "delete": delete.delete,
-    "search": search.search,
-    "explain": explain.explain,
-    "info": info.info,
-    "compact": compact.compact,
-    "verify": verify.verify,
-    "trust": trust.trust,
-    "recall": recall.recall,
-    "export": export.export,
-    "analyze": analyze.analyze,
-    "eval": evaluate.evaluate,
-    "compare": compare.compare,
-    "tune": tune.tune,
-    "fuse": fuse.fuse,
-    "weigh": weigh.weigh,
-    "interleave": interleave.interleave,
-    "rerank": rerank.rerank,
-    "agree": agree.agree,
-    "shuffle": shuffle.shuffle,
-    "answers": answers.answers,
-    "train": train.train,
-}
-for _name, _verb in _VERBS.items():
-    app.command(_name)(_verb)
-app.add_typer(judge.app, name="judge")
-app.add_typer(datasets.app, name="datasets")
-app.add_typer(recipes.app, name="recipes")
+register(app)
 
 
 def run() -> int:
@@ -155,10 +96,10 @@ def run() -> int:
         except VizslaError as e:
             _say(str(e))
         except _Stopped as e:
-            sys.unraisablehook = lambda _: None  # objects cut short in their making complain when they go
+            sys.unraisablehook = lambda _: None  # objects that were half made complain when they are deleted
             _say("interrupted; nothing that was committed is lost")
             return e.code
-        except (_ReaderGone, BrokenPipeError):  # the latter from the last of the output
+        except (_ReaderGone, BrokenPipeError):  # the latter from the last flush
             _discard_output()
             return 0
         except OSError as e:
@@ -168,8 +109,8 @@ def run() -> int:
         except MemoryError:
             _say("there is not enough memory for this")
         except Exception:
-            _show_mistake()
-            return OUR_MISTAKE
+            _show_bug()
+            return BUG
         return WRONG_USE
 
 
@@ -181,49 +122,49 @@ def _warm_up() -> bool:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Output that takes any character, also where there is none at all; as it was for whoever comes after."""
+    """Make standard output and error take any character, and exist where they were closed; restored at the end."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (open(os.devnull, "w") if s is None else s for s in before)  # noqa: SIM115 (until exit)
     changed = [(s, s.errors) for s in before if isinstance(s, TextIOWrapper)]
-    for stream, _ in changed:  # what a terminal cannot show must not stop it
+    for stream, _ in changed:  # a character that a terminal cannot show is escaped
         stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
         for stream, errors in changed:
-            with suppress(OSError, ValueError):  # what is left in a buffer may have nowhere to go
+            with suppress(OSError, ValueError):  # the rest of a buffer may have nowhere to go
                 stream.reconfigure(errors=errors)
 
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    """Told to end by kill, or with its terminal, a verb cleans up as after Ctrl-C."""
-    ours = os.getpid()
+    """On SIGTERM, or when the terminal closes, a verb cleans up as after Ctrl-C."""
+    process = os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        if os.getpid() != ours:  # a process that was forked meanwhile has nothing to clean up
+        if os.getpid() != process:  # a process that was forked meanwhile has nothing to clean up
             os._exit(STOPPED_BY + number)
         raise _Stopped(number)
 
     signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     if threading.current_thread() is not threading.main_thread():
         signals = []
-    heard = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]  # not under nohup
-    for number in heard:
+    handled = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]  # not under nohup
+    for number in handled:
         signal.signal(number, stop)
-    complain = sys.unraisablehook
+    hook = sys.unraisablehook
     try:
         yield
     finally:
-        sys.unraisablehook = complain
-        for number in heard:
+        sys.unraisablehook = hook
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _check_arguments(arguments: list[str]) -> None:
-    """Refuse bytes that are no text: nothing here could be asked, stored or shown with them."""
+    """Refuse arguments that are not UTF-8 text: they could not be searched for, stored or shown."""
     for argument in arguments:
         try:
             argument.encode()
@@ -233,16 +174,16 @@ def _check_arguments(arguments: list[str]) -> None:
 
 
 def _show_usage(error: typer.BadParameter) -> None:
-    """What typer says of arguments it does not understand."""
-    told = StringIO()
-    error.show(cast(TextIO, told))
-    _write(harmless(told.getvalue().rstrip(), lines=True))
+    """Write what typer says about arguments it does not understand."""
+    message = StringIO()
+    error.show(cast(TextIO, message))
+    _write(harmless(message.getvalue().rstrip(), lines=True))
 
 
-def _show_mistake() -> None:
-    """An error that nobody foresaw, with all that helps to mend it."""
+def _show_bug() -> None:
+    """Write an error that nobody expected, with its traceback."""
     _write(harmless(traceback.format_exc().rstrip(), lines=True))
-    _say("this is a mistake of vizsla's, not yours; please report it with the lines above")
+    _say("this is a bug in vizsla, not your mistake; please report it with the lines above")
 
 
 def _say(sentence: str) -> None:
@@ -254,7 +195,7 @@ def _cut(text: str) -> str:
 
 
 def _write(text: str) -> None:
-    with suppress(OSError):  # there may be nobody left to tell
+    with suppress(OSError):  # standard error may be closed
         print(text, file=sys.stderr, flush=True)
 
 

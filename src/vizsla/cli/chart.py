@@ -1,4 +1,4 @@
-"""Curves in a terminal: a point for each value, a letter for each curve."""
+"""Curves in a terminal: a letter for each curve, at the height of each value."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue",
 HEIGHT = 10
 
 
-def show_curves(curves: Mapping[str, Sequence[float]], places: Sequence[object], title: str) -> None:
-    """Print shares from 0 to 1 over places from left to right; each curve keeps to its own column of a place."""
+def show_curves(curves: Mapping[str, Sequence[float]], labels: Sequence[object], title: str) -> None:
+    """Print curves with values from 0 to 1; `labels` are on the horizontal axis, one for each value of a curve."""
     from rich.text import Text
 
-    wide = max(len(curves) + 2, *(len(str(place)) + 2 for place in places))
+    width = max(len(curves) + 2, *(len(str(label)) + 2 for label in labels))
     console.line(title, "dim")
-    for line in chart_lines(list(curves.values()), len(places), wide):
+    for line in chart_lines(list(curves.values()), len(labels), width):
         console.out.print(line)
-    console.out.print(Text("     " + "".join(f"{place!s:>{wide}}" for place in places), style="dim"))
+    console.out.print(Text("     " + "".join(f"{label!s:>{width}}" for label in labels), style="dim"))
     names = Text("     ")
     for i, name in enumerate(curves):
         names.append(f"{'  ' if i else ''}{_letter(i)} ", style=STYLES[i % len(STYLES)]).append(console.safe(name))
     console.out.print(names)
 
 
-def chart_lines(curves: Sequence[Sequence[float]], places: int, wide: int) -> list[Text]:
-    """The rows of a chart, from 1 down to 0."""
+def chart_lines(curves: Sequence[Sequence[float]], points: int, width: int) -> list[Text]:
+    """The rows of a chart, from 1 down to 0. Each point is `width` columns wide, with one column for each curve."""
     from rich.text import Text
 
     rows = []
     for level in range(HEIGHT, -1, -1):
         row = Text(f"{level / HEIGHT:.1f} ┤" if level % 2 == 0 else "    │", style="dim")
-        for place in range(places):
-            row.append(" " * (wide - len(curves)))
+        for point in range(points):
+            row.append(" " * (width - len(curves)))
             for i, values in enumerate(curves):
-                here = round(values[place] * HEIGHT) == level
-                row.append(_letter(i) if here else " ", style=STYLES[i % len(STYLES)])
+                at_level = round(values[point] * HEIGHT) == level
+                row.append(_letter(i) if at_level else " ", style=STYLES[i % len(STYLES)])
         rows.append(row)
     return rows
 

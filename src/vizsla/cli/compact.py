@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from vizsla.cli import console
-from vizsla.cli.index import Dense
+from vizsla.cli import console, options
 
 
 def compact(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    memory: Annotated[str, typer.Option("--memory", help="About how much memory to take, as in 512MB.")] = "1GB",
-    dense: Dense = None,
+    index: options.IndexFolder,
+    memory: options.Memory = options.DEFAULT_MEMORY,
+    vector_index: options.VectorIndex = None,
 ) -> None:
-    """Rewrite an index as one segment, without what has been deleted or replaced; perhaps with another --dense."""
+    """Rewrite an index without deleted documents, as one segment.
+
+    --vector-index also changes how dense vectors are stored and searched from now on.
+    """
     from vizsla.index import Index
 
     started = time.perf_counter()
-    with Index.open(folder, memory=console.parse_size(memory)) as index:
-        before = index.info()["index_bytes"]
-        index.compact(dense)
-        after = index.info()["index_bytes"]
+    with Index.open(index, memory=console.parse_size(memory)) as opened:
+        before = opened.info()["index_bytes"]
+        opened.compact(vector_index)
+        after = opened.info()["index_bytes"]
     seconds = time.perf_counter() - started
     console.remark(f"from {console.size(before)} to {console.size(after)} in {seconds:.1f} s")

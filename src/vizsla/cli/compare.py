@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.datasets import Data
+from vizsla.cli import console, options
+from vizsla.cli.models import split_models
 from vizsla.cli.named import named_file
 from vizsla.errors import UnknownNameError, VizslaError
 
@@ -19,36 +19,26 @@ if TYPE_CHECKING:
     from vizsla.evaluation import Comparison
     from vizsla.runs import Run
 
-Convention = Annotated[str, typer.Option("--convention", help="How figures are made: anserini, beir or trec.")]
-Test = Annotated[str, typer.Option("--test", help="The significance test: t-test or randomisation.")]
-Correction = Annotated[str, typer.Option("--correction", help="For many systems: holm, bonferroni, bh, none.")]
-
 
 def compare(
-    datasets: Annotated[list[str], typer.Argument(help="Folders in BEIR's layout, or names of data sets.")],
-    models: Annotated[
-        list[str] | None, typer.Option("--models", "-m", help="Models, separated by commas; the first is the baseline.")
-    ] = None,
-    runs: Annotated[
-        list[str] | None,
-        typer.Option("--run", help="A TREC run of any system: NAME=FILE, or NAME@DATASET=FILE."),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Which judgements; test unless a set has another.")
-    ] = None,
-    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 R@100",
-    report: Annotated[
-        list[Path] | None, typer.Option("--report", help="Write a page or table: .html, .md, .csv, .tex, .json.")
-    ] = None,
-    convention: Convention = "anserini",
-    test: Test = "t-test",
-    correction: Correction = "holm",
-    data: Data = None,
-    k: Annotated[int, typer.Option("-k", help="How deep to search.")] = 1000,
-    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep runs, and use those kept.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    datasets: options.Datasets,
+    models: Annotated[list[str] | None, options.several_models("The models; the first is the baseline.")] = None,
+    runs: Annotated[list[str] | None, options.run("A TREC run of any system: NAME=FILE, or NAME@DATASET=FILE.")] = None,
+    split: options.Split = None,
+    measures: Annotated[str, options.measures()] = "nDCG@10 R@100",
+    report: Annotated[list[Path] | None, options.report(".html, .md, .csv, .tex or .json")] = None,
+    convention: options.Convention = "anserini",
+    test: options.Test = "t-test",
+    correction: options.Correction = "holm",
+    data: options.Data = None,
+    k: Annotated[int, options.top_k("How many documents per query are retrieved.")] = 1000,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse the runs of earlier comparisons.")] = True,
+    as_json: options.Json = False,
 ) -> None:
-    """Compare systems on data sets: figures, significance, reports. Work that was done before is not done again."""
+    """Compare models and runs on data sets, with significance tests.
+
+    Runs are kept, so that what was searched once is not searched again.
+    """
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
     from vizsla.evaluation.report import as_data, check_ending, write_report
@@ -66,34 +56,25 @@ def compare(
     groups = [open_datasets(name, data) for name in datasets]
     chosen = [(member, group.split(split)) for group in groups for member in group.members]
     given = _read_runs(runs or [], [member.name for member, _ in chosen])
-    names = split_models(",".join(models)) if models else [] if given else ["bm25"]
+    names = split_models(models) if models else [] if given else ["bm25"]
     for member, which in chosen:
-        member.qrels(which)  # says now what is missing, not after an hour
+        member.qrels(which)  # a missing file is reported now, not after an hour
+    parsed_models = {name: parse_model(name) for name in names}
     comparison = compare(
-        chosen, {name: parse_model(name) for name in names}, parsed,
+        chosen, parsed_models, parsed,
         runs=given, depth=k, convention=convention, test=test, correction=correction,
-        cache=Cache(default_folder()) if cache else None, documents=_watched,
+        cache=Cache(default_folder()) if cache else None, documents=_read_documents,
         groups={g.name: [m.name for m in g.members] for g in groups if len(g.members) > 1},
     )  # fmt: skip
     if as_json:
         console.print_json(as_data(comparison))
     else:
         _show(comparison)
-    built = {name: parse_model(name) for name in names}
     for path in report or []:
-        write_report(comparison, path, [d for d, _ in chosen], built, f"{', '.join(comparison.systems)} compared")
+        write_report(
+            comparison, path, [d for d, _ in chosen], parsed_models, f"{', '.join(comparison.systems)} compared"
+        )
         console.remark(f"Written: {path}")
-
-
-def split_models(text: str) -> list[str]:
-    """Models separated by commas; commas inside brackets belong to a model."""
-    from vizsla.runs.measures import split_outside_brackets
-
-    names = split_outside_brackets(text, ",")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise VizslaError(f"the model {twice!r} is named twice")
-    return names
 
 
 def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run]]:
@@ -114,11 +95,11 @@ def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run
     return runs
 
 
-def _watched(dataset: BeirDataset) -> Iterable[Document | RawLines]:
-    from vizsla.cli.index import watched
+def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:
+    from vizsla.cli.sources import read_with_progress
     from vizsla.datasets import Source
 
-    return watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
+    return read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
 
 
 def _show(c: Comparison) -> None:
@@ -141,7 +122,7 @@ def _show(c: Comparison) -> None:
 
 
 def cell_text(cell: str, more: str, best: bool) -> object:
-    """A figure with its mark in colour, and what comes after it."""
+    """A figure with its mark of significance in colour, and more text after it."""
     from rich.text import Text
 
     style = "bold" if best else ""
@@ -150,7 +131,7 @@ def cell_text(cell: str, more: str, best: bool) -> object:
 
 
 def remark_facts(name: str, facts: dict[str, int]) -> None:
-    """Say what a run lacks or has too much of."""
+    """Say which judged queries a run lacks, and which of its queries and documents are unknown."""
     parts = []
     if facts.get("missing"):
         parts.append(f"{facts['missing']:,} of {facts['queries']:,} judged queries are not in the run")

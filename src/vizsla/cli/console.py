@@ -1,4 +1,4 @@
-"""Where words go: results to standard output, progress and remarks to standard error."""
+"""Output: results to standard output, progress and remarks to standard error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader of our output has gone, as with `| head`: that is no error."""
+        """Raise what `run` turns into a quiet end: the reader of our output has gone, as with `| head`."""
         raise BrokenPipeError
 
 
@@ -32,40 +32,40 @@ out = _Console(highlight=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-_WIDE = 1000  # columns, where there is no terminal to be too narrow
+_WIDE = 1000  # columns, where the output is not a terminal
 MOST_BYTES = 1 << 62
-_CELL = 1000  # characters of a cell of a table
+_CELL = 1000  # characters of a cell of a table at most
 
 
 def read_input() -> str:
     """All of standard input."""
     try:
         text = sys.stdin.read()
-        text.encode()  # in some locales bytes that are no text come in disguise
+        text.encode()  # in some locales bytes that are not UTF-8 come in as surrogates
     except UnicodeError:
         raise InputError("this is not UTF-8 text", file="standard input") from None
     return text
 
 
 def remark(text: str, *, lines: bool = False) -> None:
-    """A message to the user beside the results; `lines`: of several lines."""
+    """Print a message to standard error; `lines`: it has several lines."""
     err.print(harmless(text, lines=lines), markup=False)
 
 
 def line(text: str = "", style: str = "") -> None:
-    """A line of results."""
+    """Print a line of results."""
     from rich.text import Text
 
     out.print(Text(harmless(text), style=style))
 
 
 def safe(text: str, most: int = 200) -> str:
-    """A text from outside on one line of results: harmless, and cut where it is long."""
+    """A text from outside, fit for one line: control characters escaped, and cut where it is long."""
     return harmless(text[:most]) + ("…" if len(text) > most else "")
 
 
 def print_indented(text: Text, by: int) -> None:
-    """A paragraph on standard output: wrapped under its indent in a terminal, one line elsewhere."""
+    """Print a paragraph: in a terminal wrapped under its indent, elsewhere on one line."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -76,16 +76,16 @@ def print_indented(text: Text, by: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output; escapes where the terminal, or its encoding, wants them."""
+    """Print JSON; characters that the encoding of the output lacks are escaped."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, ensure_ascii=not unicode, indent=2)
     sys.stdout.write(harmless_json(text) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> None:
-    """A table on standard output, `right` the columns of numbers; folded in a narrow terminal, never cut elsewhere.
+    """Print a table; `right` names the columns aligned to the right, and without columns there is no heading.
 
-    Without columns it has no head.
+    Long cells are folded in a narrow terminal and never cut elsewhere.
     """
     from rich.table import Table
     from rich.text import Text
@@ -103,40 +103,40 @@ STANDARD_OUTPUT = Path("-")
 
 
 def check_output(path: Path | None, *inputs: Path) -> None:
-    """Refuse an output that cannot be written, or that is one of the inputs, before anything long is begun."""
+    """Refuse an output that cannot be written, or that is one of the inputs, before anything long begins."""
     if path is None or path == STANDARD_OUTPUT:
         return
     if path.is_dir():
-        raise VizslaError(f"{path}: this is a folder; a file is to be written")
+        raise VizslaError(f"{path}: this is a folder; name a file to write")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise VizslaError(f"{path}: there is no folder to write this to")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise VizslaError(f"{path}: this may not be written (permission denied)")
+        raise VizslaError(f"{path}: this cannot be written (permission denied)")
     if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
         raise VizslaError(f"{path}: this is also what is read; write to another file")
 
 
 def place(path: Path) -> str:
-    """Where a file was written to, for a message."""
+    """The name of an output, for a message."""
     return "standard output" if path == STANDARD_OUTPUT else str(path)
 
 
 def check_folder(path: Path | None, what: str) -> None:
-    """Refuse standard output where a folder is to be written."""
+    """Refuse standard output where a folder is written."""
     if path == STANDARD_OUTPUT:
         raise VizslaError(f"- is standard output, and {what} is a folder; name one")
 
 
 def check_apart(path: Path | None, option: str) -> None:
-    """Refuse standard output for a file where figures go there."""
+    """Refuse standard output for a file where figures are printed."""
     if path == STANDARD_OUTPUT:
         raise VizslaError(f"figures go to standard output; name a file with {option} instead of -")
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """The file to write: that at the path, or for - one that goes to standard output when it is complete."""
+    """The file to write; for - a temporary one, which goes to standard output when it is complete."""
     if path != STANDARD_OUTPUT:
         yield path
         return
@@ -145,19 +145,19 @@ def written(path: Path) -> Iterator[Path]:
     with TemporaryDirectory(prefix="vizsla-") as folder:
         file = Path(folder) / "output"
         yield file
-        shown = sys.stdout.isatty()
+        in_terminal = sys.stdout.isatty()
         with file.open(encoding="utf-8", newline="") as content:
             for text in content:
-                sys.stdout.write(harmless(text, lines=True) if shown else text)
+                sys.stdout.write(harmless(text, lines=True) if in_terminal else text)
 
 
 def check_depth(k: int, measures: Iterable[Measure]) -> None:
-    """Refuse measures that look deeper than the search goes."""
+    """Refuse measures with a larger cutoff than the number of documents retrieved."""
     if k < 1:
-        raise VizslaError(f"-k, how deep to search, must be 1 or more, not {k}")
+        raise VizslaError(f"-k, how many documents are retrieved, must be 1 or more, not {k}")
     deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)
     if deeper is not None:
-        raise VizslaError(f"{deeper} looks deeper than the search, which goes to {k}; give a larger -k")
+        raise VizslaError(f"{deeper} looks deeper than the {k} documents that are retrieved; give a larger -k")
 
 
 def parse_depths(text: str) -> list[int]:
@@ -167,12 +167,12 @@ def parse_depths(text: str) -> list[int]:
     except ValueError:
         depths = [0]
     if depths[0] < 1:
-        raise VizslaError(f"{text!r} are no depths; expected something like 5,20,100")
+        raise VizslaError(f"{text!r} are not depths; expected something like 5,20,100")
     return depths
 
 
 def one_of(what: str, name: str, names: Iterable[str]) -> None:
-    """Refuse a name that is none of these, before anything long is begun."""
+    """Refuse an unknown name, before anything long begins."""
     if name not in (known := tuple(names)):
         raise UnknownNameError(what, name, known)
 
@@ -196,17 +196,17 @@ def size(byte_count: int) -> str:
 def parse_size(text: str) -> int:
     """Bytes from a size such as 512MB or 2GB."""
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE | re.ASCII)
-    found = int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")) if match else 0
-    if not 0 < found < MOST_BYTES:
-        raise VizslaError(f"{safe(text)!r} is no size; expected something like 512MB or 2GB")
-    return found
+    byte_count = int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")) if match else 0
+    if not 0 < byte_count < MOST_BYTES:
+        raise VizslaError(f"{safe(text)!r} is not a size; expected something like 512MB or 2GB")
+    return byte_count
 
 
 @contextmanager
 def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
-    """A bar on standard error with rate and remaining time; call it with (how far of the total, units done).
+    """A bar on standard error with rate and remaining time: call it with the position and the number of units done.
 
-    A third number is the total, where it becomes known only now.
+    A third argument is the total, where it was not known before.
     """
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -221,7 +221,7 @@ def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(safe(title), total=total, units=0)
 
-        def advance(position: int, units: int, all_of_it: int | None = None) -> None:
-            bar.update(task, completed=position, units=units, total=all_of_it or total or None)
+        def advance(position: int, units: int, new_total: int | None = None) -> None:
+            bar.update(task, completed=position, units=units, total=new_total or total or None)
 
         yield advance

@@ -1,4 +1,4 @@
-"""vizsla datasets: those the field knows, what is on this machine, how to get the others, and what is in one."""
+"""vizsla datasets: well-known data sets, which of them are on this machine, how to get the others, and their sizes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vizsla.cli import console
+from vizsla.cli import console, options
 
 if TYPE_CHECKING:
     from vizsla.datasets import DatasetStatistics, Entry
 
-Data = Annotated[Path | None, typer.Option("--data", help="The folder that holds data sets; else $VIZSLA_DATA.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
-
-app = typer.Typer(help="List data sets and what is here of them; fetch one; count one.", rich_markup_mode=None)
+app = typer.Typer(help="List, download and count data sets.", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
-def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -> None:
+def datasets(context: typer.Context, data: options.Data = None, as_json: options.Json = False) -> None:
     if context.invoked_subcommand is not None:
         context.obj = data
         return
@@ -31,7 +28,7 @@ def datasets(context: typer.Context, data: Data = None, as_json: Json = False) -
         return
     rows = []
     for entry in known().values():
-        here = "yes" if (root / entry.name).is_dir() else "fetch" if entry.downloads else "ask for it"
+        here = "yes" if (root / entry.name).is_dir() else "fetch" if entry.downloads else "on request"
         queries = _number(entry.splits.get(entry.evaluated))
         rows.append((entry.name, entry.task, _number(entry.documents), queries, entry.evaluated, here))
     columns = ("data set", "task", "documents", "queries", "split", "here")
@@ -50,7 +47,7 @@ def _as_data(entry: Entry, root: Path) -> dict[str, Any]:
 
 @app.command("show")
 def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
-    """What is known of a data set: traps, licence, where it comes from."""
+    """Show a data set: splits, licence, source, and what to know before using it."""
     from vizsla.datasets import find_entry
 
     entry = find_entry(name)
@@ -70,32 +67,32 @@ def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")
 @app.command("fetch")
 def fetch_datasets(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(help="Data sets by name.")],
-    data: Data = None,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets by name.")],
+    data: options.Data = None,
 ) -> None:
-    """Download data sets; a broken download goes on where it stopped, and checksums are verified."""
+    """Download data sets. A download that was cut off continues; checksums are verified."""
     from vizsla.datasets import data_folder, find_entry
     from vizsla.datasets.fetch import fetch
 
-    given = data or context.obj
-    if given is not None:
-        given.mkdir(parents=True, exist_ok=True)
-    root = data_folder(given)
+    chosen = data or context.obj
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+    root = data_folder(chosen)
     for name in names:
         entry = find_entry(name)
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
             folder = fetch(entry, root, lambda done, total: advance(done, done, total))
-        console.remark(f"{name} lies in {folder}; licence: {entry.licence}")
+        console.remark(f"{name} is in {folder}; licence: {entry.licence}")
 
 
 @app.command("stats")
 def dataset_statistics(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(help="Folders in BEIR's layout, or names.")],
-    data: Data = None,
-    as_json: Json = False,
+    names: options.Datasets,
+    data: options.Data = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Count data sets: the columns of the BEIR paper's table 1."""
+    """Count documents, queries and judgements, as in table 1 of the BEIR paper."""
     from vizsla.datasets import count_dataset, open_datasets
 
     counted = [count_dataset(d) for name in names for d in open_datasets(name, data or context.obj).members]

@@ -7,33 +7,33 @@ from typing import Annotated
 
 import typer
 
-from vizsla.cli import console
+from vizsla.cli import console, options
 from vizsla.errors import InputError, VizslaError
 
 
 def delete(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    ids: Annotated[list[str] | None, typer.Argument(help="The documents' ids.")] = None,
-    file: Annotated[Path | None, typer.Option("--ids", help="A file with an id a line; - is standard input.")] = None,
+    index: options.IndexFolder,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="The ids of the documents.")] = None,
+    ids_file: Annotated[
+        Path | None, typer.Option("--ids", metavar="FILE", help="A file with one id per line; - is standard input.")
+    ] = None,
 ) -> None:
     """Delete documents by id."""
     from vizsla.index import Index
 
-    wanted = list(ids or [])
-    if file is not None:
-        wanted += _ids_in(file)
-    if not wanted:
+    to_delete = [*(ids or []), *(_read_ids(ids_file) if ids_file is not None else [])]
+    if not to_delete:
         raise VizslaError("no id was given; name documents to delete, or a file of ids with --ids")
-    with Index.open(folder) as index:
-        deleted = index.delete(wanted)
-        index.commit()
-    missing = len(set(wanted)) - deleted
-    there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
-    console.remark(f"{console.count(deleted, 'document')} deleted{there}")
+    with Index.open(index) as opened:
+        deleted = opened.delete(to_delete)
+        opened.commit()
+    missing = len(set(to_delete)) - deleted
+    not_there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
+    console.remark(f"{console.count(deleted, 'document')} deleted{not_there}")
 
 
-def _ids_in(file: Path) -> list[str]:
-    """The ids in a file, one a line."""
+def _read_ids(file: Path) -> list[str]:
+    """The ids in a file, one per line."""
     try:
         text = console.read_input() if str(file) == "-" else file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

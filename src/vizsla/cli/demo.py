@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vizsla import compiling
-from vizsla.cli import console
+from vizsla.cli import console, options
 
 if TYPE_CHECKING:
     from vizsla.datasets import Document
@@ -29,9 +27,9 @@ QUERIES = (
 
 
 def demo(
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Keep the index in this folder.")] = None,
+    output: Annotated[Path | None, options.output("Keep the index in this folder.")] = None,
 ) -> None:
-    """Index the documentation of Python's standard library on this machine, and search it."""
+    """Index and search Python's own documentation, offline."""
     from vizsla.index import Index
 
     console.check_folder(output, "an index")
@@ -44,13 +42,13 @@ def demo(
             index.commit()
             seconds = time.perf_counter() - started - compiling.seconds
             console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
-            _answer(index)
+            _run_queries(index)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 from vizsla.cli.prompt import prompt
 
                 console.remark("\nYour turn.", lines=True)
                 prompt(index, 5)
-    _say_what_next()
+    _show_next_steps()
 
 
 def _docstrings() -> Iterator[Document]:
@@ -66,7 +64,7 @@ def _docstrings() -> Iterator[Document]:
             advance(i, done)
 
 
-def _answer(index: Index) -> None:
+def _run_queries(index: Index) -> None:
     from vizsla.cli.show import show_explanation, show_results
 
     ids: list[str] = []
@@ -85,8 +83,8 @@ def _show_command(verb: str, arguments: str) -> None:
     console.out.print(Text().append(f"vizsla {verb}", style="bold green").append(f" {arguments}"))
 
 
-def _say_what_next() -> None:
-    """The three commands to go on with; where a folder of documentation is at hand they run as they stand."""
+def _show_next_steps() -> None:
+    """The three commands to try next; where there is a folder docs they run as they are."""
     command, pages = _command(), sorted(Path("docs").glob("*.md"))
     files, document = ("docs", pages[0].name) if pages else ("FILES", "ID")
     console.remark(

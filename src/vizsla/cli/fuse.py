@@ -3,69 +3,87 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.datasets import Data
+from vizsla.cli import console, options
 from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.runs import Fusion, Run
 
 
 def fuse(
-    runs: Annotated[list[Path], typer.Argument(help="TREC runs; in interleaving the order counts.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the fused run goes; - is standard output.")],
-    how: Annotated[
+    runs: options.Runs,
+    output: Annotated[Path, options.output("The fused TREC run; - is standard output.")],
+    combine: Annotated[
         str,
-        typer.Option("--how", help="rrf(k=60), linear(normalise=minmax, missing=zero), mnz(...) or interleave."),
+        typer.Option(
+            "--combine",
+            metavar="METHOD",
+            help="rrf(k=60), linear(normalise=minmax, missing=zero), mnz(...) or interleave.",
+        ),
     ] = "rrf",
-    weights: Annotated[str | None, typer.Option("--weights", help="One for each run, as in 1,0.5.")] = None,
-    tune: Annotated[
-        str | None, typer.Option("--tune", help="A data set whose judgements choose the weights (linear, mnz, rrf).")
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="N,...", help="A weight for each run, as in 1,0.5.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="With --tune: which judgements.")] = "dev",
-    measure: Annotated[str, typer.Option("--measure", help="With --tune: what to make best.")] = "nDCG@10",
-    data: Data = None,
-    k: Annotated[int, typer.Option("-k", help="How deep the fused run is.")] = 1000,
+    tune: Annotated[
+        str | None,
+        typer.Option("--tune", metavar="DATASET", help="Choose the weights on the judgements of this data set."),
+    ] = None,
+    split: Annotated[str, options.split("With --tune: which judgements of the data set.")] = "dev",
+    measure: Annotated[str, options.measure("With --tune: the measure to maximise.")] = "nDCG@10",
+    data: options.Data = None,
+    k: Annotated[int, options.top_k("How many documents per query the fused run has.")] = 1000,
 ) -> None:
-    """Fuse runs by reciprocal ranks, by weighted sums of normalised scores, or by interleaving."""
-    from vizsla.datasets import open_datasets
-    from vizsla.evaluation import tune_fusion
-    from vizsla.runs import Fusion, Measure, Run
+    """Fuse runs: reciprocal ranks, weighted scores or interleaving."""
+    from vizsla.runs import Fusion, Run
 
-    fusion = Fusion.parse(how)
+    fusion = Fusion.parse(combine)
     if len(runs) < 2:
-        raise VizslaError("there must be two runs at least")
+        raise VizslaError("fusion needs at least two runs")
     if (weights or tune) and fusion.kind == "interleave":
-        raise VizslaError("interleaving knows no weights")
+        raise VizslaError("interleaving takes no weights")
     if weights and tune:
         raise VizslaError("give --weights or --tune, not both")
     console.check_output(output, *runs)
     if k < 1:
-        raise VizslaError(f"-k, how deep the fused run is, must be 1 or more, not {k}")
+        raise VizslaError(f"-k, the depth of the fused run, must be 1 or more, not {k}")
     read = [Run.read(path) for path in runs]
     if not set(read[0]).intersection(*read[1:]):
         raise VizslaError("the runs have no query in common")
-    given = _numbers(weights) if weights else None
+    chosen = parse_weights(weights) if weights else None
     if tune:
-        group = open_datasets(tune, data)
-        if len(group.members) > 1:
-            raise VizslaError(f"{group.name} is {len(group.members)} collections; tune on one of them")
-        dataset = group.members[0]
-        if not any(q in read[0] for q in dataset.qrels(split).judgements):
-            raise VizslaError(
-                f"the runs have none of the judged queries of {dataset.name} {split}; tune on their split"
-            )
-        given, value = tune_fusion(read, dataset.qrels(split), Measure.parse(measure), fusion)
-        console.remark(f"Weights {', '.join(f'{w:g}' for w in given)}: {measure} {value:.4f} on {dataset.name} {split}")
-    fused = fusion.fuse(read, given, k)
+        chosen = _tuned_weights(read, fusion, tune, split, measure, data)
+    fused = fusion.fuse(read, chosen, k)
     with console.written(output) as file:
         fused.untied(by_id=False).write(file)
     console.remark(f"{console.count(len(fused), 'query')} fused by {fusion}: {console.place(output)}")
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def _tuned_weights(
+    runs: list[Run], fusion: Fusion, dataset: str, split: str, measure: str, data: Path | None
+) -> tuple[float, ...]:
+    """The weights that are best on the judgements of a data set."""
+    from vizsla.datasets import open_datasets
+    from vizsla.evaluation import tune_fusion
+    from vizsla.runs import Measure
+
+    group = open_datasets(dataset, data)
+    if len(group.members) > 1:
+        raise VizslaError(f"{group.name} is {len(group.members)} collections; tune on one of them")
+    member = group.members[0]
+    if not any(q in runs[0] for q in member.qrels(split).judgements):
+        raise VizslaError(f"the runs have none of the judged queries of {member.name} {split}; tune on their split")
+    weights, value = tune_fusion(runs, member.qrels(split), Measure.parse(measure), fusion)
+    console.remark(f"Weights {', '.join(f'{w:g}' for w in weights)}: {measure} {value:.4f} on {member.name} {split}")
+    return weights
+
+
+def parse_weights(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise VizslaError(f"{text!r} are no weights; expected numbers separated by commas") from None
+        raise VizslaError(f"{text!r} are not weights; expected numbers separated by commas") from None

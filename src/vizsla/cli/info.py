@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vizsla.cli import console
+from vizsla.cli import console, options
 
 
 def info(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    terms: Annotated[str | None, typer.Option("--terms", help="How common the terms of this text are.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    index: options.IndexFolder,
+    terms: Annotated[
+        str | None, typer.Option("--terms", metavar="TEXT", help="Also show how common the terms of this text are.")
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Show what an index holds: documents, terms, sizes, the model."""
+    """Show what an index holds: documents, terms, model, sizes."""
     from vizsla.index import Index
 
-    with Index.open(folder) as index:
-        facts = index.info()
+    with Index.open(index) as opened:
+        facts = opened.info()
         if terms is not None:
-            facts["terms"] = [t._asdict() for t in index.term_statistics(terms)]
+            facts["terms"] = [t._asdict() for t in opened.term_statistics(terms)]
     if as_json:
         console.print_json(facts)
-        return
+    else:
+        console.show_table((), _rows(facts))
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts as people read them."""
     rows = [("model", facts["model"])]
     unit = "document" if facts["passages"] is None else "passage"
     passages = "" if facts["passages"] is None else f" in {console.count(facts['passages'], 'passage')}"
@@ -32,28 +38,28 @@ def info(
     deleted = f" ({gone} or replaced, not yet compacted away)" if facts["deleted"] else ""
     rows.append(("documents", f"{facts['documents']:,}{passages}{deleted}"))
     for name, namespace in facts["namespaces"].items():
-        terms, average = namespace["terms"], namespace["average_length"]
-        numbers = f", {namespace['dimensions']} numbers each" if namespace["dimensions"] else ""
-        rows.append((f"namespace {name}", f"{terms:,} tokens, {average:.1f} a {unit} on average{numbers}"))
+        tokens, average = namespace["terms"], namespace["average_length"]
+        dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
+        rows.append((f"namespace {name}", f"{tokens:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
     if facts["dense"] is not None:
-        rows.append(("dense vectors", _dense(facts["dense"])))
+        rows.append(("dense vectors", _vectors(facts["dense"])))
     rows.append(("index", console.size(facts["index_bytes"])))
     rows.append(("stored documents", console.size(facts["document_bytes"])))
     rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))
     for t in facts.get("terms", []):
-        there = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
-        rows.append((f"{t['namespace']}: {t['term']}", there))
-    console.show_table((), rows)
+        frequency = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
+        rows.append((f"{t['namespace']}: {t['term']}", frequency))
+    return rows
 
 
-def _dense(facts: dict[str, Any]) -> str:
-    """How dense vectors are kept and searched, on one line."""
-    told = f"{facts['kind']}, {console.size(facts['vector_bytes'])} in {facts['store']}"
+def _vectors(facts: dict[str, Any]) -> str:
+    """How dense vectors are stored and searched, on one line."""
+    text = f"{facts['kind']}, {console.size(facts['vector_bytes'])} in {facts['store']}"
     small, built = facts["exact_segments"], facts["built_segments"]
     if built:
-        told += f"; {', '.join(facts['built'])} in {console.count(built, 'segment')}, "
-        told += console.size(facts["structure_bytes"])
+        text += f"; {', '.join(facts['built'])} in {console.count(built, 'segment')}, "
+        text += console.size(facts["structure_bytes"])
     if built or facts["kind"].startswith(("hnsw", "ivf", "pq")):
-        told += f"; {console.count(small, 'segment')} too small for it, searched exactly" if small else ""
-    return told
+        text += f"; {console.count(small, 'segment')} too small for it, searched exactly" if small else ""
+    return text

@@ -1,16 +1,17 @@
-"""vizsla interleave: every two of several runs taking turns, and how consistent each is with a reference."""
+"""vizsla interleave: every two of several runs interleaved, and how consistent each is with a reference."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.compare import Correction, Test, cell_text
-from vizsla.cli.datasets import Data
+from vizsla.cli import console, options
+from vizsla.cli.compare import cell_text
 from vizsla.cli.named import named_file, read_named
+from vizsla.cli.opening import open_retriever
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
@@ -21,75 +22,78 @@ BY_JUDGEMENTS, BY_ANSWERS = "RR@10 R@1000", "Success@20 Success@100"
 
 
 def interleave(
-    runs: Annotated[list[str], typer.Argument(help="TREC runs, two or more: FILE or NAME=FILE.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more TREC runs: FILE or NAME=FILE.")],
     qrels: Annotated[
-        str | None, typer.Option("--qrels", help="A data set by folder or name, or a file of judgements.")
+        str | None, typer.Option("--qrels", metavar="DATASET", help="A data set, or a file of judgements.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Which judgements of a data set.")] = None,
-    questions: Annotated[
-        Path | None, typer.Option("--questions", help="Questions with answers instead of judgements; needs --index.")
+    split: options.Split = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", metavar="FILE", help="Judge by a file of questions with answers; needs --index."),
     ] = None,
-    index: Annotated[Path | None, typer.Option("--index", help="An index with the texts to find answers in.")] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="Answers are regular expressions.")] = False,
+    index: Annotated[str | None, options.index_option("With --answers: the index that has the texts.")] = None,
+    regex: options.Regex = False,
     measures: Annotated[
-        str | None, typer.Option("--measures", help=f"{BY_JUDGEMENTS}, or by answers {BY_ANSWERS}, if not told.")
+        str | None,
+        options.measures(f"Measures as in ir_measures; default: {BY_JUDGEMENTS}, by answers {BY_ANSWERS}."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="How deep interleaved runs are.")] = 1000,
+    k: Annotated[int, options.top_k("How many documents per query interleaved runs have.")] = 1000,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", help="Consistency with what: one of the runs (else the first), or a run."),
+        typer.Option("--reference", metavar="RUN", help="Consistency with this run; default: the first of the runs."),
     ] = None,
-    depths: Annotated[
-        str, typer.Option("--depths", help="Consistency: of how many documents.")
+    cutoffs: Annotated[
+        str, typer.Option("--cutoffs", metavar="N,...", help="Consistency of the first N documents, for each N.")
     ] = "1,5,10,20,50,100,200,500,1000",
-    pool: Annotated[int, typer.Option("--pool", help="Consistency: how much of the reference counts.")] = 1000,
+    pool_depth: options.PoolDepth = 1000,
     convention: Annotated[
-        str | None, typer.Option("--convention", help="How figures are made: anserini, beir or trec (for answers).")
+        str | None,
+        typer.Option(
+            "--convention", metavar="NAME", help="How measures are computed; default: anserini, by answers trec."
+        ),
     ] = None,
-    test: Test = "t-test",
-    correction: Correction = "holm",
-    report: Annotated[
-        list[Path] | None, typer.Option("--report", help="Write it: .html with a chart, .md, .csv, .json.")
-    ] = None,
-    data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    test: options.Test = "t-test",
+    correction: options.Correction = "holm",
+    report: Annotated[list[Path] | None, options.report(".html with a chart, .md, .csv or .json")] = None,
+    data: options.Data = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, OF_ANSWERS, TESTS, consistency_of, interleave_all
-    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+    """Show which runs complement each other: interleave every two.
+
+    Each pair of runs is interleaved in both orders and evaluated, which shows whether one finds what the other misses.
+    Then, as in the RepBERT paper, the consistency of each run with a reference run.
+    """
+    from vizsla.evaluation import OF_ANSWERS, consistency_of, interleave_all
     from vizsla.runs import parse_measures
 
-    how = convention or (OF_ANSWERS if questions else "anserini")
-    console.one_of("convention", how, CONVENTIONS)
-    console.one_of("significance test", test, TESTS)
-    console.one_of("correction", correction, CORRECTIONS)
-    cuts = console.parse_depths(depths)
-    for path in report or []:
-        INTERLEAVED.check(path)
-        console.check_output(path)
-    parsed = parse_measures(measures or (BY_ANSWERS if questions else BY_JUDGEMENTS))
-    _check_depths(k, pool, parsed)
-    if (qrels is None) == (questions is None):
-        raise VizslaError("give --qrels, a data set or a file of judgements, or else --questions with answers")
+    how = convention or (OF_ANSWERS if answers else "anserini")
+    depths = console.parse_depths(cutoffs)
+    parsed = parse_measures(measures or (BY_ANSWERS if answers else BY_JUDGEMENTS))
+    _check(how, test, correction, report or [])
+    _check_depths(k, pool_depth, parsed)
     named = _read(runs)
-    pool_name, pool_run = _reference(reference, named)
-    if qrels is not None:
-        judged, judgements = _judgements(qrels, split, data)
-    else:
-        assert questions is not None
-        judged, judgements = _by_answers(questions, index, list(named.values()), parsed, regex=regex)
-    found = interleave_all(
+    reference_run = _reference(reference, named)
+    source = _Judging(qrels, split, data, answers, index, regex)
+    judged, judgements = source.judgements(list(named.values()), parsed)
+    interleaving = interleave_all(
         named, judgements, parsed, judged=judged, depth=k, convention=how, test=test, correction=correction,
     )  # fmt: skip
-    asked = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
-    found = found.with_consistency(consistency_of(asked, pool_name, pool_run, cuts, pool))
-    if as_json:
-        console.print_json(interleaved_data(found))
-    else:
-        _show(found)
-    for path in report or []:
-        INTERLEAVED.write(found, path)
-        console.remark(f"Written: {path}")
+    on_judged = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
+    consistency = consistency_of(on_judged, *reference_run, depths, pool_depth)
+    _present(interleaving.with_consistency(consistency), report or [], as_json)
+
+
+def _check(convention: str, test: str, correction: str, reports: list[Path]) -> None:
+    """Refuse unknown names and reports that cannot be written, before anything is read."""
+    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS
+    from vizsla.evaluation.report.interleaved import INTERLEAVED
+
+    console.one_of("convention", convention, CONVENTIONS)
+    console.one_of("significance test", test, TESTS)
+    console.one_of("correction", correction, CORRECTIONS)
+    for path in reports:
+        INTERLEAVED.check(path)
+        console.check_output(path)
 
 
 def _read(runs: list[str]) -> dict[str, Run]:
@@ -97,19 +101,19 @@ def _read(runs: list[str]) -> dict[str, Run]:
     from vizsla.evaluation import check_common
 
     if len(runs) < 2:
-        raise VizslaError("there must be two runs at least")
+        raise VizslaError("interleaving needs at least two runs")
     named = {name: run for by_name in read_named(runs).values() for name, run in by_name.items()}
     if len(named) < len(runs):
-        raise VizslaError("two runs have one name; write NAME=FILE")
+        raise VizslaError("two runs have the same name; write NAME=FILE")
     check_common(named)
     return named
 
 
-def _check_depths(k: int, pool: int, measures: list[Measure]) -> None:
-    if pool < 1:
-        raise VizslaError(f"--pool, how much of the reference counts, must be 1 or more, not {pool}")
+def _check_depths(k: int, pool_depth: int, measures: list[Measure]) -> None:
+    if pool_depth < 1:
+        raise VizslaError(f"--pool-depth, how deep the reference is looked into, must be 1 or more, not {pool_depth}")
     if k < 1:
-        raise VizslaError(f"-k, how deep interleaved runs are, must be 1 or more, not {k}")
+        raise VizslaError(f"-k, the depth of interleaved runs, must be 1 or more, not {k}")
     deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)
     if deeper is not None:
         raise VizslaError(f"{deeper} looks deeper than interleaved runs are, {k}; give a larger -k")
@@ -131,54 +135,84 @@ def _reference(given: str | None, runs: dict[str, Run]) -> tuple[str, Run]:
     return name, Run.read(path)
 
 
-def _judgements(source: str, split: str | None, data: Path | None) -> tuple[str, Qrels]:
-    from vizsla.evaluation import QuestionSet
-    from vizsla.runs import Qrels
+@dataclass(frozen=True)
+class _Judging:
+    """Where judgements come from: a data set, a file, or answers in the texts of an index."""
 
-    path = Path(source)
-    if path.is_file():
-        if split is not None:
-            raise VizslaError("--split is for a data set; a file of judgements has none")
-        read = Qrels.read(path)
-        if not read.judgements:
-            raise InputError("there are no judgements here", file=source)
-        return path.name, read
-    opened = QuestionSet.open(source, data, split)
-    assert opened.qrels is not None
-    return opened.name, opened.qrels
+    qrels: str | None
+    split: str | None
+    data: Path | None
+    answers: Path | None
+    index: str | None
+    regex: bool
 
+    def judgements(self, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
+        """The name of what judges, and the judgements."""
+        if self.qrels is not None and self.answers is None:
+            return self._of_documents(self.qrels)
+        if self.answers is None or self.qrels is not None:
+            raise VizslaError(
+                "give --qrels, a data set or a file of judgements, or else --answers, questions with answers"
+            )
+        return self._by_answers(self.answers, runs, measures)
 
-def _by_answers(
-    questions: Path, index: Path | None, runs: list[Run], measures: list[Measure], *, regex: bool
-) -> tuple[str, Qrels]:
-    from vizsla.datasets import read_questions
-    from vizsla.evaluation import answer_qrels
-    from vizsla.index import Index
+    def _of_documents(self, source: str) -> tuple[str, Qrels]:
+        from vizsla.evaluation import QuestionSet
+        from vizsla.runs import Qrels
 
-    if index is None:
-        raise VizslaError("answers are looked for in the texts of an index; name it by --index")
-    _, answers = read_questions(questions)
-    with Index.open(index) as opened:
+        path = Path(source)
+        if path.is_file():
+            if self.split is not None:
+                raise VizslaError("--split is for a data set; a file of judgements has no splits")
+            read = Qrels.read(path)
+            if not read.judgements:
+                raise InputError("there are no judgements here", file=source)
+            return path.name, read
+        opened = QuestionSet.open(source, self.data, self.split)
+        assert opened.qrels is not None
+        return opened.name, opened.qrels
+
+    def _by_answers(self, questions: Path, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
+        from vizsla.datasets import read_questions
+        from vizsla.evaluation import answer_qrels
+
+        if self.index is None:
+            raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
+        _, answers = read_questions(questions)
         deepest = max(m.cutoff or 1000 for m in measures)
-        return questions.name, answer_qrels(opened, runs, answers, deepest, regex=regex)
+        with open_retriever(self.index) as opened:
+            return questions.name, answer_qrels(opened, runs, answers, deepest, regex=self.regex)
 
 
-def _show(found: Interleaving) -> None:
+def _present(interleaving: Interleaving, reports: list[Path], as_json: bool) -> None:
+    """Print the findings, and write them to reports."""
+    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+
+    if as_json:
+        console.print_json(interleaved_data(interleaving))
+    else:
+        _show(interleaving)
+    for path in reports:
+        INTERLEAVED.write(interleaving, path)
+        console.remark(f"Written: {path}")
+
+
+def _show(interleaving: Interleaving) -> None:
     from vizsla.evaluation.report.interleaved import consistency_legend, interleaved_legend, interleaved_rows
 
-    seconds = [f"+ {name}" for name in found.names]
-    for measure in found.measures:
+    seconds = [f"+ {name}" for name in interleaving.names]
+    for measure in interleaving.measures:
         rows = [
             (first, *(cell_text(*_split(cell), best) for cell, best in zip(cells, bests, strict=True)))
-            for first, cells, bests in interleaved_rows(found, measure)
+            for first, cells, bests in interleaved_rows(interleaving, measure)
         ]
         console.show_table((measure, *seconds), rows, right=seconds)
         console.line()
-    console.remark(interleaved_legend(found))
-    assert found.consistency is not None
+    console.remark(interleaved_legend(interleaving))
+    assert interleaving.consistency is not None
     console.line()
-    _show_consistency(found.consistency)
-    console.remark(consistency_legend(found.consistency))
+    _show_consistency(interleaving.consistency)
+    console.remark(consistency_legend(interleaving.consistency))
 
 
 def _split(cell: str) -> tuple[str, str]:

@@ -11,29 +11,29 @@ from vizsla.cli import console
 from vizsla.errors import InputError, VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.index import Index
+    from vizsla.runs import Retriever
 
 HELP = """Type a query, or
   :explain N   why result N has its score
   :show N      the whole document of result N
-  :k N         how many results to show
+  :k N         show N results from now on
   :quit        leave (Ctrl-D does, too)"""
 
 
-def prompt(index: Index, k: int, filter: str | None = None) -> None:
-    """Answer queries from the terminal, or from standard input line by line, until they end."""
+def prompt(retriever: Retriever, k: int, filter: str | None = None) -> None:
+    """Search for each line from the terminal or from standard input, until they end."""
     from vizsla.cli.show import count_documents
 
     interactive = sys.stdin.isatty()
     history = _load_history() if interactive else None
     if interactive:
-        console.remark(f"{count_documents(index)}, {index.model.name}. A query, or :help")
-    session = _Session(index, k, filter)
+        console.remark(f"{count_documents(retriever)}, {retriever.name}. Type a query, or :help")
+    session = _Session(retriever, k, filter)
     try:
         while True:
             try:
                 line = input("vizsla> " if interactive else "")
-                line.encode()  # in some locales bytes that are no text come in disguise
+                line.encode()  # in some locales bytes that are not UTF-8 come in as surrogates
             except EOFError:
                 break
             except UnicodeError:
@@ -50,23 +50,24 @@ def prompt(index: Index, k: int, filter: str | None = None) -> None:
 
 
 class _Session:
-    """What the prompt remembers: how many results, the last query, the ids it found."""
+    """What the prompt remembers: how many results to show, the last query, and the ids of its results."""
 
-    def __init__(self, index: Index, k: int, filter: str | None) -> None:
-        self._index = index
+    def __init__(self, retriever: Retriever, k: int, filter: str | None) -> None:
+        self._retriever = retriever
         self._k = k
         self._filter = filter
         self._query = ""
         self._ids: list[str] = []
 
     def answer(self, line: str) -> None:
+        """Search for a line, or follow it where it is a command; a mistake is one sentence."""
         from vizsla.cli.show import show_results
 
         try:
             if line.startswith(":"):
                 self._command(line[1:].split())
             elif line:
-                self._query, self._ids = line, show_results(self._index, line, self._k, self._filter)
+                self._query, self._ids = line, show_results(self._retriever, line, self._k, self._filter)
         except VizslaError as e:
             console.remark(f"vizsla: {e}")
 
@@ -83,9 +84,9 @@ class _Session:
                 raise VizslaError(f"there is no result {number}; the last query has {len(self._ids)}")
             doc_id = self._ids[number - 1]
             if verb == "explain":
-                show_explanation(self._index.explain(self._query, doc_id, self._filter), doc_id)
+                show_explanation(self._retriever.explain(self._query, doc_id, self._filter), doc_id)
             else:
-                document = self._index.get(doc_id)
+                document = self._retriever.get(doc_id)
                 assert document is not None
                 console.print_json({"id": document.id, **document.content})
         else:
@@ -95,7 +96,7 @@ class _Session:
 
 
 def _load_history() -> Path | None:
-    """Line editing and the history of earlier prompts, where the system has them."""
+    """Turn on line editing with the history of earlier prompts, where the system has them; gives the history file."""
     try:
         import readline
     except ImportError:

@@ -1,4 +1,4 @@
-"""vizsla rerank: the best of a run ranked anew by a cross-encoder, at one depth or at several."""
+"""vizsla rerank: the best documents of a run reranked by a cross-encoder, to one depth or to several."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.compare import Convention
-from vizsla.cli.datasets import Data
+from vizsla.cli import console, options
+from vizsla.cli.opening import open_retriever
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -19,82 +18,90 @@ if TYPE_CHECKING:
     from vizsla.models import Reranker
     from vizsla.runs import Qrels, Run
 
+PRECISIONS = ("int8", "float32")
+
 
 def rerank(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index, for the texts.")],
-    runs: Annotated[list[Path], typer.Option("--run", help="The TREC run of a first stage; with --depths several.")],
-    reranker: Annotated[str, typer.Option("--reranker", help="A cross-encoder, by its folder or its name.")],
-    queries: Annotated[
-        Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
-    ] = None,
-    depth: Annotated[int, typer.Option("--depth", help="How many documents of a query are ranked anew.")] = 100,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The TREC run to write; - is standard output.")
-    ] = None,
+    index: Annotated[str, options.location("The index with the texts of the documents.")],
+    runs: Annotated[list[Path], options.run("The TREC run to rerank; with --depths repeat it for several.")],
+    reranker: Annotated[
+        str, typer.Option("--reranker", metavar="MODEL", help="A cross-encoder: its folder or its name.")
+    ],
+    queries: options.QueriesOrNone = None,
+    depth: Annotated[int, options.depth("How many documents of a query are reranked.")] = 100,
+    output: Annotated[Path | None, options.output("The TREC run to write; - is standard output.")] = None,
     depths: Annotated[
-        str | None, typer.Option("--depths", help="With --dataset: figures at several depths, as in 5,10,50,100.")
+        str | None,
+        typer.Option("--depths", metavar="N,...", help="With --dataset: evaluate at several depths: 5,10,50,100."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Where judgements, and else queries, come from.")
+        str | None,
+        typer.Option("--dataset", metavar="DATASET", help="Take judgements, and queries, from this data set."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Which judgements; test unless told.")] = None,
-    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 RR@10",
-    convention: Convention = "anserini",
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="int8 or float32; int8 where no GPU runs it.")
-    ] = None,
-    report: Annotated[
-        list[Path] | None,
-        typer.Option("--report", help="With --depths: write the figures, .html with a chart, .md, .csv, .json."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With --depths: JSON instead of tables.")] = False,
-    data: Data = None,
+    split: options.Split = None,
+    measures: Annotated[str, options.measures()] = "nDCG@10 RR@10",
+    convention: options.Convention = "anserini",
+    precision: options.Precision = None,
+    report: Annotated[list[Path] | None, options.report(".html with a chart, .md, .csv or .json")] = None,
+    as_json: options.Json = False,
+    data: options.Data = None,
 ) -> None:
-    """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
-    from vizsla.evaluation import CONVENTIONS
-    from vizsla.evaluation.report.reranked import RERANKED
-    from vizsla.index import reranked
-    from vizsla.models import Reranker
-    from vizsla.runs import Run, parse_measures
+    """Rerank the top documents of a run with a cross-encoder.
 
-    if queries is None and dataset is None:
-        raise VizslaError("the queries' texts are needed; give --queries FILE or --dataset NAME")
-    if depths is not None and dataset is None:
-        raise VizslaError("figures need judgements; give --dataset NAME with --depths")
-    if depths is None and (output is None or report or as_json):
-        raise VizslaError("name the run to write with -o FILE, or ask for figures with --depths 5,10,50,100")
-    if depths is not None:
-        console.check_apart(output, "-o")
-    if output is not None and len(runs) > 1:
-        raise VizslaError("one run can be written with -o, not several; give one --run")
-    if precision is not None:
-        console.one_of("precision", precision, ("int8", "float32"))
-    console.one_of("convention", convention, CONVENTIONS)
-    parse_measures(measures)
-    for path in report or []:
-        RERANKED.check(path)
-    for file in (output, *(report or [])):
-        console.check_output(file, *runs)
-    cuts = _depths(depths, depth)
-    names = [path.stem for path in runs]
-    if len(set(names)) < len(names):
-        names = [str(path) for path in runs]
-    texts, qrels = _asked(queries, dataset, split, data)
-    read = {name: Run.read(path) for name, path in zip(names, runs, strict=True)}
+    -o writes the reranked run. --depths with --dataset evaluates reranking to each of these depths. The texts of the
+    documents come from the index.
+    """
+    from vizsla.models import Reranker
+
+    reports = report or []
+    _check(queries, dataset, depths, output, runs, as_json=as_json, reports=reports)
+    _check_names(precision, convention, measures)
+    cutoffs = _depths(depths, depth)
+    texts, qrels = _queries(queries, dataset, split, data)
+    read = _read_runs(runs)
     if depths is not None and qrels is not None and output is None:
         read = {name: run.only(qrels.judgements) for name, run in read.items()}
         if not all(read.values()):
             raise VizslaError("a run has none of the judged queries; is it a run of this data set and split?")
-    second = Reranker.open(reranker, precision)  # type: ignore[arg-type]
-    scores = _scores(folder, read, texts, second, cuts[-1])
+    cross_encoder = Reranker.open(reranker, precision)  # type: ignore[arg-type]
+    scores = _score(index, read, texts, cross_encoder, cutoffs[-1])
     if output is not None:
-        run = reranked(next(iter(read.values())), scores.scores, cuts[-1] if depths is not None else depth)
-        with console.written(output) as file:
-            run.untied(by_id=False).write(file, tag=second.name)
-        pairs = console.count(scores.pairs, "pair")
-        console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.place(output)}")
+        _write(next(iter(read.values())), scores, cutoffs[-1], output, tag=cross_encoder.name)
     if depths is not None and qrels is not None:
-        _figures(read, scores, qrels, measures, cuts, convention, report or [], as_json)
+        _evaluate(read, scores, qrels, measures, cutoffs, convention, reports, as_json)
+
+
+def _check(
+    queries: Path | None, dataset: str | None, depths: str | None, output: Path | None, runs: list[Path],
+    *, as_json: bool, reports: list[Path],
+) -> None:  # fmt: skip
+    """Refuse options that do not go together, before anything long begins."""
+    from vizsla.evaluation.report.reranked import RERANKED
+
+    if queries is None and dataset is None:
+        raise VizslaError("the queries' texts are needed; give --queries FILE or --dataset NAME")
+    if depths is not None and dataset is None:
+        raise VizslaError("evaluation needs judgements; give --dataset NAME with --depths")
+    if depths is None and (output is None or reports or as_json):
+        raise VizslaError("name the run to write with -o FILE, or evaluate with --depths 5,10,50,100")
+    if depths is not None:
+        console.check_apart(output, "-o")
+    if output is not None and len(runs) > 1:
+        raise VizslaError("one run can be written with -o, not several; give one --run")
+    for path in reports:
+        RERANKED.check(path)
+    for file in (output, *reports):
+        console.check_output(file, *runs)
+
+
+def _check_names(precision: str | None, convention: str, measures: str) -> None:
+    from vizsla.evaluation import CONVENTIONS
+    from vizsla.runs import parse_measures
+
+    if precision is not None:
+        console.one_of("precision", precision, PRECISIONS)
+    console.one_of("convention", convention, CONVENTIONS)
+    parse_measures(measures)
 
 
 def _depths(depths: str | None, depth: int) -> list[int]:
@@ -103,10 +110,20 @@ def _depths(depths: str | None, depth: int) -> list[int]:
     return parse_depths(depths) if depths is not None else [depth]
 
 
-def _asked(
+def _read_runs(paths: list[Path]) -> dict[str, Run]:
+    """Runs by the names of their files, or by their whole paths where two files have the same name."""
+    from vizsla.runs import Run
+
+    names = [path.stem for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in paths]
+    return {name: Run.read(path) for name, path in zip(names, paths, strict=True)}
+
+
+def _queries(
     queries: Path | None, dataset: str | None, split: str | None, data: Path | None
 ) -> tuple[dict[str, str], Qrels | None]:
-    """The texts of queries, and judgements where there are any."""
+    """The texts of queries, and the judgements of the data set if one is named."""
     from vizsla.datasets import open_datasets, read_queries
 
     if dataset is None:
@@ -119,33 +136,43 @@ def _asked(
     return read_queries(queries) if queries else member.queries(), member.qrels(group.split(split))
 
 
-def _scores(
-    folder: Path, runs: Mapping[str, Run], texts: Mapping[str, str], reranker: Reranker, depth: int
+def _score(
+    location: str, runs: Mapping[str, Run], texts: Mapping[str, str], reranker: Reranker, depth: int
 ) -> PairScores:
-    from vizsla.index import Index, pair_scores
+    from vizsla.index import pair_scores
 
-    asked = len({query for run in runs.values() for query in run})
-    with Index.open(folder) as index, console.progress("Reranking", asked, "pairs") as advance:
-        return pair_scores(index, list(runs.values()), texts, reranker, depth, advance)
+    count = len({query for run in runs.values() for query in run})
+    with open_retriever(location) as retriever, console.progress("Reranking", count, "pairs") as advance:
+        return pair_scores(retriever, list(runs.values()), texts, reranker, depth, advance)
 
 
-def _figures(
+def _write(run: Run, scores: PairScores, depth: int, output: Path, tag: str) -> None:
+    from vizsla.index import reranked
+
+    with console.written(output) as file:
+        reranked(run, scores.scores, depth).untied(by_id=False).write(file, tag=tag)
+    pairs = console.count(scores.pairs, "pair")
+    console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.place(output)}")
+
+
+def _evaluate(
     runs: Mapping[str, Run], scores: PairScores, qrels: Qrels, measures: str, depths: list[int], convention: str,
-    report: list[Path], as_json: bool,
+    reports: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
+    """Print, and write to reports, the figures at each depth."""
     from vizsla.evaluation.depths import at_depths
     from vizsla.evaluation.report.reranked import RERANKED, depth_tables
 
-    found = at_depths(runs, scores, qrels, measures, depths, convention)
+    figures = at_depths(runs, scores, qrels, measures, depths, convention)
     if as_json:
-        told: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
-        console.print_json({**told, "figures": [asdict(one) for one in found]})
+        facts: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
+        console.print_json({**facts, "figures": [asdict(figure) for figure in figures]})
     else:
-        for head, rows in depth_tables(found).values():
+        for head, rows in depth_tables(figures).values():
             console.show_table(head, rows, right=head[1:])
             console.line()
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
-    for path in report:
-        RERANKED.write(found, path)
+    for path in reports:
+        RERANKED.write(figures, path)
         console.remark(f"Written: {path}")

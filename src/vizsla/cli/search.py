@@ -3,75 +3,103 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vizsla.cli import console
+from vizsla.cli import console, options
+from vizsla.cli.opening import index_of, open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.index import Hit, Index
     from vizsla.models import Reranker
-    from vizsla.runs import Run
+    from vizsla.runs import Hit, Retriever, Run
 
-Augment = Annotated[
-    str | None,
-    typer.Option(
-        "--augment", metavar="NAME", help="Ask BM25 in other words: general, the folder of an augmenter, or rm3."
-    ),
-]
-Combine = Annotated[
-    str | None,
-    typer.Option("--combine", metavar="RULE", help="The parts of a sum by: sum (exact), union, rrf, linear, ..."),
-]
-AskedDense = Annotated[
-    str | None,
-    typer.Option("--dense", metavar="HOW", help="Dense vectors: exact, or with another effort, as in ef_search=200."),
-]
-RECALL_SAMPLE = 100  # queries the recall of an approximate search is measured on
+SHOWN, IN_A_RUN = 10, 1000  # how many results, unless the user says
+RECALL_SAMPLE = 100  # queries that the recall of an approximate search is measured on
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is searched and how: the same for one query and for a file of queries."""
+
+    retriever: Retriever
+    filter: str | None
+    reranker: Reranker | None
+    depth: int
+
+    def hits(self, query: str, k: int) -> list[Hit]:
+        """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
+        if self.reranker is None:
+            return self.retriever.search(query, k, self.filter)
+        from vizsla.index import check_texts, rerank_hits
+
+        index = index_of(self.retriever)
+        if index is not None:
+            check_texts(index)
+        return rerank_hits(self.retriever.search(query, self.depth, self.filter), query, self.reranker)[:k]
 
 
 def search(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-    query: Annotated[str | None, typer.Argument(help="What to look for; without it, a prompt.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="How many results: 10, or 1000 for --queries.")] = None,
-    filter: Annotated[
-        str | None, typer.Option("--filter", help='A condition on the documents: year >= 1999 and lang = "en".')
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", help="A file of queries: JSON lines {_id, text} or id TAB text.")
-    ] = None,
+    index: options.Location,
+    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The query; without it, a prompt.")] = None,
+    k: Annotated[int | None, options.top_k("How many results; default: 10, or 1000 with --queries.")] = None,
+    filter: options.Filter = None,
+    as_json: options.Json = False,
+    queries: options.QueriesOrNone = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="With --queries: the TREC run to write; - is standard output.")
+        Path | None, options.output("With --queries: the TREC run to write; - is standard output.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Ask with other weights, or only some parts, of its model.")
-    ] = None,
-    augment: Augment = None,
+    model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
+    expand: options.Expand = None,
     reranker: Annotated[
-        str | None, typer.Option("--rerank", metavar="DIR", help="Rank what is found anew with a cross-encoder.")
+        str | None, typer.Option("--reranker", metavar="MODEL", help="Rerank the results with a cross-encoder.")
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", help="With --rerank: how many documents of a query.")] = 100,
-    combine: Combine = None,
-    dense: AskedDense = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="With --queries: how many threads, else all.")
-    ] = None,
+    depth: Annotated[int, options.depth("With --reranker: how many documents of a query are reranked.")] = 100,
+    combine: options.Combine = None,
+    search_params: options.SearchParams = None,
+    threads: options.Threads = None,
     approximate: Annotated[
         float | None,
-        typer.Option("--approximate", help="With --queries: faster, not exact; 0 to 1, where it is exact."),
+        typer.Option(
+            "--approximate", metavar="X", help="With --queries: faster, may miss documents; 0 is fastest, 1 is exact."
+        ),
     ] = None,
 ) -> None:
-    """Search an index."""
+    """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    from vizsla.cli.show import show_hits, show_results
-    from vizsla.index import Index
     from vizsla.models import Reranker
 
+    _check(query, queries, output, reranker, depth, threads, approximate)
+    cross_encoder = Reranker.open(reranker) if reranker is not None else None
+    with open_retriever(index) as opened:
+        retriever = searched_with(
+            opened, model=model, expand=expand, combine=combine, search_params=search_params,
+            approximate=approximate, threads=threads,
+        )  # fmt: skip
+        chosen = _Search(retriever, filter, cross_encoder, depth)
+        if queries is not None and output is not None:
+            _write_run(chosen, queries, output, IN_A_RUN if k is None else k)
+        elif query is None:
+            from vizsla.cli.prompt import prompt
+
+            prompt(retriever, SHOWN if k is None else k, filter)
+        elif as_json:
+            retriever.search(query, 1, filter)  # the first search of a process loads or compiles what others reuse
+            loading = time.perf_counter() - started
+            console.print_json(_as_json(chosen, query, SHOWN if k is None else k, loading))
+        else:
+            _show(chosen, query, SHOWN if k is None else k)
+
+
+def _check(
+    query: str | None, queries: Path | None, output: Path | None, reranker: str | None, depth: int,
+    threads: int | None, approximate: float | None,
+) -> None:  # fmt: skip
+    """Refuse options that do not go together, before anything is opened."""
     if (queries is None) != (output is None):
         raise VizslaError("--queries and --output go together: a file of queries in, a TREC run out")
     if queries is not None and query is not None:
@@ -79,94 +107,77 @@ def search(
     if queries is None and (threads is not None or approximate is not None):
         raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
     if reranker is not None and query is None and queries is None:
-        raise VizslaError("the prompt knows no --rerank; give a query, or --queries FILE")
+        raise VizslaError("the prompt does not rerank; with --reranker give a query, or --queries FILE")
     if depth < 1:
-        raise VizslaError(f"--depth, how many documents are ranked anew, must be 1 or more, not {depth}")
+        raise VizslaError(f"--depth, how many documents are reranked, must be 1 or more, not {depth}")
     console.check_output(output, *([queries] if queries else []))
-    second = Reranker.open(reranker) if reranker is not None else None
-    with Index.open(folder) as index:
-        if model is not None:
-            index.ask_with(model)
-        ask_in_other_words(index, augment, combine, dense)
-        if queries is not None and output is not None:
-            run_options = {"threads": threads, "approximate": approximate}
-            _write_run(index, queries, output, 1000 if k is None else k, filter, run_options, second, depth)
-        elif query is None:
-            from vizsla.cli.prompt import prompt
-
-            prompt(index, 10 if k is None else k, filter)
-        elif as_json:
-            index.search(query, 1, filter)  # the first search of a process loads, or compiles, what others find there
-            loading = time.perf_counter() - started
-            console.print_json(found_as_data(index, query, 10 if k is None else k, filter, second, depth, loading))
-        elif second is not None and (hits := _hits(index, query, 10 if k is None else k, filter, second, depth)):
-            show_hits(index, query, hits, filter)
-        else:
-            show_results(index, query, 10 if k is None else k, filter)
 
 
-def ask_in_other_words(index: Index, augment: str | None, combine: str | None = None, dense: str | None = None) -> None:
-    """Have an index asked through an augmenter, if there is one, its parts combined and vectors searched in a way."""
-    from vizsla.models import parse_expander, with_expansion
+def _show(search: _Search, query: str, k: int) -> None:
+    from vizsla.cli.show import show_hits, show_results
 
-    model = index.asked if augment is None else with_expansion(index.asked, parse_expander(augment))
-    if augment is not None or combine is not None or dense is not None:
-        index.ask_with(model, combine=combine, dense=dense)
-
-
-def _hits(index: Index, query: str, k: int, filter: str | None, second: Reranker | None, depth: int) -> list[Hit]:
-    """The hits of a query, the first `depth` ranked anew where there is a reranker; others are not shown then."""
-    from vizsla.index import check_texts, rerank_hits
-
-    if second is None:
-        return index.search(query, k, filter)
-    check_texts(index)
-    return rerank_hits(index.search(query, depth, filter), query, second)[:k]
+    if search.reranker is not None and (hits := search.hits(query, k)):
+        show_hits(search.retriever, query, hits, search.filter)
+    else:
+        show_results(search.retriever, query, k, search.filter)
 
 
-def found_as_data(
-    index: Index, query: str, k: int, filter: str | None, second: Reranker | None, depth: int, loading: float
-) -> dict[str, Any]:
-    """What a query finds: `milliseconds` are of the search alone, `loading_milliseconds` of all that went before."""
+def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, Any]:
+    """The results of a query: `milliseconds` are of the search alone, `loading_milliseconds` of all before it."""
     started = time.perf_counter()
-    hits = _hits(index, query, k, filter, second, depth)
-    milliseconds = (time.perf_counter() - started) * 1000
+    hits = search.hits(query, k)
+    milliseconds = 1000 * (time.perf_counter() - started)
     times = {"milliseconds": round(milliseconds, 3), "loading_milliseconds": round(loading * 1000, 3)}
-    return {"query": query, "model": index.asked.name, **times, "results": [_as_data(hit) for hit in hits]}
+    return {"query": query, "model": search.retriever.name, **times, "results": [_hit_as_json(hit) for hit in hits]}
 
 
-def _as_data(hit: Hit) -> dict[str, Any]:
+def _hit_as_json(hit: Hit) -> dict[str, Any]:
     passage = {} if hit.passage is None else {"passage": hit.passage}
     return {"rank": hit.rank, "id": hit.id, "score": hit.score, **passage, "document": dict(hit.document.content)}
 
 
-def _write_run(
-    index: Index, queries: Path, output: Path, k: int, filter: str | None, options: dict[str, Any],
-    second: Reranker | None, depth: int,
-) -> None:  # fmt: skip
+def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:
+    """Search for all queries of a file and write a TREC run."""
     from vizsla.datasets import read_queries
-    from vizsla.index import rerank
 
     texts = read_queries(queries)
     started = time.perf_counter()
-    run = index.run(texts, k, filter, **options).untied()
-    if second is not None:
-        with console.progress("Reranking", len(texts), "pairs") as advance:
-            run = rerank(index, run, texts, second, depth, advance).untied(by_id=False)
+    run = search.retriever.run(texts, k, search.filter).untied()
+    if search.reranker is not None:
+        run = _reranked(search, run, texts)
     seconds = time.perf_counter() - started
     with console.written(output) as file:
-        run.write(file, tag=index.asked.name.replace(" ", ""))
+        run.write(file, tag=search.retriever.name.replace(" ", ""))
     empty = sum(not ranking for ranking in run.values())
-    found = f"; {console.count(empty, 'query')} found nothing" if empty else ""
-    console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {console.place(output)}{found}")
-    if options["approximate"] is not None:  # of the search, which a reranker does not change
-        sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
-        recall = recall_of(run, index.run(sample, k, filter))
-        console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")
+    without_results = f"; {console.count(empty, 'query')} found nothing" if empty else ""
+    console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {console.place(output)}{without_results}")
+    _remark_recall(search, run, texts, k)
+
+
+def _reranked(search: _Search, run: Run, texts: dict[str, str]) -> Run:
+    from vizsla.index import rerank
+
+    index = index_of(search.retriever)
+    if index is None or search.reranker is None:
+        raise VizslaError(f"{search.retriever.name} is not an index, so there are no texts to rerank")
+    with console.progress("Reranking", len(texts), "pairs") as advance:
+        return rerank(index, run, texts, search.reranker, search.depth, advance).untied(by_id=False)
+
+
+def _remark_recall(search: _Search, run: Run, texts: dict[str, str], k: int) -> None:
+    """Say what share of the exact top k an approximate search has found; reranking does not change it."""
+    from vizsla.index.view import IndexView
+
+    if not isinstance(search.retriever, IndexView) or search.retriever.approximate is None:
+        return
+    sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
+    exact = replace(search.retriever, approximate=None, threads=None).run(sample, k, search.filter)
+    recall = recall_of(run, exact)
+    console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")
 
 
 def recall_of(run: Run, exact: Run) -> float:
-    """The share of exact rankings' documents that others have, on average over the queries that find any."""
-    found = {q: set(run[q].documents) for q in exact}
-    shares = [sum(d in found[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.items() if ranking]
+    """The share of the exact rankings' documents that a run has: the mean over queries with any results."""
+    retrieved = {q: set(run[q].documents) for q in exact}
+    shares = [sum(d in retrieved[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.items() if ranking]
     return sum(shares) / len(shares) if shares else 1.0

@@ -6,56 +6,77 @@ import re
 from typing import TYPE_CHECKING
 
 from vizsla.cli import console
+from vizsla.cli.opening import index_of
 from vizsla.harmless import harmless
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.text import Text
 
-    from vizsla.index import Explanation, Hit, Index, Snippet
+    from vizsla.index import Index, Snippet
+    from vizsla.runs import Document, Explanation, Hit, Retriever
 
 MATCH = "bold yellow"
-_WIDE = 1000  # columns where nobody has told how many there are
+TITLE_WIDTH, TEXT_WIDTH = 120, 240  # characters
+_WIDE = 1000  # columns, where the output is not a terminal
+_TERMS_SHOWN = 8
 
 
-def count_documents(index: Index) -> str:
-    """How many documents an index has, and in how many passages where it has those."""
-    passages = index.info()["passages"]
-    within = "" if passages is None else f" in {console.count(passages, 'passage')}"
-    return console.count(len(index), "document") + within
+def count_documents(retriever: Retriever) -> str:
+    """How many documents there are, and in how many passages where an index has passages."""
+    index = index_of(retriever)
+    passages = index.info()["passages"] if index is not None else None
+    in_passages = "" if passages is None else f" in {console.count(passages, 'passage')}"
+    return console.count(len(retriever), "document") + in_passages
 
 
-def show_results(index: Index, query: str, k: int, filter: str | None = None) -> list[str]:
-    """Print the results of a query; gives their ids."""
-    hits = index.search(query, k, filter)
+def show_results(retriever: Retriever, query: str, k: int, filter: str | None = None) -> list[str]:
+    """Print the results of a query and return their ids."""
+    hits = retriever.search(query, k, filter)
     if hits:
-        show_hits(index, query, hits, filter)
+        show_hits(retriever, query, hits, filter)
     else:
-        console.remark(nothing_found(index, query, filter))
+        console.remark(nothing_found(retriever, query, filter))
     return [hit.id for hit in hits]
 
 
-def show_hits(index: Index, query: str, hits: list[Hit], filter: str | None = None) -> None:
-    """Each hit with title, score, id and the passage that answers best, matches marked."""
+def show_hits(retriever: Retriever, query: str, hits: list[Hit], filter: str | None = None) -> None:
+    """Print each hit with title, id, score and its best snippet, matches highlighted."""
     from rich.text import Text
 
-    highlighter = index.highlighter(query, filter)
+    snippet = _snippets(retriever, query, filter)
     for hit in hits:
         head = Text().append(f"{hit.rank:>3}. ", style="dim")
         title = hit.document.get("title")
         if isinstance(title, str) and title:
-            marked = _marked(highlighter.snippet(hit.document, "title", width=120), "bold")
-            head.append_text(marked).append(f"  {console.safe(hit.id)}" if title != hit.id else "", style="cyan")
+            highlighted = _highlighted(snippet(hit.document, "title", TITLE_WIDTH), "bold")
+            head.append_text(highlighted).append(f"  {console.safe(hit.id)}" if title != hit.id else "", style="cyan")
         else:
             head.append(console.safe(hit.id), style="bold cyan")
         head.append(f"  {hit.score:.4f}", style="dim")
         console.out.print(head)
-        snippet = highlighter.snippet(hit.document)
-        if snippet.text.strip():
-            console.print_indented(_marked(snippet, ""), 5)
+        best = snippet(hit.document, "text", TEXT_WIDTH)
+        if best.text.strip():
+            console.print_indented(_highlighted(best, ""), 5)
 
 
-def _marked(snippet: Snippet, style: str) -> Text:
-    """A snippet on one line, its matches marked."""
+def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
+    """What cuts a snippet from a field of a document; only an index knows which words match."""
+    index = index_of(retriever)
+    return _beginning if index is None else index.highlighter(query, filter).snippet
+
+
+def _beginning(document: Document, field: str, width: int) -> Snippet:
+    from vizsla.index import Snippet
+
+    text = document.get(field)
+    text = text if isinstance(text, str) else ""
+    return Snippet(text[:width], (), True, len(text) <= width)
+
+
+def _highlighted(snippet: Snippet, style: str) -> Text:
+    """A snippet on one line, its matches highlighted."""
     from rich.text import Text
 
     text = Text(style=style)
@@ -76,10 +97,15 @@ def _one_line(text: str) -> str:
     return harmless(re.sub(r"\s+", " ", text))
 
 
-def nothing_found(index: Index, query: str, filter: str | None = None) -> str:
+def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -> str:
     """Why a query found nothing."""
-    if not len(index):
+    if not len(retriever):
         return "nothing found: the index has no documents"
+    index = index_of(retriever)
+    return "nothing found" if index is None else _why_nothing(index, query, filter)
+
+
+def _why_nothing(index: Index, query: str, filter: str | None) -> str:
     statistics = index.term_statistics(query)
     terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms and any(part.component.dimensions for part in index.asked.parts):
@@ -90,26 +116,27 @@ def nothing_found(index: Index, query: str, filter: str | None = None) -> str:
         return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
     if any(t.documents for t in statistics):
         return "nothing found: no document that meets the filter has any of the query's words"
-    shown = ", ".join(console.safe(t) for t in terms[:8]) + (f" and {len(terms) - 8} more" if len(terms) > 8 else "")
-    return f"nothing found: no document has any of these words: {shown}"
+    more = f" and {len(terms) - _TERMS_SHOWN} more" if len(terms) > _TERMS_SHOWN else ""
+    listed = ", ".join(console.safe(t) for t in terms[:_TERMS_SHOWN]) + more
+    return f"nothing found: no document has any of these words: {listed}"
 
 
 def show_explanation(explanation: Explanation, doc_id: str) -> None:
-    """The tree of a score."""
+    """Print a score as a tree of what it is the sum of."""
     from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
 
     head = Text().append(f"{explanation.score:.4f}", style="bold")
     tree = Tree(head.append(f"  {console.safe(explanation.name)} for {console.safe(doc_id)}"), guide_style="dim")
-    _grow(tree, explanation)
+    _add_parts(tree, explanation)
     if console.out.is_terminal:
         console.out.print(tree)
     else:  # a tree is cut at the width of its console
         Console(file=console.out.file, width=_WIDE).print(tree)
 
 
-def _grow(tree: object, explanation: Explanation) -> None:
+def _add_parts(tree: object, explanation: Explanation) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
@@ -121,4 +148,4 @@ def _grow(tree: object, explanation: Explanation) -> None:
         if "term" in part.facts:
             tree.add(line.append(f"  {console.safe(part.name)}", style=MATCH).append(f"  {part.note}", style="dim"))
         else:  # a model of a sum
-            _grow(tree.add(line.append(f"  {console.safe(part.name)}{part.weight_note}")), part)
+            _add_parts(tree.add(line.append(f"  {console.safe(part.name)}{part.weight_note}")), part)

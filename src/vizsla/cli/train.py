@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console
-from vizsla.cli.index import Format, IdField, TextField, TitleField, find_sources
+from vizsla.cli.options import Format, IdField, TextField, TitleField
+from vizsla.cli.sources import find_sources
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -97,11 +98,11 @@ def _tell_use(plan: TrainingRecipe, outcome: Outcome, output: Path) -> None:
         best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
         console.remark(f"Best at step {outcome.best_step}: {best}")
     if plan.network == "augmenter":
-        console.remark(f"Use it with: vizsla search DIR --augment {output}")
+        console.remark(f"Use it with: vizsla search INDEX --expand {output}")
     elif plan.network == "cross":
-        console.remark(f"Use it with: vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT")
+        console.remark(f"Use it with: vizsla rerank INDEX --run RUN --queries QUERIES --reranker {output} -o OUT")
     else:
-        console.remark(f"Use it with: vizsla index SOURCE -o DIR --model {output}{_other_use(plan, output)}")
+        console.remark(f"Use it with: vizsla index SOURCE -o INDEX --model {output}{_other_use(plan, output)}")
 
 
 def _other_use(plan: TrainingRecipe, output: Path) -> str:

@@ -1,23 +1,19 @@
-"""vizsla trust: an index from elsewhere whose structures for approximate search may be opened."""
+"""vizsla trust: let faiss open the vector indexes that another machine has built."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from vizsla.cli import console
+from vizsla.cli import console, options
 
 
-def trust(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the index.")],
-) -> None:
-    """Let faiss open what was built over an index's dense vectors on another machine. Know who has made it."""
+def trust(index: options.IndexFolder) -> None:
+    """Allow faiss to open an index that another machine has built.
+
+    faiss does not check what it reads. Trust an index only if you know who has built it.
+    """
     from vizsla.index import Index
 
-    with Index.open(folder) as index:
-        count = index.trust()
+    with Index.open(index) as opened:
+        count = opened.trust()
     if count:
         console.remark(f"{console.count(count, 'structure')} for approximate search may be opened from now on")
     else:

@@ -1,7 +1,7 @@
-"""All kernels compiled at the first command that needs one, so that others do not wait for theirs one by one.
+"""Compile all kernels at the first command that needs one, so that later commands do not wait.
 
-Numba compiles one kernel at a time, so two processes share the work: what reading and writing documents takes, and
-what searching takes. They do a little of either in a folder of their own, and what they compile stays on disk.
+Numba compiles one kernel at a time in a process, so two processes share the work: one writes a small index, the other
+searches one. What they compile stays in the cache on disk.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def warm_up() -> bool:
-    """Compile to disk what indexing and searching take, unless that was done before; whether it is there now."""
+    """Compile all kernels for indexing and searching to disk; False if there was nothing to do, or it failed."""
     done = _marker()
     if done is None or done.exists():
         return False
     compiling.tell()
     with _alone(done.with_suffix(".lock")):
-        if not done.exists():  # nobody did it while this waited
+        if not done.exists():  # another process may have done it meanwhile
             if not _compile_all():
                 return False
             with suppress(OSError):
@@ -39,7 +39,7 @@ def warm_up() -> bool:
 
 
 def _marker() -> Path | None:
-    """The file that says all kernels were compiled, for these sources, by this numba, for this processor."""
+    """The file that marks all kernels as compiled, for these sources, this numba and this processor."""
     import numba
     from llvmlite import binding  # type: ignore[import-untyped]
 
@@ -54,7 +54,7 @@ def _marker() -> Path | None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """While one process compiles, others wait for it."""
+    """Let one process compile at a time; others wait."""
     try:
         import fcntl
 
@@ -68,7 +68,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _compile_all() -> bool:
-    """Run each part of the work in a process; whether all came to their end."""
+    """Run each part of the work in a process of its own; False if one of them failed."""
     package = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -80,7 +80,7 @@ def _compile_all() -> bool:
             workers.append(subprocess.Popen(command, env=environment, **pipes))  # type: ignore[call-overload]
         codes = [worker.wait() for worker in workers]
         return not any(codes)
-    except OSError:  # no process can be started: kernels are compiled one by one, as they are needed
+    except OSError:  # no process can be started: kernels are compiled when they are needed
         return False
     finally:
         for worker in workers:
@@ -89,14 +89,14 @@ def _compile_all() -> bool:
 
 
 def work(part: str) -> None:
-    """Do a part, and end with the process that wants it: its end of standard input closes then."""
+    """Do a part of the work, and stop when the parent process ends, which closes standard input."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         PARTS[part](Path(folder) / "index")
 
 
 def _write(folder: Path) -> None:
-    """Analyse, index, replace, delete, merge: each in an index that is opened for it, as commands do."""
+    """Analyse, index, replace, delete and merge, each in an index that is opened for it, as commands do."""
     from vizsla.index import Index
     from vizsla.text import Analyzer
 
@@ -117,7 +117,7 @@ def _write(folder: Path) -> None:
 
 
 def _search(folder: Path) -> None:
-    """Search for one query and for many, in several segments, with a filter; by given weights, which need no words."""
+    """Search for one query and for many, in several segments, with a filter, by precomputed vectors."""
     from vizsla.index import Index
 
     with Index.create(folder, "vectors") as index:

@@ -1,4 +1,4 @@
-"""vizsla judge: what nobody has judged, as a sheet for people; and what their judgements change."""
+"""vizsla qrels: retrieved documents nobody has judged, as a sheet for people; and what their judgements change."""
 
 from __future__ import annotations
 
@@ -7,47 +7,41 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.compare import Convention
-from vizsla.cli.datasets import Data
+from vizsla.cli import console, options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset
     from vizsla.runs import Qrels
 
-Runs = Annotated[list[Path], typer.Argument(help="TREC runs.")]
-Dataset = Annotated[str, typer.Argument(help="A folder in BEIR's layout, or the name of a data set.")]
-Split = Annotated[str | None, typer.Option("--split", help="Which judgements.")]
-
-app = typer.Typer(help="Find documents nobody has judged; evaluate with new judgements.", rich_markup_mode=None)
+app = typer.Typer(help="Find unjudged documents, and evaluate with new judgements.", rich_markup_mode=None)
 
 
-@app.command("list")
-def list_unjudged(
-    dataset: Dataset,
-    runs: Runs,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The sheet to fill in, a .csv file.")],
-    k: Annotated[int, typer.Option("-k", help="How deep to look.")] = 10,
-    split: Split = None,
-    data: Data = None,
+@app.command("pool")
+def pool(
+    dataset: options.Dataset,
+    runs: options.Runs,
+    output: Annotated[Path, options.output("The sheet to fill in, a .csv file; - is standard output.")],
+    k: Annotated[int, options.top_k("The depth of the pool: the top k of each run are judged.")] = 10,
+    split: options.Split = None,
+    data: options.Data = None,
 ) -> None:
-    """Write the unjudged documents among the first k of all runs to a sheet, to be judged by people."""
+    """Write the unjudged documents in the top k of runs to a sheet, for people to judge."""
     from vizsla.evaluation.judging import unjudged, write_sheet
     from vizsla.runs import Run
 
     if k < 1:
-        raise VizslaError(f"-k, how deep to look, must be 1 or more, not {k}")
+        raise VizslaError(f"-k, the depth of the pool, must be 1 or more, not {k}")
     console.check_output(output, *runs)
     if output != console.STANDARD_OUTPUT and output.exists():
-        raise VizslaError(f"{output} is there already and may hold judgements; name another file")
-    member, qrels = _judged(dataset, split, data)
+        raise VizslaError(f"{output} exists already and may hold judgements; name another file")
+    member, qrels = _open(dataset, split, data)
     read = [Run(Run.read(path), path.stem) for path in runs]
     if not any(query in qrels.judgements for run in read for query in run):
         raise VizslaError(f"the runs have none of the judged queries of {member.name}")
     rows = unjudged(read, qrels, k)
-    wanted = {row.document for row in rows}
-    documents = {d.id: d for d in member.documents() if d.id in wanted}
+    pooled = {row.document for row in rows}
+    documents = {d.id: d for d in member.documents() if d.id in pooled}
     with console.written(output) as file:
         count = write_sheet(file, rows, member.queries(), documents)
     queries = len({row.query for row in rows})
@@ -59,48 +53,50 @@ def list_unjudged(
 
 @app.command("evaluate")
 def evaluate_with(
-    dataset: Dataset,
-    sheet: Annotated[Path, typer.Argument(help="A sheet filled in, or judgements in TREC's or BEIR's format.")],
-    runs: Runs,
-    measures: Annotated[str, typer.Option("--measures", help="In ir_measures' notation.")] = "nDCG@10 Hole@10",
+    dataset: options.Dataset,
+    sheet: Annotated[
+        Path, typer.Argument(metavar="SHEET", help="The sheet, filled in; or judgements in TREC's or BEIR's format.")
+    ],
+    runs: options.Runs,
+    measures: Annotated[str, options.measures()] = "nDCG@10 Hole@10",
     output: Annotated[
-        Path | None, typer.Option("--output", help="Write all judgements here, as .tsv or TREC's.")
+        Path | None, options.output("Also write all judgements: .tsv as in BEIR, else as in TREC.")
     ] = None,
-    split: Split = None,
-    convention: Convention = "anserini",
-    data: Data = None,
+    split: options.Split = None,
+    convention: options.Convention = "anserini",
+    data: options.Data = None,
 ) -> None:
-    """Evaluate runs without and with new judgements: what not having been judged has cost each."""
+    """Evaluate runs without and with new judgements."""
     from vizsla.evaluation import evaluate
     from vizsla.evaluation.judging import read_sheet
     from vizsla.runs import Qrels, Run, parse_measures
 
-    _, qrels = _judged(dataset, split, data)
+    _, qrels = _open(dataset, split, data)
     console.check_apart(output, "--output")
     console.check_output(output, sheet, *runs)
-    given, left = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
+    given, unfilled = read_sheet(sheet) if sheet.suffix == ".csv" else (Qrels.read(sheet), 0)
     new = given.only(qrels.judgements.keys())
     if not new.judgements and given.judgements:
-        raise VizslaError(f"{sheet}: none of the queries judged here is one of this data set's")
+        raise VizslaError(f"{sheet}: no query judged here is in this data set")
     _refuse_contradictions(qrels, new, sheet)
-    more = qrels.with_more(new)
+    extended = qrels.with_more(new)
     parsed = parse_measures(measures)
     columns = [column for m in map(str, parsed) for column in (m, f"{m}, judged")]
     rows = []
     for path in runs:
         run = Run.read(path)
-        before, after = (evaluate(run, q, parsed, convention).measures for q in (qrels, more))
+        before, after = (evaluate(run, q, parsed, convention).measures for q in (qrels, extended))
         figures = [cell for m in map(str, parsed) for cell in (f"{before[m]:.4f}", f"{after[m]:.4f}")]
         rows.append((path.stem, *figures))
     console.show_table(("run", *columns), rows, right=columns)
     added = sum(map(len, new.judgements.values()))
-    empty = f"; {console.count(left, 'row')} of the sheet left empty" if left else ""
+    empty = f"; {console.count(unfilled, 'row')} of the sheet left empty" if unfilled else ""
     unknown = len(given.judgements) - len(new.judgements)
     others = f"; {unknown} of its queries are not judged in this data set and were left out" if unknown else ""
     console.remark(f"{console.count(added, 'judgement')} added{empty}{others}")
     if output is not None:
-        more.write(output)
-        console.remark(f"All judgements: {output}")
+        extended.write(output)
+        console.remark(f"Written: {output}")
 
 
 def _refuse_contradictions(qrels: Qrels, new: Qrels, sheet: Path) -> None:
@@ -112,7 +108,7 @@ def _refuse_contradictions(qrels: Qrels, new: Qrels, sheet: Path) -> None:
                 raise VizslaError(message)
 
 
-def _judged(name: str, split: str | None, data: Path | None) -> tuple[BeirDataset, Qrels]:
+def _open(name: str, split: str | None, data: Path | None) -> tuple[BeirDataset, Qrels]:
     from vizsla.datasets import open_datasets
 
     group = open_datasets(name, data)

@@ -1,0 +1,63 @@
+"""vizsla ann-recall: what share of the exact top k an approximate vector search finds, and how fast."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from vizsla.cli import console, options
+
+MOST_QUERIES = 1000  # enough for a stable figure
+
+
+def ann_recall(
+    index: options.IndexFolder,
+    queries: options.Queries,
+    search_params: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--search-params", metavar="PARAMS", help="Parameters to measure, as in ef_search=200 or nprobe=64. Repeat it."
+        ),
+    ] = None,
+    k: Annotated[int, options.top_k("The recall of how many results.")] = 10,
+    model: Annotated[str | None, options.model("The dense model of the index, where its model is a sum.")] = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="N", help="How many queries are searched at a time.")
+    ] = 1,
+    as_json: options.Json = False,
+) -> None:
+    """Measure recall and speed of approximate vector search.
+
+    Recall is the share of the exact top k that is found. The exact search is over the same vectors, as they are stored.
+    """
+    from vizsla.datasets import read_queries
+    from vizsla.index import Index
+
+    texts = [text for text in read_queries(queries).values() if text.strip()]
+    sample = list(islice(texts, 0, None, max(len(texts) // MOST_QUERIES, 1)))
+    with Index.open(index) as opened:
+        facts = opened.info()["dense"] or {"kind": "exact", "vector_bytes": 0, "structure_bytes": 0}
+        measured = opened.recall(sample, search_params or [facts["kind"]], k, model=model, together=batch_size)
+    if as_json:
+        data = {"k": k, "queries": len(sample), "batch_size": batch_size, "index": facts}
+        console.print_json({**data, "settings": [asdict(row) for row in measured]})
+        return
+    right = (f"recall@{k}", "time", "ms per query", "bytes")
+    rows = [
+        (row.setting, f"{row.recall:.4f}", f"{row.ratio:.2f}", f"{row.milliseconds:.2f}", _bytes(place, facts))
+        for place, row in enumerate(measured)
+    ]
+    console.show_table(("search", *right), rows, right=right)
+    console.remark(
+        f"{console.count(len(sample), 'query')}, {batch_size} at a time; time: relative to the exact search, without "
+        "encoding the queries"
+    )
+
+
+def _bytes(place: int, facts: dict[str, int]) -> str:
+    """What a search reads: the vectors and, unless it is the exact search in the first row, the vector index."""
+    vectors, structure = console.size(facts["vector_bytes"]), facts["structure_bytes"]
+    return f"{vectors} + {console.size(structure)}" if place and structure else vectors

@@ -1,0 +1,63 @@
+"""What the verbs search: opened from a location, with the model and the parameters the user chose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vizsla.index import Index
+    from vizsla.index.view import IndexView
+    from vizsla.models import Model
+    from vizsla.runs import Retriever
+
+
+def open_retriever(location: str | Path) -> Index:
+    """Whatever can be searched at a location."""
+    from vizsla.index import Index
+
+    return Index.open(location)
+
+
+def index_of(retriever: Retriever) -> Index | None:
+    """The index behind a retriever, for what only an index can tell; None for any other retriever."""
+    from vizsla.index import Index
+    from vizsla.index.view import IndexView
+
+    if isinstance(retriever, IndexView):
+        return retriever.index
+    return retriever if isinstance(retriever, Index) else None
+
+
+def searched_with(
+    retriever: Retriever,
+    *,
+    model: str | None = None,
+    expand: str | None = None,
+    combine: str | None = None,
+    search_params: str | None = None,
+    approximate: float | None = None,
+    threads: int | None = None,
+) -> Retriever:
+    """A retriever with another model, query expansion or search parameters; itself where nothing is chosen."""
+    choices = (model, expand, combine, search_params, approximate, threads)
+    if all(choice is None for choice in choices):
+        return retriever
+    index = index_of(retriever)
+    if index is None:
+        raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
+    view: IndexView = index.with_model(
+        _expanded(index.with_model(model).model, expand),
+        combine=combine, search_params=search_params, approximate=approximate, threads=threads,
+    )  # fmt: skip
+    index.ask_with(view.model)  # snippets mark the words of this model's queries
+    return view
+
+
+def _expanded(model: Model, expand: str | None) -> Model:
+    from vizsla.models import parse_expander, with_expansion
+
+    return model if expand is None else with_expansion(model, parse_expander(expand))

@@ -1,0 +1,188 @@
+"""Arguments and options that several verbs take: each has one name and one help text.
+
+Where the help depends on the verb, the verb gives it: `output("The TREC run to write.")`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_MEMORY = "1GB"
+DEFAULT_MAX_DOCUMENT = "16MB"
+
+
+def output(help: str) -> Any:
+    """The option --output."""
+    return typer.Option("-o", "--output", metavar="PATH", help=help)
+
+
+def top_k(help: str) -> Any:
+    """The option --k."""
+    return typer.Option("-k", "--k", metavar="N", help=help)
+
+
+def model(help: str) -> Any:
+    """The option --model."""
+    return typer.Option("-m", "--model", metavar="MODEL", help=help)
+
+
+def several_models(help: str) -> Any:
+    """The option --model of a verb that takes several models."""
+    return typer.Option("-m", "--model", metavar="MODEL,...", help=f"{help} Separate models by commas, or repeat it.")
+
+
+def run(help: str) -> Any:
+    """The option --run."""
+    return typer.Option("--run", metavar="FILE", help=help)
+
+
+def depth(help: str) -> Any:
+    """The option --depth."""
+    return typer.Option("--depth", metavar="N", help=help)
+
+
+def split(help: str) -> Any:
+    """The option --split."""
+    return typer.Option("--split", metavar="SPLIT", help=help)
+
+
+def measures(help: str = "Measures in the notation of ir_measures, separated by blanks.") -> Any:
+    """The option --measures."""
+    return typer.Option("--measures", metavar="MEASURES", help=help)
+
+
+def measure(help: str = "The measure to maximise.") -> Any:
+    """The option --measure, where there can be only one."""
+    return typer.Option("--measure", metavar="MEASURE", help=help)
+
+
+def report(endings: str) -> Any:
+    """The option --report."""
+    return typer.Option("--report", metavar="FILE", help=f"Also write a report: {endings}. Repeat it for several.")
+
+
+def index_option(help: str) -> Any:
+    """The option --index."""
+    return typer.Option("--index", metavar="INDEX", help=help)
+
+
+def location(help: str) -> Any:
+    """The argument INDEX of a verb that searches or reads, and so takes anything that can be opened."""
+    return typer.Argument(metavar="INDEX", help=help)
+
+
+# An index, documents and queries
+
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
+Location = Annotated[str, location("The index to search: its folder.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC run files.")]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set: its name, or a folder in BEIR's layout.")]
+Datasets = Annotated[
+    list[str], typer.Argument(metavar="DATASET...", help="Data sets: names, or folders in BEIR's layout.")
+]
+QuestionSets = Annotated[
+    list[str], typer.Argument(metavar="DATASET...", help="Data sets, or files of questions with answers.")
+]
+_QUERIES = typer.Option("--queries", metavar="FILE", help="A file of queries: JSON lines {_id, text} or id TAB text.")
+Queries = Annotated[Path, _QUERIES]
+QueriesOrNone = Annotated[Path | None, _QUERIES]
+
+# Searching
+
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="CONDITION", help='Search only some documents: year >= 1999 and lang = "en".'),
+]
+Expand = Annotated[
+    str | None,
+    typer.Option(
+        "--expand", metavar="EXPANDER", help="Query expansion for BM25: rm3, general, or the folder of a trained one."
+    ),
+]
+Combine = Annotated[
+    str | None,
+    typer.Option(
+        "--combine",
+        metavar="METHOD",
+        help="How the models of a sum become one ranking: sum (exact), union, rrf, linear.",
+    ),
+]
+SearchParams = Annotated[
+    str | None,
+    typer.Option(
+        "--search-params", metavar="PARAMS", help="How dense vectors are searched: exact, or parameters as in ef_search=200."
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", help="With --queries: how many threads; default: all.")
+]
+Precision = Annotated[
+    str | None, typer.Option("--precision", metavar="TYPE", help="int8 or float32; default: int8 unless a GPU is used.")
+]
+
+# Evaluation
+
+Split = Annotated[str | None, split("Which judgements of a data set; default: the split its figures are published on.")]
+Convention = Annotated[
+    str,
+    typer.Option(
+        "--convention", metavar="NAME", help="How measures are computed: as anserini, beir or trec_eval (trec) does."
+    ),
+]
+Test = Annotated[str, typer.Option("--test", metavar="NAME", help="The significance test: t-test or randomisation.")]
+Correction = Annotated[
+    str, typer.Option("--correction", metavar="NAME", help="For several comparisons: holm, bonferroni, bh or none.")
+]
+Regex = Annotated[bool, typer.Option("--regex", help="Answers are regular expressions, as in CuratedTREC.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", help="Use only the first N questions of each file or data set.")
+]
+PoolDepth = Annotated[
+    int, typer.Option("--pool-depth", metavar="N", help="Consistency: how deep the reference run is looked into.")
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The folder with data sets; default: $VIZSLA_DATA.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+# Writing an index
+
+Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="About how much memory to use, as in 512MB.")]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many processes analyse documents.")]
+VectorIndex = Annotated[
+    str | None,
+    typer.Option(
+        "--vector-index",
+        metavar="KIND",
+        help="How dense vectors are stored and searched: exact, float16, sq8, hnsw, ivf, pq.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="Format of the sources: jsonl, csv, tsv, parquet, trec or text; default: by ending.",
+    ),
+]
+IdField = Annotated[str | None, typer.Option("--id-field", metavar="NAME", help="The field that holds the id.")]
+TextField = Annotated[str | None, typer.Option("--text-field", metavar="NAME", help="The field that holds the text.")]
+TitleField = Annotated[
+    str | None, typer.Option("--title-field", metavar="NAME", help="The field that holds the title.")
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", metavar="CHAR", help="What separates columns of csv or tsv; else guessed.")
+]
+ColumnTypes = Annotated[
+    str | None,
+    typer.Option(
+        "--types", metavar="NAME=TYPE,...", help="Types of csv or tsv columns: text, int, float, bool or date."
+    ),
+]
+MaxDocument = Annotated[
+    str, typer.Option("--max-document", metavar="SIZE", help="The largest line or document allowed, as in 64MB.")
+]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept sources without documents.")]

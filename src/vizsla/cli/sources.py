@@ -1,0 +1,63 @@
+"""Documents to index, from files and folders: found, described to the user, and read behind a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from vizsla.cli import console
+
+if TYPE_CHECKING:
+    from vizsla.datasets import Document, RawLines, Source
+
+
+def source_options(
+    id_field: str | None, text_field: str | None, title_field: str | None,
+    delimiter: str | None, types: str | None, max_document: str, allow_empty: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The options of the command line as `Source.find` takes them."""
+    from vizsla.datasets import FieldNames, parse_types
+
+    return {
+        "names": FieldNames(id_field, text_field, title_field),
+        "delimiter": "\t" if delimiter == "\\t" else delimiter,
+        "types": parse_types(types) if types is not None else {},
+        "max_document": console.parse_size(max_document),
+        "allow_empty": allow_empty,
+    }
+
+
+def find_sources(paths: list[str], format: str | None, **options: Any) -> list[Source]:
+    """The sources at these paths; a remark says what was guessed, inferred or skipped."""
+    from vizsla.datasets import Source
+
+    sources = [Source.find(path, format, **options) for path in paths]
+    for source in sources:
+        for remark in source.remarks():
+            console.remark(f"{console.safe(source.name)}: {console.safe(remark, most=2000)}")
+    return sources
+
+
+def read_with_progress(sources: list[Source], title: str, workers: int = 1) -> Iterator[Document | RawLines]:
+    """The documents of sources, behind a progress bar over their bytes.
+
+    For several workers JSON lines are passed on unread, so that the workers read them.
+    """
+    from vizsla.datasets import RawLines
+
+    total = sum(s.bytes for s in sources)
+    before, done, position = 0, 0, 0
+
+    def move(to: int) -> None:
+        nonlocal position
+        position = to
+
+    with console.progress(title, total, "documents") as advance:
+        for source in sources:
+            raw = source.raw_lines(move) if workers > 1 else None
+            for item in source.documents(move) if raw is None else raw:
+                yield item
+                done += len(item.lines) if isinstance(item, RawLines) else 1
+                if raw is not None or done % 500 == 0:
+                    advance(before + position, done)
+            before, position = before + source.bytes, 0

@@ -1,0 +1,102 @@
+"""The verbs of the command line, in the groups that the help shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+import typer.core
+
+from vizsla.cli import (
+    add,
+    analyze,
+    ann_recall,
+    compact,
+    compare,
+    datasets,
+    delete,
+    demo,
+    evaluate,
+    explain,
+    export,
+    fuse,
+    index,
+    info,
+    interleave,
+    models,
+    overlap,
+    qrels,
+    recipes,
+    rerank,
+    search,
+    train,
+    trust,
+    tune,
+    verify,
+    word_order,
+)
+
+Verb = Callable[..., None] | typer.Typer
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "First steps": {"demo": demo.demo},
+    "Collections": {
+        "index": index.index,
+        "add": add.add,
+        "delete": delete.delete,
+        "info": info.info,
+        "compact": compact.compact,
+        "verify": verify.verify,
+        "trust": trust.trust,
+        "export": export.export,
+    },
+    "Search": {
+        "search": search.search,
+        "explain": explain.explain,
+        "rerank": rerank.rerank,
+        "fuse": fuse.fuse,
+        "analyze": analyze.analyze,
+        "models": models.models,
+    },
+    "Evaluation": {
+        "eval": evaluate.evaluate,
+        "compare": compare.compare,
+        "tune": tune.tune,
+        "datasets": datasets.app,
+        "recipes": recipes.app,
+    },
+    "Analysis": {
+        "overlap": overlap.overlap,
+        "interleave": interleave.interleave,
+        "word-order": word_order.word_order,
+        "qrels": qrels.app,
+        "ann-recall": ann_recall.ann_recall,
+    },
+    "Training": {"train": train.train},
+}
+"""By group, then by name."""
+
+
+class GroupedVerbs(typer.core.TyperGroup):
+    """A group of verbs whose help lists them under headings, each with one line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the headings and the verbs."""
+        names = max(len(name) for verbs in GROUPS.values() for name in verbs)
+        limit = formatter.width - names - 6
+        for heading, verbs in GROUPS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in verbs)
+            rows = [(name.ljust(names), command.get_short_help_str(limit)) for name, command in commands if command]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def register(app: typer.Typer) -> None:
+    """Give an application all verbs."""
+    for verbs in GROUPS.values():
+        for name, verb in verbs.items():
+            if isinstance(verb, typer.Typer):
+                app.add_typer(verb, name=name)
+            else:
+                app.command(name)(verb)
