@@ -16,11 +16,11 @@ import pytest
 from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
-from vizsla.evaluation import Cache, Setting, compare, evaluate_model, settings_of, tune
-from vizsla.evaluation.compare import shared_model
-from vizsla.evaluation.report import as_markdown, write_report
-from vizsla.evaluation.report.charts import Axis, number
-from vizsla.evaluation.tune import with_setting
+from vizsla.evaluation import Cache, Setting, compare, evaluate_model, tunable_parameters, tune
+from vizsla.evaluation.compare import shared_index_model
+from vizsla.reports import as_markdown, write_report
+from vizsla.reports.charts import Axis, number
+from vizsla.evaluation.tune import with_parameter
 from vizsla.index import Index
 from vizsla.models import expression, parse_model
 from vizsla.runs import Measure, Qrels, Run, parse_measures
@@ -38,7 +38,7 @@ def test_one_index_answers_as_each_models_own(data: Path) -> None:
     """What is found through the shared index is what each model finds in an index of its own."""
     dataset = BeirDataset.open(data / "nfcorpus")
     models = {name: parse_model(name) for name in MODELS}
-    assert len(shared_model(models.values()).parts) == 3  # title and text together, title, text
+    assert len(shared_index_model(models.values()).parts) == 3  # title and text together, title, text
     found = compare([(dataset, "test")], models, MEASURES)
     for name, model in models.items():
         alone = evaluate_model(model, dataset, "test", ["nDCG@10", "R@100"])
@@ -119,7 +119,7 @@ def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path
         found = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings)
         assert len(found.tried) == 6
         assert found.value == max(value for _, value in found.tried)
-        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings_of(model))
+        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), tunable_parameters(model))
         assert many.value >= many.before
     assert expression(found.model).startswith("bm25(") or " * " in expression(found.model)
 
@@ -139,7 +139,7 @@ def test_expressions_are_read_back() -> None:
 )
 def test_settings_that_are_none(name: str, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
-        with_setting(parse_model("bm25-multifield"), name, 1.0)
+        with_parameter(parse_model("bm25-multifield"), name, 1.0)
     with pytest.raises(VizslaError, match="too many values to try; 10,000 at most"):
         Setting.parse("k1=0:1:0.0000001")
     for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):

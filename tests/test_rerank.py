@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from conftest import Cli
-from vizsla.evaluation import at_depths, evaluate
+from vizsla.evaluation import evaluate_at_depths, evaluate
 from vizsla.index import Index, pair_scores, rerank, rerank_hits, reranked
 from vizsla.models import Reranker
 from vizsla.networks.weights import read_tensors, write_arrays
@@ -89,7 +89,7 @@ def test_depths_are_those_of_reranking_each_by_itself(indexed: Path, trained: Pa
         scores = pair_scores(index, list(runs.values()), QUERIES, reranker, 20)
         pairs = {(q, d) for run in runs.values() for q in QUERIES for d in run[q].documents[:20]}
         assert scores.pairs == len(pairs)
-        found = at_depths(runs, scores, qrels, "nDCG@10 RR@10", [3, 10, 20])
+        found = evaluate_at_depths(runs, scores, qrels, "nDCG@10 RR@10", [3, 10, 20])
         assert [(row.run, row.depth) for row in found] == [(n, d) for n in runs for d in (0, 3, 10, 20)]
         for row in found:
             run = runs[row.run]

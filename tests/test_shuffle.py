@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from vizsla.errors import VizslaError
-from vizsla.evaluation import before_and_after, shuffled
+from vizsla.evaluation import compare_shuffled, shuffled
 from vizsla.index import Index
 
 TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
@@ -37,14 +37,14 @@ def test_every_order_is_as_likely() -> None:
 def test_figures_before_and_after() -> None:
     before = {"Acc@1": {"q": 1.0, "r": 1.0, "s": 0.0}}
     after = [{"Acc@1": {"q": 0.0, "r": 1.0, "s": 0.0}}, {"Acc@1": {"q": 1.0, "r": 0.0, "s": 0.0}}]
-    (found,) = before_and_after(before, after)
+    (found,) = compare_shuffled(before, after)
     assert (found.before, found.after, *found.by_seed) == pytest.approx((2 / 3, 1 / 3, 1 / 3, 1 / 3))
     assert found.difference.mean == pytest.approx(-1 / 3)
     assert (found.difference.wins, found.difference.ties, found.difference.losses) == (0, 1, 2)
     with pytest.raises(VizslaError, match="shuffle at least once"):
-        before_and_after(before, [])
+        compare_shuffled(before, [])
     with pytest.raises(VizslaError, match="not the same"):
-        before_and_after(before, [{"Acc@1": {"q": 1.0}}])
+        compare_shuffled(before, [{"Acc@1": {"q": 1.0}}])
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def answers(
 ) -> None:
     """Answer accuracy: the share of questions with an answer in the first k documents, matched as DPR does."""
     from vizsla.datasets import read_questions
-    from vizsla.evaluation import answer_figures
+    from vizsla.evaluation import answer_accuracy
     from vizsla.index import Index
     from vizsla.models import parse_model
     from vizsla.runs import Run
@@ -50,7 +50,7 @@ def answers(
             chosen = dict(list(texts.items())[:most])
             for name, model in systems.items():
                 with console.progress(f"Matching {file.name}", len(chosen), "questions") as advance:
-                    figures = answer_figures(
+                    figures = answer_accuracy(
                         opened, chosen, wanted, cuts, run=given, model=model, regex=regex, progress=advance
                     )
                 results.append({"file": file.name, "model": name, "questions": len(chosen), "accuracy": figures})

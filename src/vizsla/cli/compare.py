@@ -51,7 +51,7 @@ def compare(
     """Compare systems on data sets: figures, significance, reports. Work that was done before is not done again."""
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
-    from vizsla.evaluation.report import as_data, check_ending, write_report
+    from vizsla.reports import as_data, check_ending, write_report
     from vizsla.models import parse_model
     from vizsla.runs import parse_measures
 
@@ -87,9 +87,9 @@ def compare(
 
 def split_models(text: str) -> list[str]:
     """Models separated by commas; commas inside brackets belong to a model."""
-    from vizsla.runs.measures import split_outside_brackets
+    from vizsla.spec import split_options
 
-    names = split_outside_brackets(text, ",")
+    names = split_options(text, ",")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise VizslaError(f"the model {twice!r} is named twice")
@@ -122,8 +122,8 @@ def _watched(dataset: BeirDataset) -> Iterable[Document | RawLines]:
 
 
 def _show(c: Comparison) -> None:
-    from vizsla.evaluation.report import legend, rows
-    from vizsla.evaluation.report.tables import best_of
+    from vizsla.reports import legend, rows
+    from vizsla.reports.tables import best_of
 
     lines = []
     for name, measure, *cells in rows(c):

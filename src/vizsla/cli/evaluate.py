@@ -104,7 +104,7 @@ def _evaluate_search(
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import Source
-    from vizsla.evaluation import evaluate_index, evaluate_model
+    from vizsla.evaluation import evaluate_retriever, evaluate_model
     from vizsla.index import Index
     from vizsla.models import parse_model
 
@@ -113,7 +113,7 @@ def _evaluate_search(
         with Index.open(index) as opened:
             name = f"{opened.model.name} in {index}"
             opened.ask_with(None, **ways)
-            outcome = evaluate_index(opened, dataset, qrels, names, k, convention=convention)
+            outcome = evaluate_retriever(opened, dataset, qrels, names, k, convention=convention)
     else:
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")

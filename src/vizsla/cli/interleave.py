@@ -55,11 +55,11 @@ def interleave(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, OF_ANSWERS, TESTS, consistency_of, interleave_all
-    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, ANSWER_CONVENTION, TESTS, consistency_of, interleave_all
+    from vizsla.reports.interleaved import INTERLEAVED, interleaved_data
     from vizsla.runs import parse_measures
 
-    how = convention or (OF_ANSWERS if questions else "anserini")
+    how = convention or (ANSWER_CONVENTION if questions else "anserini")
     console.one_of("convention", how, CONVENTIONS)
     console.one_of("significance test", test, TESTS)
     console.one_of("correction", correction, CORRECTIONS)
@@ -94,14 +94,14 @@ def interleave(
 
 def _read(runs: list[str]) -> dict[str, Run]:
     """Two runs or more, by their names."""
-    from vizsla.evaluation import check_common
+    from vizsla.evaluation import check_common_queries
 
     if len(runs) < 2:
         raise VizslaError("there must be two runs at least")
     named = {name: run for by_name in read_named(runs).values() for name, run in by_name.items()}
     if len(named) < len(runs):
         raise VizslaError("two runs have one name; write NAME=FILE")
-    check_common(named)
+    check_common_queries(named)
     return named
 
 
@@ -164,7 +164,7 @@ def _by_answers(
 
 
 def _show(found: Interleaving) -> None:
-    from vizsla.evaluation.report.interleaved import consistency_legend, interleaved_legend, interleaved_rows
+    from vizsla.reports.interleaved import consistency_legend, interleaved_legend, interleaved_rows
 
     seconds = [f"+ {name}" for name in found.names]
     for measure in found.measures:

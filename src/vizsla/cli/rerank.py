@@ -52,7 +52,7 @@ def rerank(
 ) -> None:
     """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
     from vizsla.evaluation import CONVENTIONS
-    from vizsla.evaluation.report.reranked import RERANKED
+    from vizsla.reports.rerank_depths import RERANKED
     from vizsla.index import reranked
     from vizsla.models import Reranker
     from vizsla.runs import Run, parse_measures
@@ -98,7 +98,7 @@ def rerank(
 
 
 def _depths(depths: str | None, depth: int) -> list[int]:
-    from vizsla.evaluation.depths import parse_depths
+    from vizsla.evaluation.rerank_depths import parse_depths
 
     return parse_depths(depths) if depths is not None else [depth]
 
@@ -133,10 +133,10 @@ def _figures(
     runs: Mapping[str, Run], scores: PairScores, qrels: Qrels, measures: str, depths: list[int], convention: str,
     report: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
-    from vizsla.evaluation.depths import at_depths
-    from vizsla.evaluation.report.reranked import RERANKED, depth_tables
+    from vizsla.evaluation.rerank_depths import evaluate_at_depths
+    from vizsla.reports.rerank_depths import RERANKED, depth_tables
 
-    found = at_depths(runs, scores, qrels, measures, depths, convention)
+    found = evaluate_at_depths(runs, scores, qrels, measures, depths, convention)
     if as_json:
         told: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
         console.print_json({**told, "figures": [asdict(one) for one in found]})

@@ -97,7 +97,7 @@ def _write(sets: list[QuestionSet], folder: Path, seeds: int) -> None:
 def _of_runs(asked: QuestionSet, run: Path, again: list[Path], index: Path | None, how: Judging, test: str) -> Results:
     from contextlib import ExitStack
 
-    from vizsla.evaluation import before_and_after
+    from vizsla.evaluation import compare_shuffled
     from vizsla.index import Index
     from vizsla.runs import Run
 
@@ -109,13 +109,13 @@ def _of_runs(asked: QuestionSet, run: Path, again: list[Path], index: Path | Non
     with ExitStack() as stack:
         opened = stack.enter_context(Index.open(index)) if index else None
         before, *after = (asked.values(how, index=opened, run=read) for read in runs)
-    return [(asked.name, run.stem, figure) for figure in before_and_after(before, after, test)]
+    return [(asked.name, run.stem, figure) for figure in compare_shuffled(before, after, test)]
 
 
 def _of_models(
     sets: list[QuestionSet], folder: Path, models: list[str], seeds: int, how: Judging, test: str
 ) -> Results:
-    from vizsla.evaluation import before_and_after, shuffled
+    from vizsla.evaluation import compare_shuffled, shuffled
     from vizsla.index import Index
     from vizsla.models import parse_model
 
@@ -131,7 +131,7 @@ def _of_models(
                         values.append(asked.values(how, index=index, model=model, texts=texts))
                         done += 1
                         advance(done, done)
-                    results += [(asked.name, name, f) for f in before_and_after(values[0], values[1:], test)]
+                    results += [(asked.name, name, f) for f in compare_shuffled(values[0], values[1:], test)]
     return results
 
 
@@ -145,7 +145,7 @@ def _as_data(result: tuple[str, str, Shuffled]) -> dict[str, Any]:
 
 
 def _show(results: Results, sets: list[QuestionSet], times: int, test: str) -> None:
-    from vizsla.evaluation.report.tables import TEST_NAMES
+    from vizsla.reports.tables import TEST_NAMES
 
     numbers = ("as asked", "shuffled", "points", *(["by seed"] if times > 1 else []))
     rows = []

@@ -29,7 +29,7 @@ def tune(
     """Choose k1, b and the weights of fields and sums on a dev split; documents are indexed once."""
     from vizsla.cli.index import watched
     from vizsla.datasets import Source, open_datasets
-    from vizsla.evaluation import Setting, answer, evaluate, settings_of, tune
+    from vizsla.evaluation import Setting, answer, evaluate, tunable_parameters, tune
     from vizsla.index import Index
     from vizsla.models import expression, parse_model
     from vizsla.runs import parse_measures
@@ -46,7 +46,7 @@ def tune(
         console.remark(f"Figures on {then!r} after tuning on it say nothing about other queries")
     base = parse_model(model)
     expression(base)  # what cannot be written down need not be tuned
-    wanted = [Setting.parse(s) for s in settings] if settings else settings_of(base)
+    wanted = [Setting.parse(s) for s in settings] if settings else tunable_parameters(base)
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as room,
         Index.create(Path(room) / "index", base, store=False) as index,

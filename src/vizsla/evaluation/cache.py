@@ -56,7 +56,7 @@ class Cache:
         return self.folder / f"{key}.npz", self.folder / f"{key}.json"
 
 
-def key_of(content: str, model: Model, depth: int, own_ids: bool) -> str:
+def cache_key(content: str, model: Model, depth: int, own_ids: bool) -> str:
     """The key of a model's run on a data set with this content."""
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         description = model.describe(Path(folder))
@@ -66,7 +66,7 @@ def key_of(content: str, model: Model, depth: int, own_ids: bool) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def content_of(dataset: BeirDataset, split: str) -> str:
+def dataset_digest(dataset: BeirDataset, split: str) -> str:
     """A hash of the documents, the queries and the judgements."""
     names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
     return _digest([find_file(dataset.folder, name) for name in names])

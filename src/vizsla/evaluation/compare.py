@@ -13,11 +13,11 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
-from vizsla.evaluation.cache import Cache, Kept, content_of, key_of
+from vizsla.evaluation.cache import Cache, Kept, dataset_digest, cache_key
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.evaluation.significance import Difference, compare_values, corrected
-from vizsla.evaluation.systems import DEPTH, answer, fitted_on
+from vizsla.evaluation.retrieval import DEPTH, answer, fitted_on
 from vizsla.index import Index
 from vizsla.models import Component, Model, Part, Sum
 from vizsla.runs import Measure, Qrels, Run
@@ -186,8 +186,8 @@ def _searched(
     notes: list[str],
 ) -> dict[str, tuple[Kept, bool]]:
     """Each model's run on a data set, from the cache or made now, and which it was."""
-    content = content_of(dataset, split) if cache and models else ""
-    keys = {name: key_of(content, model, depth, how.own_ids) for name, model in models.items()} if cache else {}
+    content = dataset_digest(dataset, split) if cache and models else ""
+    keys = {name: cache_key(content, model, depth, how.own_ids) for name, model in models.items()} if cache else {}
     found = {name: (kept, True) for name, key in keys.items() if cache and (kept := cache.find(key))}
     missing = {name: model for name, model in models.items() if name not in found}
     if missing:
@@ -211,7 +211,7 @@ def _search(
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         store = any(model.reads_texts for model in models.values())
-        with Index.create(Path(folder) / "index", shared_model(models.values()), store=store) as index:
+        with Index.create(Path(folder) / "index", shared_index_model(models.values()), store=store) as index:
             index.add(documents(dataset))
             index.commit()
             if not len(index):
@@ -232,7 +232,7 @@ def _search(
             return found
 
 
-def shared_model(models: Iterable[Model]) -> Model:
+def shared_index_model(models: Iterable[Model]) -> Model:
     """A sum that stores what all these models need, each thing once, so that every one can be asked of its index."""
     held: list[Component] = []
     for model in models:

@@ -62,5 +62,5 @@ CONVENTIONS = {
         Convention("trec", own_ids=True),
     )
 }
-OF_ANSWERS = "trec"
+ANSWER_CONVENTION = "trec"
 """The convention for judgements by answers: a passage that answers counts, even where its id is the question's."""

@@ -15,7 +15,7 @@ from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.matching import in_order
 from vizsla.evaluation.significance import Difference
-from vizsla.evaluation.systems import DEPTH
+from vizsla.evaluation.retrieval import DEPTH
 from vizsla.runs import Measure, Qrels, Ranking, Run, fuse
 
 
@@ -101,7 +101,7 @@ def interleave_all(
         if not any(q in qrels.judgements for q in run):
             raise VizslaError(f"{name} has none of the queries of {judged}; is it a run on other queries?")
     known = {name: run.only(qrels.judgements.keys()) for name, run in runs.items()}
-    check_common(known)
+    check_common_queries(known)
     ordered = {name: _ordered(run, how) for name, run in known.items()}
     alone = {name: Result(evaluate(run, qrels, measures, how), run) for name, run in runs.items()}
     rows = {}
@@ -118,7 +118,7 @@ def interleave_all(
     return Interleaving(rows, judged, depth)
 
 
-def check_common(runs: Mapping[str, Run]) -> None:
+def check_common_queries(runs: Mapping[str, Run]) -> None:
     """Refuse runs of which two have no query in common."""
     names = list(runs)
     for i, a in enumerate(names):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.errors import InputError
-from vizsla.evaluation.foreign import quoted, unquoted
+from vizsla.reports.escaping import quoted, unquoted
 from vizsla.evaluation.matching import in_order
 from vizsla.harmless import harmless
 from vizsla.runs import Qrels, Run

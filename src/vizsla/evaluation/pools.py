@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.evaluation.asked import QuestionSet
-from vizsla.evaluation.conventions import OF_ANSWERS
+from vizsla.evaluation.questions import QuestionSet
+from vizsla.evaluation.conventions import ANSWER_CONVENTION
 from vizsla.evaluation.figures import evaluate
-from vizsla.evaluation.systems import answer_qrels
+from vizsla.evaluation.retrieval import answer_qrels
 from vizsla.index import Index, Pool
 from vizsla.models import Model, Part, Sum
 from vizsla.runs import Measure, Qrels, Ranking, Run
@@ -76,7 +76,7 @@ def choose_weight(
         made = Pools.gathered(index, model, asked.texts, depth)
         qrels, how = asked.qrels, "anserini"
         if qrels is None:
-            how = OF_ANSWERS
+            how = ANSWER_CONVENTION
             if not asked.answers:
                 raise VizslaError(f"{asked.name} has neither judgements nor answers, so no weight can be chosen by it")
             qrels = answer_qrels(index, [made.run(1.0)], asked.answers, 2 * depth, regex=regex)

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.evaluation.asked import Values
+from vizsla.evaluation.questions import Values
 from vizsla.evaluation.significance import Difference, compare_values
 
 
@@ -45,10 +45,10 @@ class Shuffled:
     """After less before, with each question's mean over the seeds."""
 
 
-def before_and_after(before: Values, after: Sequence[Values], test: str = "t-test") -> list[Shuffled]:
+def compare_shuffled(before: Values, after: Sequence[Values], test: str = "t-test") -> list[Shuffled]:
     """The figures of questions as they are and shuffled, several times if you like, for each measure.
 
-    >>> found, = before_and_after({"Acc@1": {"q": 1.0, "r": 1.0}}, [{"Acc@1": {"q": 0.0, "r": 1.0}}])
+    >>> found, = compare_shuffled({"Acc@1": {"q": 1.0, "r": 1.0}}, [{"Acc@1": {"q": 0.0, "r": 1.0}}])
     >>> found.before, found.after, found.difference.mean
     (1.0, 0.5, -0.5)
     """

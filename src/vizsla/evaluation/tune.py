@@ -11,7 +11,7 @@ from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.evaluation.figures import evaluate
-from vizsla.evaluation.systems import answer
+from vizsla.evaluation.retrieval import answer
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Part, Sum
 from vizsla.numbers import short
@@ -60,17 +60,17 @@ class Setting:
         return cls(name, found)
 
 
-def settings_of(model: Model) -> list[Setting]:
+def tunable_parameters(model: Model) -> list[Setting]:
     """What is worth varying in a model: k1 and b, and in a sum the weights of all parts but the first."""
     weights = [Setting(f"{p.component.namespace}.weight", DEFAULTS["weight"]) for p in model.parts[1:]]
     counted = any(isinstance(p.component, BM25) for p in model.parts)
     return [*(Setting(name, DEFAULTS[name]) for name in ("k1", "b") if counted), *weights]
 
 
-def with_setting(model: Model, name: str, value: float) -> Model:
+def with_parameter(model: Model, name: str, value: float) -> Model:
     """The model with something set.
 
-    >>> with_setting(BM25(), "k1", 1.5).parts[0].component.k1
+    >>> with_parameter(BM25(), "k1", 1.5).parts[0].component.k1
     1.5
     """
     namespace, dot, option = name.rpartition(".")
@@ -154,7 +154,7 @@ def _nearest(model: Model, setting: Setting) -> float:
 
 def _with_all(model: Model, settings: Sequence[Setting], values: Sequence[float]) -> Model:
     for setting, value in zip(settings, values, strict=True):
-        model = with_setting(model, setting.name, value)
+        model = with_parameter(model, setting.name, value)
     return model
 
 

@@ -35,7 +35,7 @@ from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
 from vizsla.networks.graph import Precision
 from vizsla.numbers import number_text, short, whole_number
-from vizsla.runs.measures import split_outside_brackets
+from vizsla.spec import split_options
 
 BM51_WEIGHT = 0.85
 """Of BM26 in BM51 where there are too few documents to fit it: the mean of the sets it was measured on."""
@@ -366,7 +366,7 @@ def _model_of(term: _Term, text: str) -> Model:
 
 def _parse_options(term: _Term, text: str, taken: Collection[str]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for item in split_outside_brackets(term.options, ","):
+    for item in split_options(term.options, ","):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
             raise VizslaError(f"{short(item)} in {short(text)} is no option; expected name=value")

@@ -14,8 +14,8 @@ import yaml
 
 from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
-from vizsla.evaluation import answer_figures, evaluate_model
-from vizsla.evaluation.systems import fitted_on
+from vizsla.evaluation import answer_accuracy, evaluate_model
+from vizsla.evaluation.retrieval import fitted_on
 from vizsla.index import Index
 from vizsla.models import Model, parse_model
 
@@ -177,7 +177,7 @@ def _answered(model: Model, dataset: BeirDataset, target: Target) -> dict[str, f
         for name, figures in target.answers.items():
             questions = {q: text for q, text in texts.items() if q.startswith(name) and q in answers}
             depths = [int(measure.removeprefix("Acc@")) for measure in figures]
-            reached = answer_figures(index, questions, answers, depths)
+            reached = answer_accuracy(index, questions, answers, depths)
             found |= {f"{name} {measure}": value for measure, value in reached.items()}
     return found
 

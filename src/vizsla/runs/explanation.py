@@ -35,6 +35,18 @@ class Explanation:
     @property
     def note(self) -> str:
         """What a part was made from, in words; empty if there is nothing to say."""
+        return "; ".join(filter(None, (self._rank_note, self._source_note)))
+
+    @property
+    def _rank_note(self) -> str:
+        """The rank in one of several searches, where there is one."""
+        if "rank" not in self.facts:
+            return ""
+        rank = self.facts["rank"]
+        return f"rank {rank:,}" if rank is not None else f"not among the first {self.facts['depth']:,}"
+
+    @property
+    def _source_note(self) -> str:
         facts = self.facts
         if "term" in facts:
             return _term_note(facts)

@@ -10,6 +10,7 @@ from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
+from vizsla.spec import split_options
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
 
@@ -121,7 +122,7 @@ class Measure:
 
 def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
     """Measures from a text that separates them by blanks or commas."""
-    names = split_outside_brackets(text, " ,\t\n") if isinstance(text, str) else list(text)
+    names = split_options(text, " ,\t\n") if isinstance(text, str) else list(text)
     if not names:
         raise VizslaError(f"no measure was named; {_EXAMPLE}")
     return list(dict.fromkeys(n if isinstance(n, Measure) else Measure.parse(n) for n in names))
@@ -148,18 +149,3 @@ def _not_here(text: str) -> VizslaError:
         f"{short(text)} is none of the measures that are always there ({', '.join(OWN)}); others are left to "
         "ir_measures, which is not installed: pip install ir_measures"
     )
-
-
-def split_outside_brackets(text: str, separators: str) -> list[str]:
-    """The parts of a text between separators, except those inside round brackets.
-
-    >>> split_outside_brackets("P(rel=2, x=1)@5 R@10", " ,")
-    ['P(rel=2, x=1)@5', 'R@10']
-    """
-    parts, depth, start = [], 0, 0
-    for at, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if char in separators and depth <= 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [part.strip() for part in (*parts, text[start:]) if part.strip()]

@@ -12,7 +12,7 @@ from vizsla.runs import Measure, Qrels, Run, parse_measures
 
 
 @dataclass(frozen=True)
-class AtDepth:
+class DepthResult:
     """A first stage whose best documents were ranked anew, so many a query; depth 0 is the first stage alone."""
 
     run: str
@@ -24,14 +24,14 @@ class AtDepth:
     """What reranking takes, a query."""
 
 
-def at_depths(
+def evaluate_at_depths(
     runs: Mapping[str, Run],
     scores: PairScores,
     qrels: Qrels,
     measures: str | Sequence[str | Measure],
     depths: Sequence[int],
     convention: str = "anserini",
-) -> list[AtDepth]:
+) -> list[DepthResult]:
     """Figures of first stages at several depths, by scores that were computed once for the deepest."""
     wanted = parse_measures(measures)
     found = []
@@ -41,7 +41,7 @@ def at_depths(
             again = reranked(run, scores.scores, depth) if depth else run
             figures = evaluate(again, qrels, wanted, convention).measures
             reached = evaluate(run, qrels, [recall], convention).measures[str(recall)] if recall else None
-            found.append(AtDepth(name, depth, figures, reached, scores.seconds_a_query(run, depth) if depth else 0.0))
+            found.append(DepthResult(name, depth, figures, reached, scores.seconds_a_query(run, depth) if depth else 0.0))
     return found
 
 

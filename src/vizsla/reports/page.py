@@ -9,10 +9,10 @@ import vizsla
 from vizsla.datasets import BeirDataset
 from vizsla.evaluation.compare import Comparison
 from vizsla.evaluation.domains import domain_map, similarity_matrix
-from vizsla.evaluation.foreign import in_html
-from vizsla.evaluation.report import charts
-from vizsla.evaluation.report.material import SHOWN, TOP, Material, gather, marked_text, sampled
-from vizsla.evaluation.report.tables import best_of, legend, rows
+from vizsla.reports.escaping import escape_html
+from vizsla.reports import charts
+from vizsla.reports.dataset_details import SHOWN, TOP, Material, gather, marked_text, sampled
+from vizsla.reports.tables import best_of, legend, rows
 from vizsla.evaluation.significance import Difference
 from vizsla.models import Model
 from vizsla.runs import Measure
@@ -41,27 +41,27 @@ def html_report(
 
 def html_page(title: str, headline: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
     """A page of sections, each with its key, its name and its body; the headline and the bodies are HTML."""
-    links = "".join(f'<a href="#{key}">{in_html(name)}</a>' for key, name, _ in sections)
-    body = "".join(f'<section id="{key}"><h2>{in_html(name)}</h2>{text}</section>' for key, name, text in sections)
-    style = resources.files("vizsla.evaluation.report").joinpath("style.css").read_text("utf-8")
+    links = "".join(f'<a href="#{key}">{escape_html(name)}</a>' for key, name, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{escape_html(name)}</h2>{text}</section>' for key, name, text in sections)
+    style = resources.files("vizsla.reports").joinpath("style.css").read_text("utf-8")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{in_html(title)}</title><style>{style}</style></head><body><main>"
-        f"<header><h1>{in_html(title)}</h1><p>{headline}</p><nav>{links}</nav></header>{body}"
-        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {in_html(foot)}</p></footer>'
+        f"<title>{escape_html(title)}</title><style>{style}</style></head><body><main>"
+        f"<header><h1>{escape_html(title)}</h1><p>{headline}</p><nav>{links}</nav></header>{body}"
+        f'<footer class="small"><p>Made by Vizsla {vizsla.__version__}. {escape_html(foot)}</p></footer>'
         "</main></body></html>\n"
     )
 
 
 def html_table(head: list[str], rows: list[list[tuple[str, bool]]]) -> str:
     """A table of cells, the best of them bold; numbers after the first column."""
-    numbers = "".join(f'<th class="n">{in_html(name)}</th>' for name in head[1:])
-    names = f"<th>{in_html(head[0])}</th>{numbers}"
+    numbers = "".join(f'<th class="n">{escape_html(name)}</th>' for name in head[1:])
+    names = f"<th>{escape_html(head[0])}</th>{numbers}"
     lines = []
     for (first, _), *cells in rows:
-        shown = (f'<td class="n{" best" if best else ""}">{in_html(cell)}</td>' for cell, best in cells)
-        lines.append(f"<tr><td>{in_html(first)}</td>{''.join(shown)}</tr>")
+        shown = (f'<td class="n{" best" if best else ""}">{escape_html(cell)}</td>' for cell, best in cells)
+        lines.append(f"<tr><td>{escape_html(first)}</td>{''.join(shown)}</tr>")
     body = "".join(lines)
     return f'<div class="wide"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -73,14 +73,14 @@ def _headline(c: Comparison) -> str:
     best = max(c.systems, key=lambda s: sign * c.mean(s, measure))
     where = c.rows[0] if len(c.rows) == 1 else f"{len(c.rows)} data sets"
     if len(c.systems) == 1:
-        return f"<b>{in_html(best)}</b> reaches {in_html(measure)} {c.mean(best, measure):.4f} on {in_html(where)}."
-    others = ", ".join(f"{in_html(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
+        return f"<b>{escape_html(best)}</b> reaches {escape_html(measure)} {c.mean(best, measure):.4f} on {escape_html(where)}."
+    others = ", ".join(f"{escape_html(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
     mean = " on average" if len(c.rows) > 1 else ""
-    figure = f"{in_html(measure)} {c.mean(best, measure):.4f}{mean}"
+    figure = f"{escape_html(measure)} {c.mean(best, measure):.4f}{mean}"
     chance = ""
     if not any(c.mark(d, s, measure) for d in c.datasets for s in c.systems):
-        chance = f" No difference from {in_html(c.baseline)} is beyond chance."
-    return f"Best on {in_html(where)}: <b>{in_html(best)}</b> with {figure} ({others}).{chance}"
+        chance = f" No difference from {escape_html(c.baseline)} is beyond chance."
+    return f"Best on {escape_html(where)}: <b>{escape_html(best)}</b> with {figure} ({others}).{chance}"
 
 
 def _legend(c: Comparison) -> str:
@@ -92,7 +92,7 @@ def _colour(c: Comparison, system: str) -> int:
 
 
 def _figures(c: Comparison) -> str:
-    head = "".join(f'<th class="n">{in_html(s)}</th>' for s in c.systems)
+    head = "".join(f'<th class="n">{escape_html(s)}</th>' for s in c.systems)
     lines = []
     for name, measure, *cells in rows(c):
         shown = []
@@ -101,11 +101,11 @@ def _figures(c: Comparison) -> str:
             mark = {"+": '<sup class="up">▲</sup>', "-": '<sup class="down">▼</sup>'}.get(cell[-1], "")
             shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
         kind = ' class="mean"' if name == "mean" else ""
-        lines.append(f"<tr{kind}><td>{in_html(name)}</td><td>{in_html(measure)}</td>{''.join(shown)}</tr>")
+        lines.append(f"<tr{kind}><td>{escape_html(name)}</td><td>{escape_html(measure)}</td>{''.join(shown)}</tr>")
     told = _legend(c)
     return (
         f'<div class="wide"><table><thead><tr><th>data set</th><th>measure</th>{head}</tr></thead>'
-        f'<tbody>{"".join(lines)}</tbody></table></div><p class="small">{in_html(told)} The best of a row is bold.</p>'
+        f'<tbody>{"".join(lines)}</tbody></table></div><p class="small">{escape_html(told)} The best of a row is bold.</p>'
     )
 
 
@@ -136,7 +136,7 @@ def _tests(c: Comparison) -> str:
                 interval = "{:+.4f} to {:+.4f}".format(*d.interval) if d.interval else "-"
                 cells = (f"{d.mean:+.4f}", interval, f"{d.wins} / {d.ties} / {d.losses}", _effect(d), f"{p:.3g}")
                 shown = "".join(f'<td class="n">{cell}</td>' for cell in cells)
-                names = "".join(f"<td>{in_html(n)}</td>" for n in (dataset, measure, system))
+                names = "".join(f"<td>{escape_html(n)}</td>" for n in (dataset, measure, system))
                 lines.append(f"<tr>{names}{shown}</tr>")
     head = "".join(f"<th>{h}</th>" for h in ("data set", "measure", "system"))
     head += "".join(
@@ -165,12 +165,12 @@ def _cost(c: Comparison) -> str:
             dots.append(charts.Dot(f["milliseconds"], value, told, _colour(c, s), radius, s))
         drawn = charts.scatter(dots, "milliseconds a query (log)", measure, f"{measure} by latency", log_x=True)
         lines = "".join(
-            f'<tr><td>{in_html(s)}</td><td class="n">{facts[s]["milliseconds"]:.2f} ms</td>'
+            f'<tr><td>{escape_html(s)}</td><td class="n">{facts[s]["milliseconds"]:.2f} ms</td>'
             f'<td class="n">{facts[s]["bytes"] / 1e6:.1f} MB</td></tr>'
             for s in known
         )
         cards.append(
-            f'<figure><h3>{in_html(dataset)}</h3>{drawn}<div class="wide"><table>{lines}</table></div></figure>'
+            f'<figure><h3>{escape_html(dataset)}</h3>{drawn}<div class="wide"><table>{lines}</table></div></figure>'
         )
     if not cards:
         return ""
@@ -199,10 +199,10 @@ def _queries(c: Comparison, material: Sequence[Material]) -> str:
             drawn = charts.scatter(dots, *axes, diagonal=True)
             d, _ = c.differences(name, measure)[system]
             words = f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower"
-            head = f"<h3>{in_html(name)}: {in_html(system)}</h3>"
+            head = f"<h3>{escape_html(name)}: {escape_html(system)}</h3>"
             cards.append(f"<figure>{head}{drawn}<figcaption>{words}</figcaption></figure>")
     note = f"A dot is a query; above the line it does better than with {c.baseline}."
-    return f'<div class="cards">{"".join(cards)}</div><p class="small">{in_html(note)}</p>'
+    return f'<div class="cards">{"".join(cards)}</div><p class="small">{escape_html(note)}</p>'
 
 
 def _lengths(c: Comparison, material: Sequence[Material]) -> str:
@@ -211,7 +211,7 @@ def _lengths(c: Comparison, material: Sequence[Material]) -> str:
         boxes = [charts.Box.of("all documents", sampled(m.corpus_lengths), COLOURS - 1)]
         boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in c.systems]
         drawn = charts.boxes(boxes, "words", f"Lengths of documents found on {m.dataset.name}")
-        cards.append(f"<figure><h3>{in_html(m.dataset.name)}</h3>{drawn}</figure>")
+        cards.append(f"<figure><h3>{escape_html(m.dataset.name)}</h3>{drawn}</figure>")
     note = f"The first {TOP} documents of every query. The box holds half of them, the line nine tenths."
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
 
@@ -233,10 +233,10 @@ def _examples(c: Comparison, material: Sequence[Material], models: Mapping[str, 
     for m in material:
         for system, queries in m.examples.items():
             if queries:
-                out.append(f"<h3>{in_html(m.dataset.name)}: {in_html(system)}</h3>")
+                out.append(f"<h3>{escape_html(m.dataset.name)}: {escape_html(system)}</h3>")
                 out += [_example(c, m, system, q, models) for q in queries]
     note = f"The queries whose {c.measures[0]} moved most against {c.baseline}, up and down."
-    return f'<p class="small">{in_html(note)}</p>{"".join(out)}' if out else ""
+    return f'<p class="small">{escape_html(note)}</p>{"".join(out)}' if out else ""
 
 
 def _example(c: Comparison, m: Material, system: str, query: str, models: Mapping[str, Model]) -> str:
@@ -245,7 +245,7 @@ def _example(c: Comparison, m: Material, system: str, query: str, models: Mappin
     way = "up" if after > before else "down"
     columns = "".join(_ranking(c, m, s, query, models.get(s)) for s in (c.baseline, system))
     return (
-        f'<details><summary>{in_html(m.queries.get(query, query))} <span class="delta {way}">{before:.2f} → {after:.2f}'
+        f'<details><summary>{escape_html(m.queries.get(query, query))} <span class="delta {way}">{before:.2f} → {after:.2f}'
         f'</span></summary><div class="pair">{columns}</div></details>'
     )
 
@@ -260,10 +260,10 @@ def _ranking(c: Comparison, m: Material, system: str, query: str, model: Model |
         word += f" ({grade})" if grade is not None and grade > 1 else ""
         badge = f'<span class="grade{" yes" if grade and grade > 0 else ""}">{word}</span>'
         if document is None:
-            items.append(f"<li><b>{in_html(doc_id)}</b> {badge}</li>")
+            items.append(f"<li><b>{escape_html(doc_id)}</b> {badge}</li>")
             continue
         heading = document.get("title") or doc_id
         text = marked_text(m.queries.get(query, ""), document, model)
-        items.append(f"<li><b>{in_html(str(heading))}</b> {badge}<p>{text}</p></li>")
+        items.append(f"<li><b>{escape_html(str(heading))}</b> {badge}<p>{text}</p></li>")
     found = "".join(items) or "<li>nothing found</li>"
-    return f"<div><h4>{in_html(system)}</h4><ol>{found}</ol></div>"
+    return f"<div><h4>{escape_html(system)}</h4><ol>{found}</ol></div>"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
-from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
+from vizsla.evaluation.answer_matching import accuracy, answer_rank, has_answer
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
 from vizsla.index import Index
@@ -58,7 +58,7 @@ def evaluate_model(
             index.commit()
             index.ask_with(None, combine=combine, dense=dense)
             seconds = {"index": time.perf_counter() - started}
-            return evaluate_index(index, dataset, qrels, measures, depth, seconds, convention)
+            return evaluate_retriever(index, dataset, qrels, measures, depth, seconds, convention)
 
 
 def fitted_on(dataset: BeirDataset, model: Model) -> Model:
@@ -70,7 +70,7 @@ def fitted_on(dataset: BeirDataset, model: Model) -> Model:
     )
 
 
-def evaluate_index(
+def evaluate_retriever(
     index: Index,
     dataset: BeirDataset,
     qrels: Qrels,
@@ -89,7 +89,7 @@ def evaluate_index(
     return Outcome(evaluation, run, len(index), {**(seconds or {}), "search": searched - started})
 
 
-def answer_figures(
+def answer_accuracy(
     index: Index,
     questions: Mapping[str, str],
     answers: Mapping[str, Sequence[str]],

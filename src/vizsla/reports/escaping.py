@@ -13,38 +13,38 @@ _TEX = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}", **{char: "\\" + c
 _FORMULA = tuple("=+-@'")
 
 
-def in_html(text: str) -> str:
+def escape_html(text: str) -> str:
     """A text in a page, or in an attribute of it.
 
-    >>> in_html('<b title="x">')
+    >>> escape_html('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
     """
     return html.escape(harmless(text, lines=True))
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""A text in a paragraph or a cell of Markdown.
 
-    >>> print(in_markdown("2 * bm25 | <script>"))
+    >>> print(escape_markdown("2 * bm25 | <script>"))
     2 \* bm25 \| &lt;script>
     """
     plain = _HTML_IN_MARKDOWN.sub(lambda match: html.escape(match[0]), harmless(text))
     return _MARKDOWN.sub(r"\\\g<0>", plain)
 
 
-def in_tex(text: str) -> str:
+def escape_latex(text: str) -> str:
     r"""A text in LaTeX.
 
-    >>> print(in_tex("bm25_wp at 5%"))
+    >>> print(escape_latex("bm25_wp at 5%"))
     bm25\_wp at 5\%
     """
     return "".join(_TEX.get(char, char) for char in harmless(text))
 
 
-def in_csv(text: str) -> str:
+def escape_csv(text: str) -> str:
     """A text in a cell; one that a spreadsheet would compute is quoted.
 
-    >>> in_csv("=1+1"), in_csv("bm25")
+    >>> escape_csv("=1+1"), escape_csv("bm25")
     ("'=1+1", 'bm25')
     """
     return quoted(harmless(text))

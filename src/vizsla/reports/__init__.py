@@ -8,8 +8,8 @@ from pathlib import Path
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.evaluation.compare import Comparison
-from vizsla.evaluation.report.page import html_report
-from vizsla.evaluation.report.tables import FORMATS, as_data, as_markdown, legend, rows
+from vizsla.reports.page import html_report
+from vizsla.reports.tables import FORMATS, as_data, as_markdown, legend, rows
 from vizsla.models import Model
 
 __all__ = ["REPORTS", "as_data", "as_markdown", "check_ending", "html_report", "legend", "rows", "write_report"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vizsla.evaluation.compare import Comparison
-from vizsla.evaluation.foreign import in_csv, in_markdown, in_tex
+from vizsla.reports.escaping import escape_csv, escape_markdown, escape_latex
 from vizsla.harmless import harmless
 from vizsla.runs import Measure
 
@@ -57,13 +57,13 @@ def as_markdown(c: Comparison) -> str:
         shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append([name, measure, *shown])
     table = markdown_table(["data set", "measure", *c.systems], lines, left=2)
-    return "\n".join([table, "", in_markdown(legend(c)), ""])
+    return "\n".join([table, "", escape_markdown(legend(c)), ""])
 
 
 def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
     """A table in Markdown; after the first `left` columns, which are names, come numbers, perhaps bold."""
-    escaped = [[*map(in_markdown, row[:left]), *row[left:]] for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in ([*map(in_markdown, head)], *escaped)]
+    escaped = [[*map(escape_markdown, row[:left]), *row[left:]] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in ([*map(escape_markdown, head)], *escaped)]
     return "\n".join([lines[0], "|---" * left + "|---:" * (len(head) - left) + "|", *lines[1:]])
 
 
@@ -73,7 +73,7 @@ def as_csv(c: Comparison) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["dataset", "split", "system", "measure", "value", "difference", "p", "p_corrected", "effect"])
     for entry in _entries(c):
-        names = [in_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
+        names = [escape_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
         writer.writerow([*names, *(entry.get(k, "") for k in ("value", "difference", "p", "p_corrected", "effect"))])
     return file.getvalue()
 
@@ -81,7 +81,7 @@ def as_csv(c: Comparison) -> str:
 def as_latex(c: Comparison) -> str:
     """A booktabs table; the best figure of a row in bold, arrows where a difference is beyond chance."""
     lines = [f"\\begin{{tabular}}{{ll{'r' * len(c.systems)}}}", "\\toprule"]
-    lines.append(" & ".join(in_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
+    lines.append(" & ".join(escape_latex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
     lines.append("\\midrule")
     for name, measure, *cells in rows(c):
         shown = []
@@ -89,7 +89,7 @@ def as_latex(c: Comparison) -> str:
             plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
             sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
             shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
-        lines.append(" & ".join([in_tex(name), in_tex(measure), *shown]) + r" \\")
+        lines.append(" & ".join([escape_latex(name), escape_latex(measure), *shown]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {harmless(legend(c))}", ""])
 
 

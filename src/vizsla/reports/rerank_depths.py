@@ -8,18 +8,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from vizsla.evaluation.depths import AtDepth
-from vizsla.evaluation.foreign import in_csv, in_html
-from vizsla.evaluation.report import charts
-from vizsla.evaluation.report.formats import Formats
-from vizsla.evaluation.report.page import COLOURS, html_page, html_table
-from vizsla.evaluation.report.tables import markdown_table
+from vizsla.evaluation.rerank_depths import DepthResult
+from vizsla.reports.escaping import escape_csv, escape_html
+from vizsla.reports import charts
+from vizsla.reports.formats import Formats
+from vizsla.reports.page import COLOURS, html_page, html_table
+from vizsla.reports.tables import markdown_table
 from vizsla.runs import Measure
 
 RECALL = "recall"
 
 
-def depth_tables(found: Sequence[AtDepth]) -> dict[str, tuple[list[str], list[list[str]]]]:
+def depth_tables(found: Sequence[DepthResult]) -> dict[str, tuple[list[str], list[list[str]]]]:
     """For each measure, and for the recall that bounds them, the head of a table and its rows, one a depth.
 
     What other first stages have more than the first stands beside their figures.
@@ -42,7 +42,7 @@ def depth_tables(found: Sequence[AtDepth]) -> dict[str, tuple[list[str], list[li
     return tables
 
 
-def _values(found: Sequence[AtDepth], measure: str) -> Mapping[tuple[str, int], float]:
+def _values(found: Sequence[DepthResult], measure: str) -> Mapping[tuple[str, int], float]:
     values = {}
     for one in found:
         value = one.recall if measure == RECALL else one.measures[measure]
@@ -51,29 +51,29 @@ def _values(found: Sequence[AtDepth], measure: str) -> Mapping[tuple[str, int], 
     return values
 
 
-def _as_json(found: Sequence[AtDepth]) -> str:
+def _as_json(found: Sequence[DepthResult]) -> str:
     return json.dumps([asdict(one) for one in found], indent=2) + "\n"
 
 
-def _as_csv(found: Sequence[AtDepth]) -> str:
+def _as_csv(found: Sequence[DepthResult]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("run", "depth", *found[0].measures, RECALL, "seconds_a_query"))
-    writer.writerows((in_csv(one.run), one.depth, *one.measures.values(), one.recall, one.seconds) for one in found)
+    writer.writerows((escape_csv(one.run), one.depth, *one.measures.values(), one.recall, one.seconds) for one in found)
     return file.getvalue()
 
 
-def _as_markdown(found: Sequence[AtDepth]) -> str:
+def _as_markdown(found: Sequence[DepthResult]) -> str:
     return "\n".join(f"{markdown_table(head, rows, left=1)}\n" for head, rows in depth_tables(found).values())
 
 
-def _as_html(found: Sequence[AtDepth]) -> str:
+def _as_html(found: Sequence[DepthResult]) -> str:
     names = list(dict.fromkeys(one.run for one in found))
     measure = next(iter(found[0].measures))
     sign = -1 if Measure.parse(measure).lower_is_better else 1
     best = max(found, key=lambda one: sign * one.measures[measure])
     where = f"its first {best.depth:,} ranked anew" if best.depth else "as it is"
-    headline = f"Best: <b>{in_html(best.run)}</b>, {where}, with {in_html(measure)} {best.measures[measure]:.4f}."
+    headline = f"Best: <b>{escape_html(best.run)}</b>, {where}, with {escape_html(measure)} {best.measures[measure]:.4f}."
     sections: list[tuple[str, str, str]] = []
     for name, (head, rows) in depth_tables(found).items():
         values = _values(found, name)
@@ -88,6 +88,6 @@ def _as_html(found: Sequence[AtDepth]) -> str:
     return html_page(f"{', '.join(names)} ranked anew", headline, sections, "")
 
 
-RERANKED = Formats[Sequence[AtDepth]](
+RERANKED = Formats[Sequence[DepthResult]](
     "a report of reranking", {".html": _as_html, ".md": _as_markdown, ".csv": _as_csv, ".json": _as_json}
 )

@@ -7,12 +7,12 @@ import io
 import json
 from typing import Any
 
-from vizsla.evaluation.foreign import in_csv, in_html, in_markdown
+from vizsla.reports.escaping import escape_csv, escape_html, escape_markdown
 from vizsla.evaluation.interleaving import Consistency, Interleaving
-from vizsla.evaluation.report import charts
-from vizsla.evaluation.report.formats import Formats
-from vizsla.evaluation.report.page import COLOURS, html_page, html_table
-from vizsla.evaluation.report.tables import TEST_NAMES, markdown_table
+from vizsla.reports import charts
+from vizsla.reports.formats import Formats
+from vizsla.reports.page import COLOURS, html_page, html_table
+from vizsla.reports.tables import TEST_NAMES, markdown_table
 from vizsla.runs import Measure
 
 Cells = list[tuple[str, list[str], list[bool]]]
@@ -94,12 +94,12 @@ def _as_csv(found: Interleaving) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     for entry in _figures(found):
-        names = [in_csv(entry[c] or "") for c in columns[:3]]
+        names = [escape_csv(entry[c] or "") for c in columns[:3]]
         writer.writerow([*names, *("" if entry.get(c) is None else entry[c] for c in columns[3:])])
     if found.consistency is not None:
-        reference = in_csv(found.consistency.reference)
+        reference = escape_csv(found.consistency.reference)
         for run, curve in found.consistency.curves.items():
-            writer.writerows((in_csv(run), reference, f"C@{n}", v, *[""] * 4) for n, v in curve.items())
+            writer.writerows((escape_csv(run), reference, f"C@{n}", v, *[""] * 4) for n, v in curve.items())
     return file.getvalue()
 
 
@@ -111,11 +111,11 @@ def _as_markdown(found: Interleaving) -> str:
             for first, cells, bests in interleaved_rows(found, measure)
         ]
         parts += [markdown_table([measure, *_seconds(found)], rows, left=1), ""]
-    parts += [in_markdown(interleaved_legend(found)), ""]
+    parts += [escape_markdown(interleaved_legend(found)), ""]
     if found.consistency is not None:
         c = found.consistency
         rows = [[str(n), *(f"{curve[n]:.4f}" for curve in c.curves.values())] for n in c.depths]
-        parts += [markdown_table(["n", *c.curves], rows, left=0), "", in_markdown(consistency_legend(c)), ""]
+        parts += [markdown_table(["n", *c.curves], rows, left=0), "", escape_markdown(consistency_legend(c)), ""]
     return "\n".join(parts)
 
 
@@ -130,9 +130,9 @@ def _as_html(found: Interleaving) -> str:
     pairs = [(a, b) for a in found.names for b in found.names]
     first, second = max(pairs, key=lambda pair: sign * found.value(pair[0], pair[1], measure))
     name = first if first == second else f"{first} + {second}"
-    headline = f"Best: <b>{in_html(name)}</b> with {in_html(measure)} {found.value(first, second, measure):.4f}."
+    headline = f"Best: <b>{escape_html(name)}</b> with {escape_html(measure)} {found.value(first, second, measure):.4f}."
     tables = "".join(_html_table(found, measure) for measure in found.measures)
-    sections = [("figures", "Two by two", f'{tables}<p class="small">{in_html(interleaved_legend(found))}</p>')]
+    sections = [("figures", "Two by two", f'{tables}<p class="small">{escape_html(interleaved_legend(found))}</p>')]
     if found.consistency is not None:
         c = found.consistency
         lines = [
@@ -142,7 +142,7 @@ def _as_html(found: Interleaving) -> str:
         told = f"Consistency with {c.reference}"
         drawn = charts.curves(lines, "n, how many documents", "C(n)", told, log_x=True)
         figures = f"<figure>{drawn}</figure><figure>{_consistency_table(c)}</figure>"
-        body = f'<div class="cards">{figures}</div><p class="small">{in_html(consistency_legend(c))}</p>'
+        body = f'<div class="cards">{figures}</div><p class="small">{escape_html(consistency_legend(c))}</p>'
         sections.append(("consistency", told, body))
     return html_page(title, headline, sections, "")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vizsla.datasets import BeirDataset, Document
 from vizsla.evaluation.compare import Comparison
 from vizsla.evaluation.domains import TermShares
-from vizsla.evaluation.foreign import in_html
+from vizsla.reports.escaping import escape_html
 from vizsla.index.highlight import Highlighter
 from vizsla.models import BM25, Model
 from vizsla.runs import Qrels
@@ -98,9 +98,9 @@ def marked_text(query: str, document: Document, model: Model | None) -> str:
     out, at = [], 0
     for start, end in snippet.matches:
         if start >= at:
-            out.append(f"{in_html(snippet.text[at:start])}<mark>{in_html(snippet.text[start:end])}</mark>")
+            out.append(f"{escape_html(snippet.text[at:start])}<mark>{escape_html(snippet.text[start:end])}</mark>")
             at = end
-    out.append(in_html(snippet.text[at:]))
+    out.append(escape_html(snippet.text[at:]))
     return ("" if snippet.at_start else "… ") + "".join(out) + ("" if snippet.at_end else " …")
 
 

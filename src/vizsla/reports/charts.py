@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.evaluation.foreign import in_html
+from vizsla.reports.escaping import escape_html
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
@@ -77,12 +77,12 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _text(kind: str, x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{in_html(text)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape_html(text)}</text>'
 
 
 def _circle(x: float, y: float, radius: float, colour: int, title: str) -> str:
     place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"'
-    return f'<circle class="c{colour}" {place}><title>{in_html(title)}</title></circle>'
+    return f'<circle class="c{colour}" {place}><title>{escape_html(title)}</title></circle>'
 
 
 def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
@@ -101,7 +101,7 @@ def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
 
 def svg(parts: Sequence[str], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
     """A drawing, with words for those who cannot see it."""
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{in_html(label)}">{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape_html(label)}">{"".join(parts)}</svg>'
 
 
 class Dot(NamedTuple):
@@ -210,7 +210,7 @@ def boxes(rows: Sequence[Box], x_title: str, label: str) -> str:
         inside = _line("whisker", low, centre, high, centre) + box
         inside += _line("median", middle, centre - 7, middle, centre + 7)
         parts.append(_text("name", 12, y + 11, shortened(row.name, LONGEST_TITLE), "start"))
-        parts.append(f'<g class="c{row.colour}"><title>{in_html(told)}</title>{inside}</g>')
+        parts.append(f'<g class="c{row.colour}"><title>{escape_html(told)}</title>{inside}</g>')
     parts.append(_text("axis", WIDTH / 2, height - 6, x_title))
     return svg(parts, label, WIDTH, height)
 
@@ -230,23 +230,23 @@ def difference_bars(groups: Sequence[tuple[str, Sequence[Bar]]], unit: str) -> s
     most = max((abs(b.value) for _, bars in groups for b in bars), default=0.0) or 1.0
     out = ['<div class="bars">']
     for name, bars in groups:
-        out.append(f'<div class="group"><h4>{in_html(name)}</h4>')
+        out.append(f'<div class="group"><h4>{escape_html(name)}</h4>')
         for b in bars:
             share = 50 * abs(b.value) / most
             side = f"left:50%;width:{share:.2f}%" if b.value >= 0 else f"left:{50 - share:.2f}%;width:{share:.2f}%"
             out.append(
-                f'<div class="row" title="{in_html(b.title)}"><span class="who">{in_html(b.name)}</span>'
+                f'<div class="row" title="{escape_html(b.title)}"><span class="who">{escape_html(b.name)}</span>'
                 f'<span class="track"><span class="bar b{b.colour}" style="{side}"></span></span>'
-                f'<span class="what">{b.value:+.4f}<b>{in_html(b.mark)}</b></span></div>'
+                f'<span class="what">{b.value:+.4f}<b>{escape_html(b.mark)}</b></span></div>'
             )
         out.append("</div>")
-    out.append(f'</div><p class="small">{in_html(unit)}</p>')
+    out.append(f'</div><p class="small">{escape_html(unit)}</p>')
     return "".join(out)
 
 
 def heat_map(names: Sequence[str], matrix: np.ndarray) -> str:
     """A table of similarities, darker where higher."""
-    head = "".join(f'<th scope="col"><span>{in_html(n)}</span></th>' for n in names)
+    head = "".join(f'<th scope="col"><span>{escape_html(n)}</span></th>' for n in names)
     rows = []
     for i, name in enumerate(names):
         cells = []
@@ -254,7 +254,7 @@ def heat_map(names: Sequence[str], matrix: np.ndarray) -> str:
             share = float(matrix[i, j])
             tone = 'class="deep"' if share > 0.6 else ""
             cells.append(f'<td {tone} style="--heat:{share:.3f}">{share:.2f}</td>')
-        rows.append(f'<tr><th scope="row">{in_html(name)}</th>{"".join(cells)}</tr>')
+        rows.append(f'<tr><th scope="row">{escape_html(name)}</th>{"".join(cells)}</tr>')
     table = f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="wide"><table class="heat">{table}</table></div>'
 

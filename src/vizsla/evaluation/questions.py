@@ -11,7 +11,7 @@ from pathlib import Path
 from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
 from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.figures import evaluate
-from vizsla.evaluation.systems import DEPTH, answer, answer_ranks
+from vizsla.evaluation.retrieval import DEPTH, answer, answer_ranks
 from vizsla.index import Index
 from vizsla.models import Model
 from vizsla.runs import Measure, Qrels, Run
