@@ -16,13 +16,13 @@ import pytest
 from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
-from vizsla.evaluation import Cache, Setting, compare, evaluate_model, tunable_parameters, tune
-from vizsla.evaluation.compare import shared_index_model
-from vizsla.reports import as_markdown, write_report
-from vizsla.reports.charts import Axis, number
-from vizsla.evaluation.tune import with_parameter
+from vizsla.evaluation import Cache, Parameter, compare, evaluate_model, tunable_parameters, tune
+from vizsla.evaluation.systems import shared_index_model
+from vizsla.evaluation.tuning import with_parameter
 from vizsla.index import Index
 from vizsla.models import expression, parse_model
+from vizsla.reports import as_markdown, write_report
+from vizsla.reports.charts import Axis, number
 from vizsla.runs import Measure, Qrels, Run, parse_measures
 
 MODELS = ("bm25", "bm25(k1=2, b=0.9)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)")
@@ -115,7 +115,7 @@ def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path
     with Index.create(tmp_path / "i", model) as index:
         index.add(opened.documents())
         index.commit()
-        settings = [Setting("k1", (0.5, 1.0)), Setting("title.weight", (0.0, 1.0, 4.0))]
+        settings = [Parameter("k1", (0.5, 1.0)), Parameter("title.weight", (0.0, 1.0, 4.0))]
         found = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings)
         assert len(found.tried) == 6
         assert found.value == max(value for _, value in found.tried)
@@ -135,16 +135,16 @@ def test_expressions_are_read_back() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("k2", "no setting called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
+    [("k2", "no parameter called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
 )
 def test_settings_that_are_none(name: str, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
         with_parameter(parse_model("bm25-multifield"), name, 1.0)
-    with pytest.raises(VizslaError, match="too many values to try; 10,000 at most"):
-        Setting.parse("k1=0:1:0.0000001")
+    with pytest.raises(VizslaError, match="too many values to try; 10,000 is the limit"):
+        Parameter.parse("k1=0:1:0.0000001")
     for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):
-        with pytest.raises(VizslaError, match="is no setting"):
-            Setting.parse(text)
+        with pytest.raises(VizslaError, match="is not a parameter"):
+            Parameter.parse(text)
 
 
 class Page(HTMLParser):
@@ -344,7 +344,7 @@ def test_measures_where_less_is_better(dataset: Path) -> None:
     found = compare([(opened, "test")], {}, holes, runs=runs)
     assert "| **0.5000** | 1.0000 |" in as_markdown(found)
     assert found.results["pets", "a"].evaluation.facts["unknown"] == 0
-    with pytest.raises(VizslaError, match="nothing to make best"):
+    with pytest.raises(VizslaError, match="does not measure quality"):
         tune(None, parse_model("bm25"), {}, opened.qrels(), holes[0], [])  # type: ignore[arg-type]
 
 

@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.reports.escaping import escape_csv, escape_html, escape_markdown, escape_latex, quoted, unquoted
 from vizsla.evaluation.judging import Unjudged, read_sheet, write_sheet
+from vizsla.evaluation.spreadsheets import quote_formula, unquote_formula
 from vizsla.harmless import harmless, harmless_json
 from vizsla.models import BM25
+from vizsla.reports.escaping import escape_csv, escape_html, escape_latex, escape_markdown
 
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LIVE = re.compile(r"<\s*/?(script|img|b)\b", re.IGNORECASE)
@@ -69,7 +70,7 @@ def test_formats_escape_what_is_live_in_them(text: str) -> None:
     assert not re.search(r"(?<!\\)(\\\\)*[|`*]", re.sub(r"\\\\", "", escape_markdown(text)))
     assert not re.search(r"(?<!\\)[&%$#_{}]", re.sub(r"\\textbackslash\{\}|\\\^\{\}|\\~\{\}", "", escape_latex(text)))
     assert not escape_csv(text).lstrip().startswith(tuple("=+-@"))
-    assert unquoted(quoted(text)) == text
+    assert unquote_formula(quote_formula(text)) == text
 
 
 @pytest.fixture

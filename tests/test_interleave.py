@@ -24,8 +24,8 @@ from vizsla.evaluation import (
     evaluate,
     interleave_all,
 )
-from vizsla.reports.interleaved import interleaved_rows
 from vizsla.index import Index
+from vizsla.reports.interleaved import interleaved_rows
 from vizsla.runs import Qrels, Ranking, Run, parse_measures
 
 DOCUMENTS = "abcdefgh"

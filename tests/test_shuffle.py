@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from vizsla.errors import VizslaError
-from vizsla.evaluation import compare_shuffled, shuffled
+from vizsla.evaluation import compare_shuffled, shuffle_words
 from vizsla.index import Index
 
 TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
@@ -20,18 +20,18 @@ TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
 
 @given(TEXTS, st.integers(0, 100))
 def test_shuffling_keeps_the_words_and_depends_on_seed_and_id_alone(texts: dict[str, str], seed: int) -> None:
-    found = shuffled(texts, seed)
+    found = shuffle_words(texts, seed)
     assert list(found) == list(texts)
     for name, text in texts.items():
         assert Counter(found[name].split()) == Counter(text.split())
-        assert shuffled({name: text}, seed) == {name: found[name]}
+        assert shuffle_words({name: text}, seed) == {name: found[name]}
 
 
 def test_every_order_is_as_likely() -> None:
-    orders = Counter(shuffled({"q": "one two three"}, seed)["q"] for seed in range(1200))
+    orders = Counter(shuffle_words({"q": "one two three"}, seed)["q"] for seed in range(1200))
     assert len(orders) == 6
     assert all(150 < n < 250 for n in orders.values())
-    assert len(set(shuffled({str(i): "one two three four five" for i in range(50)}).values())) > 20
+    assert len(set(shuffle_words({str(i): "one two three four five" for i in range(50)}).values())) > 20
 
 
 def test_figures_before_and_after() -> None:

@@ -87,7 +87,7 @@ def _asked(
     folder: Path, questions: list[str], models: list[str], split: str | None, data: Path | None, depth: int
 ) -> dict[str, dict[str, Run]]:
     """What models find in an index for several sets of questions."""
-    from vizsla.evaluation import QuestionSet, answer
+    from vizsla.evaluation import QuestionSet, retrieve
     from vizsla.index import Index
     from vizsla.models import parse_model
 
@@ -100,7 +100,8 @@ def _asked(
     if len({asked.name for asked in sets}) < len(sets):
         raise VizslaError("two sets of questions have one name; results go by name, so each needs its own")
     with Index.open(folder) as index:
-        return {s.name: {name: _found(answer(index, s.texts, depth, m)) for name, m in parsed.items()} for s in sets}
+        views = {name: index.with_model(model) for name, model in parsed.items()}
+        return {s.name: {name: _found(retrieve(view, s.texts, depth)) for name, view in views.items()} for s in sets}
 
 
 def _found(run: Run) -> Run:

@@ -51,7 +51,13 @@ def answers(
             for name, model in systems.items():
                 with console.progress(f"Matching {file.name}", len(chosen), "questions") as advance:
                     figures = answer_accuracy(
-                        opened, chosen, wanted, cuts, run=given, model=model, regex=regex, progress=advance
+                        opened if model is None else opened.with_model(model),
+                        chosen,
+                        wanted,
+                        cuts,
+                        run=given,
+                        regex=regex,
+                        progress=advance,
                     )
                 results.append({"file": file.name, "model": name, "questions": len(chosen), "accuracy": figures})
     if as_json:

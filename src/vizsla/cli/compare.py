@@ -51,8 +51,8 @@ def compare(
     """Compare systems on data sets: figures, significance, reports. Work that was done before is not done again."""
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
-    from vizsla.reports import as_data, check_ending, write_report
     from vizsla.models import parse_model
+    from vizsla.reports import as_data, check_ending, write_report
     from vizsla.runs import parse_measures
 
     for path in report or []:

@@ -104,7 +104,7 @@ def _evaluate_search(
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.index import watched
     from vizsla.datasets import Source
-    from vizsla.evaluation import evaluate_retriever, evaluate_model
+    from vizsla.evaluation import evaluate_model, evaluate_retriever
     from vizsla.index import Index
     from vizsla.models import parse_model
 
@@ -112,12 +112,15 @@ def _evaluate_search(
     if index is not None:
         with Index.open(index) as opened:
             name = f"{opened.model.name} in {index}"
-            opened.ask_with(None, **ways)
-            outcome = evaluate_retriever(opened, dataset, qrels, names, k, convention=convention)
+            view = opened.with_model(combine=ways["combine"], search_params=ways["dense"])
+            outcome = evaluate_retriever(view, dataset, split, names, k, convention)
     else:
         name = model
         documents = watched([Source.find(dataset.folder)], f"Indexing {dataset.name}")
-        outcome = evaluate_model(parse_model(model), dataset, split, names, k, documents, convention, **ways)
+        outcome = evaluate_model(
+            parse_model(model), dataset, split, names, k, convention,
+            documents=documents, combine=ways["combine"], search_params=ways["dense"],
+        )  # fmt: skip
     if not outcome.documents:
         raise VizslaError(f"{dataset.folder}: there are no documents to search")
     if index is not None and dataset.has_corpus:

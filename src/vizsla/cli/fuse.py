@@ -36,8 +36,8 @@ def fuse(
     fusion = Fusion.parse(how)
     if len(runs) < 2:
         raise VizslaError("there must be two runs at least")
-    if (weights or tune) and fusion.kind == "interleave":
-        raise VizslaError("interleaving knows no weights")
+    if (weights or tune) and not fusion.takes_weights:
+        raise VizslaError(f"{fusion.name} does not take weights")
     if weights and tune:
         raise VizslaError("give --weights or --tune, not both")
     console.check_output(output, *runs)

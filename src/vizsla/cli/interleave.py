@@ -55,8 +55,8 @@ def interleave(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
 ) -> None:
     """Interleave every two of several runs, in both orders; and RepBERT's consistency with a reference run."""
-    from vizsla.evaluation import CONVENTIONS, CORRECTIONS, ANSWER_CONVENTION, TESTS, consistency_of, interleave_all
-    from vizsla.reports.interleaved import INTERLEAVED, interleaved_data
+    from vizsla.evaluation import ANSWER_CONVENTION, CONVENTIONS, CORRECTIONS, TESTS, consistency_of, interleave_all
+    from vizsla.reports.interleaved import INTERLEAVING_FORMATS, interleaved_data
     from vizsla.runs import parse_measures
 
     how = convention or (ANSWER_CONVENTION if questions else "anserini")
@@ -65,7 +65,7 @@ def interleave(
     console.one_of("correction", correction, CORRECTIONS)
     cuts = console.parse_depths(depths)
     for path in report or []:
-        INTERLEAVED.check(path)
+        INTERLEAVING_FORMATS.check(path)
         console.check_output(path)
     parsed = parse_measures(measures or (BY_ANSWERS if questions else BY_JUDGEMENTS))
     _check_depths(k, pool, parsed)
@@ -88,7 +88,7 @@ def interleave(
     else:
         _show(found)
     for path in report or []:
-        INTERLEAVED.write(found, path)
+        INTERLEAVING_FORMATS.write(found, path)
         console.remark(f"Written: {path}")
 
 

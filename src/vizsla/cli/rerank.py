@@ -15,8 +15,8 @@ from vizsla.cli.datasets import Data
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.index import PairScores
     from vizsla.models import Reranker
+    from vizsla.retrievers import PairScores
     from vizsla.runs import Qrels, Run
 
 
@@ -52,9 +52,9 @@ def rerank(
 ) -> None:
     """Rank the best documents of a run anew with a cross-encoder, or tell what that gains at several depths."""
     from vizsla.evaluation import CONVENTIONS
-    from vizsla.reports.rerank_depths import RERANKED
-    from vizsla.index import reranked
     from vizsla.models import Reranker
+    from vizsla.reports.rerank_depths import DEPTH_FORMATS
+    from vizsla.retrievers import rerank_by_scores
     from vizsla.runs import Run, parse_measures
 
     if queries is None and dataset is None:
@@ -72,7 +72,7 @@ def rerank(
     console.one_of("convention", convention, CONVENTIONS)
     parse_measures(measures)
     for path in report or []:
-        RERANKED.check(path)
+        DEPTH_FORMATS.check(path)
     for file in (output, *(report or [])):
         console.check_output(file, *runs)
     cuts = _depths(depths, depth)
@@ -88,7 +88,7 @@ def rerank(
     second = Reranker.open(reranker, precision)  # type: ignore[arg-type]
     scores = _scores(folder, read, texts, second, cuts[-1])
     if output is not None:
-        run = reranked(next(iter(read.values())), scores.scores, cuts[-1] if depths is not None else depth)
+        run = rerank_by_scores(next(iter(read.values())), scores.scores, cuts[-1] if depths is not None else depth)
         with console.written(output) as file:
             run.untied(by_id=False).write(file, tag=second.name)
         pairs = console.count(scores.pairs, "pair")
@@ -122,7 +122,8 @@ def _asked(
 def _scores(
     folder: Path, runs: Mapping[str, Run], texts: Mapping[str, str], reranker: Reranker, depth: int
 ) -> PairScores:
-    from vizsla.index import Index, pair_scores
+    from vizsla.index import Index
+    from vizsla.retrievers import pair_scores
 
     asked = len({query for run in runs.values() for query in run})
     with Index.open(folder) as index, console.progress("Reranking", asked, "pairs") as advance:
@@ -134,7 +135,7 @@ def _figures(
     report: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
     from vizsla.evaluation.rerank_depths import evaluate_at_depths
-    from vizsla.reports.rerank_depths import RERANKED, depth_tables
+    from vizsla.reports.rerank_depths import DEPTH_FORMATS, depth_tables
 
     found = evaluate_at_depths(runs, scores, qrels, measures, depths, convention)
     if as_json:
@@ -147,5 +148,5 @@ def _figures(
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
     for path in report:
-        RERANKED.write(found, path)
+        DEPTH_FORMATS.write(found, path)
         console.remark(f"Written: {path}")

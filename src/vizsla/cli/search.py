@@ -116,11 +116,10 @@ def ask_in_other_words(index: Index, augment: str | None, combine: str | None = 
 
 def _hits(index: Index, query: str, k: int, filter: str | None, second: Reranker | None, depth: int) -> list[Hit]:
     """The hits of a query, the first `depth` ranked anew where there is a reranker; others are not shown then."""
-    from vizsla.index import check_texts, rerank_hits
+    from vizsla.retrievers import rerank_hits
 
     if second is None:
         return index.search(query, k, filter)
-    check_texts(index)
     return rerank_hits(index.search(query, depth, filter), query, second)[:k]
 
 
@@ -145,7 +144,7 @@ def _write_run(
     second: Reranker | None, depth: int,
 ) -> None:  # fmt: skip
     from vizsla.datasets import read_queries
-    from vizsla.index import rerank
+    from vizsla.retrievers import rerank
 
     texts = read_queries(queries)
     started = time.perf_counter()

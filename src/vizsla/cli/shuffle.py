@@ -13,7 +13,7 @@ from vizsla.cli.datasets import Data
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.evaluation import Judging, QuestionSet, Shuffled
+    from vizsla.evaluation import QuestionMeasures, QuestionSet, ShuffleEffect
 
 
 def shuffle(
@@ -42,7 +42,7 @@ def shuffle(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Shuffle the words of questions and ask again: does a model follow words, or their order?"""
-    from vizsla.evaluation import TESTS, Judging, QuestionSet
+    from vizsla.evaluation import TESTS, QuestionMeasures, QuestionSet
     from vizsla.runs import parse_measures
 
     console.one_of("significance test", test, TESTS)
@@ -50,7 +50,7 @@ def shuffle(
         raise VizslaError(f"--seeds, how many times words are shuffled, must be 1 or more, not {seeds}")
     if most is not None and most < 1:
         raise VizslaError(f"--most, the number of questions, must be 1 or more, not {most}")
-    how = Judging(parse_measures(measures), console.parse_depths(depths), regex)
+    how = QuestionMeasures(parse_measures(measures), console.parse_depths(depths), regex)
     sets = [QuestionSet.open(source, data, split).first(most) for source in questions]
     names = [asked.name for asked in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -76,12 +76,12 @@ def shuffle(
         _show(results, sets, len(again or []) or seeds, test)
 
 
-Results = list[tuple[str, str, "Shuffled"]]
+Results = list[tuple[str, str, "ShuffleEffect"]]
 """The questions, the model, and a figure."""
 
 
 def _write(sets: list[QuestionSet], folder: Path, seeds: int) -> None:
-    from vizsla.evaluation import shuffled
+    from vizsla.evaluation import shuffle_words
 
     console.check_folder(folder, "what is written")
     if folder.exists() and not folder.is_dir():
@@ -89,12 +89,14 @@ def _write(sets: list[QuestionSet], folder: Path, seeds: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for asked in sets:
         for seed in range(1, seeds + 1):
-            asked.write(folder / f"{asked.name}-shuffled-{seed}.jsonl", shuffled(asked.texts, seed))
+            asked.write(folder / f"{asked.name}-shuffled-{seed}.jsonl", shuffle_words(asked.texts, seed))
     files = console.count(seeds * len(sets), "file")
     console.remark(f"{files} written to {folder}; ids are those of the questions as they were")
 
 
-def _of_runs(asked: QuestionSet, run: Path, again: list[Path], index: Path | None, how: Judging, test: str) -> Results:
+def _of_runs(
+    asked: QuestionSet, run: Path, again: list[Path], index: Path | None, how: QuestionMeasures, test: str
+) -> Results:
     from contextlib import ExitStack
 
     from vizsla.evaluation import compare_shuffled
@@ -108,14 +110,14 @@ def _of_runs(asked: QuestionSet, run: Path, again: list[Path], index: Path | Non
             raise VizslaError(f"{path}: the run has none of the questions of {asked.name}")
     with ExitStack() as stack:
         opened = stack.enter_context(Index.open(index)) if index else None
-        before, *after = (asked.values(how, index=opened, run=read) for read in runs)
+        before, *after = (asked.values(how, retriever=opened, run=read) for read in runs)
     return [(asked.name, run.stem, figure) for figure in compare_shuffled(before, after, test)]
 
 
 def _of_models(
-    sets: list[QuestionSet], folder: Path, models: list[str], seeds: int, how: Judging, test: str
+    sets: list[QuestionSet], folder: Path, models: list[str], seeds: int, how: QuestionMeasures, test: str
 ) -> Results:
-    from vizsla.evaluation import compare_shuffled, shuffled
+    from vizsla.evaluation import compare_shuffled, shuffle_words
     from vizsla.index import Index
     from vizsla.models import parse_model
 
@@ -126,16 +128,16 @@ def _of_models(
             with console.progress(f"Searching with {asked.name}", len(chosen) * (seeds + 1), "rounds") as advance:
                 done = 0
                 for name, model in chosen.items():
-                    values = []
-                    for texts in (asked.texts, *(shuffled(asked.texts, seed) for seed in range(1, seeds + 1))):
-                        values.append(asked.values(how, index=index, model=model, texts=texts))
+                    view, values = index.with_model(model), []
+                    for texts in (asked.texts, *(shuffle_words(asked.texts, seed) for seed in range(1, seeds + 1))):
+                        values.append(asked.values(how, retriever=view, texts=texts))
                         done += 1
                         advance(done, done)
                     results += [(asked.name, name, f) for f in compare_shuffled(values[0], values[1:], test)]
     return results
 
 
-def _as_data(result: tuple[str, str, Shuffled]) -> dict[str, Any]:
+def _as_data(result: tuple[str, str, ShuffleEffect]) -> dict[str, Any]:
     questions, model, f = result
     return {
         "questions": questions, "model": model, "measure": f.measure, "before": f.before, "after": f.after,

@@ -29,7 +29,7 @@ def tune(
     """Choose k1, b and the weights of fields and sums on a dev split; documents are indexed once."""
     from vizsla.cli.index import watched
     from vizsla.datasets import Source, open_datasets
-    from vizsla.evaluation import Setting, answer, evaluate, tunable_parameters, tune
+    from vizsla.evaluation import Parameter, evaluate, retrieve, tunable_parameters, tune
     from vizsla.index import Index
     from vizsla.models import expression, parse_model
     from vizsla.runs import parse_measures
@@ -46,7 +46,7 @@ def tune(
         console.remark(f"Figures on {then!r} after tuning on it say nothing about other queries")
     base = parse_model(model)
     expression(base)  # what cannot be written down need not be tuned
-    wanted = [Setting.parse(s) for s in settings] if settings else tunable_parameters(base)
+    wanted = [Parameter.parse(s) for s in settings] if settings else tunable_parameters(base)
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as room,
         Index.create(Path(room) / "index", base, store=False) as index,
@@ -57,11 +57,12 @@ def tune(
             found = tune(index, base, folder.queries_of(qrels), qrels, chosen, wanted, lambda n: advance(n, n))
         result: dict[str, Any] = {
             "model": expression(found.model), "dataset": folder.name, "split": split, "measure": str(chosen),
-            "settings": found.settings, "before": found.before, "after": found.value, "tried": len(found.tried),
+            "settings": found.parameters, "before": found.before, "after": found.value, "tried": len(found.tried),
         }  # fmt: skip
         if judged is not None:
             queries = folder.queries_of(judged)
-            runs = {name: answer(index, queries, 1000, m) for name, m in (("before", base), ("after", found.model))}
+            tuned = (("before", base), ("after", found.model))
+            runs = {name: retrieve(index.with_model(m), queries) for name, m in tuned}
             result["then"] = {"split": then} | {
                 name: evaluate(run, judged, [chosen]).measures[str(chosen)] for name, run in runs.items()
             }
@@ -75,6 +76,6 @@ def tune(
     console.line(result["model"])
     console.remark(f"{console.count(len(found.tried), 'setting')} tried on {split}")
     ends = {s.name: (min(s.values), max(s.values)) for s in wanted if len(s.values) > 1}
-    for name, value in found.settings.items():
+    for name, value in found.parameters.items():
         if value in ends.get(name, ()):
             console.remark(f"{name} = {value:g} is at the edge of what was tried; more may be gained beyond")

@@ -1,65 +1,70 @@
-"""Runs to findings: figures by named conventions, significance, agreement, answers."""
+"""Runs to findings: figures by named conventions, significance, agreement, answer accuracy, tuning."""
 
 from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_curve, consistency_factor, overlap, rank_biased_overlap, rbo
 from vizsla.evaluation.answer_matching import accuracy, answer_rank, has_answer
-from vizsla.evaluation.questions import Judging, QuestionSet
+from vizsla.evaluation.answers import answer_accuracy, answer_qrels, answer_ranks
 from vizsla.evaluation.cache import Cache, default_folder
-from vizsla.evaluation.compare import Comparison, compare
-from vizsla.evaluation.conventions import CONVENTIONS, ANSWER_CONVENTION, Convention
-from vizsla.evaluation.rerank_depths import DepthResult, evaluate_at_depths
+from vizsla.evaluation.comparison import Comparison, SystemResult
+from vizsla.evaluation.conventions import ANSWER_CONVENTION, CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
-from vizsla.evaluation.interleaving import Consistency, Interleaving, check_common_queries, consistency_of, interleave_all
-from vizsla.evaluation.pools import GRID, Pools, Weighed, choose_weight
-from vizsla.evaluation.shuffling import Shuffled, compare_shuffled, shuffled
-from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
+from vizsla.evaluation.interleaving import (
+    Consistency,
+    Interleaving,
+    check_common_queries,
+    consistency_of,
+    interleave_all,
+)
+from vizsla.evaluation.pools import GRID, ChosenWeight, QuestionPools, choose_weight
+from vizsla.evaluation.questions import QuestionMeasures, QuestionSet
+from vizsla.evaluation.rerank_depths import DepthResult, evaluate_at_depths
 from vizsla.evaluation.retrieval import (
     DEPTH,
-    Outcome,
-    answer,
-    answer_accuracy,
-    answer_qrels,
-    answer_ranks,
-    evaluate_retriever,
+    EvaluatedRun,
     evaluate_model,
+    evaluate_retriever,
+    fit_to_dataset,
+    retrieve,
 )
-from vizsla.evaluation.tune import Setting, Tuned, tunable_parameters, tune, tune_fusion
+from vizsla.evaluation.shuffling import ShuffleEffect, compare_shuffled, shuffle_words
+from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
+from vizsla.evaluation.systems import compare
+from vizsla.evaluation.tuning import Parameter, TunedModel, tunable_parameters, tune, tune_fusion
 
 __all__ = [
+    "ANSWER_CONVENTION",
     "CONVENTIONS",
     "CORRECTIONS",
     "DEPTH",
     "GRID",
-    "ANSWER_CONVENTION",
     "TESTS",
-    "DepthResult",
     "Cache",
+    "ChosenWeight",
     "Comparison",
     "Consistency",
     "Convention",
+    "DepthResult",
     "Difference",
+    "EvaluatedRun",
     "Evaluation",
     "Interleaving",
-    "Judging",
-    "Outcome",
-    "Pools",
+    "Parameter",
+    "QuestionMeasures",
+    "QuestionPools",
     "QuestionSet",
-    "Setting",
-    "Shuffled",
-    "Tuned",
-    "Weighed",
+    "ShuffleEffect",
+    "SystemResult",
+    "TunedModel",
     "accuracy",
-    "answer",
     "answer_accuracy",
     "answer_qrels",
     "answer_rank",
     "answer_ranks",
-    "evaluate_at_depths",
-    "compare_shuffled",
     "check_common_queries",
     "choose_weight",
     "compare",
+    "compare_shuffled",
     "compare_values",
     "consistency_curve",
     "consistency_factor",
@@ -67,15 +72,18 @@ __all__ = [
     "corrected",
     "default_folder",
     "evaluate",
-    "evaluate_retriever",
+    "evaluate_at_depths",
     "evaluate_model",
+    "evaluate_retriever",
+    "fit_to_dataset",
     "has_answer",
     "interleave_all",
     "overlap",
     "rank_biased_overlap",
     "rbo",
+    "retrieve",
+    "shuffle_words",
     "tunable_parameters",
-    "shuffled",
     "tune",
     "tune_fusion",
 ]

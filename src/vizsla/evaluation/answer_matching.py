@@ -1,8 +1,8 @@
-"""Answer accuracy: whether a passage holds an answer to the question, matched as DPR does.
+"""Whether a passage holds an answer to a question, matched as DPR does.
 
-A string answers if its words, in their order, occur in the passage, both lowered in case and decomposed (NFD); words
-are runs of letters, digits and marks, and every other visible character is a word of its own. A regular expression
-answers if it matches anywhere, whatever the case. (An answer without any word matches nothing here; in DPR's own code
+A text matches if its words occur in the passage in the same order; both are lower-cased and decomposed (NFD). A word is
+a sequence of letters, digits and marks, and every other visible character is a word of its own. A regular expression
+matches anywhere in the passage, regardless of case. (An answer without any word matches nothing here; in DPR's own code
 it matches every passage.)
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    """Letters, digits and marks in runs; anything else that is neither separator nor control character, alone.
+    """Matches a sequence of letters, digits and marks, or any other single character that is visible.
 
-    Python's regular expressions know no Unicode categories, so the classes are written out as ranges.
+    Python's regular expressions have no Unicode categories, so the classes are written out as ranges.
     """
     inside: list[str] = []
     outside: list[str] = []
@@ -32,7 +32,7 @@ def _word_pattern() -> re.Pattern[str]:
 
 
 def _category_ranges() -> Iterable[tuple[int, int, str]]:
-    """Runs of code points that are part of words (L, N, M) or never words (Z, C)."""
+    """Ranges of code points that are part of words (L, N, M) or never part of words (Z, C)."""
     start, current = 0, ""
     for code in range(sys.maxunicode + 2):
         category = unicodedata.category(chr(code))[0] if code <= sys.maxunicode else "end"
@@ -44,7 +44,7 @@ def _category_ranges() -> Iterable[tuple[int, int, str]]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as DPR's tokenizer finds them, lowered in case.
+    """The words of a text as DPR's tokenizer finds them, in lower case.
 
     >>> words_of("Zoe's 2nd dog (1999)")
     ['zoe', "'", 's', '2nd', 'dog', '(', '1999', ')']
@@ -54,7 +54,7 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def _joined(text: str) -> str:
-    """A text's words between separators that no word has, so that runs of words are substrings."""
+    """A text's words between separators that no word contains, so that a sequence of words is a substring."""
     return "\x00" + "\x00".join(words_of(text)) + "\x00"
 
 
@@ -77,7 +77,7 @@ def has_answer(text: str, answers: Sequence[str], *, regex: bool = False) -> boo
 
 
 def _is_possible(text: str, answer: str) -> bool:
-    """Whether a text may hold an answer: of plain ASCII that has not even its longest word it cannot."""
+    """A quick check whether a text may hold an answer: an ASCII text must contain the answer's longest word."""
     longest = _longest_word(answer)
     return not longest or not text.isascii() or longest in text.lower()
 
@@ -89,7 +89,7 @@ def _longest_word(answer: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def _pattern(answer: str) -> re.Pattern[str] | None:
-    """None for what is no regular expression; it matches nothing, as in DPR."""
+    """A compiled pattern; None for an invalid one, which matches nothing, as in DPR."""
     try:
         return re.compile(unicodedata.normalize("NFD", answer), re.IGNORECASE | re.UNICODE | re.MULTILINE)
     except re.error:
@@ -106,7 +106,7 @@ def answer_rank(texts: Iterable[str], answers: Sequence[str], *, regex: bool = F
 
 
 def accuracy(ranks: Mapping[str, int | None], depths: Sequence[int]) -> dict[int, float]:
-    """The share of questions answered within each depth.
+    """The share of questions with an answer within each depth, from the ranks of `answer_rank`.
 
     >>> accuracy({"a": 1, "b": 7, "c": None, "d": 30}, [5, 20, 100])
     {5: 0.25, 20: 0.5, 100: 0.75}

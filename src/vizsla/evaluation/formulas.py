@@ -1,4 +1,4 @@
-"""The measures themselves, for all queries at once."""
+"""The formulas of the measures, for all queries at once."""
 
 from __future__ import annotations
 

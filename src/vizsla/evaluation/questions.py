@@ -1,4 +1,4 @@
-"""Questions, and how what is found for them is judged: by judgements of documents, or by answers in their texts."""
+"""Sets of questions, evaluated by judged documents or by answers in the documents' texts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from pathlib import Path
 
 from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
 from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation.answers import answer_ranks
 from vizsla.evaluation.figures import evaluate
-from vizsla.evaluation.retrieval import DEPTH, answer, answer_ranks
-from vizsla.index import Index
-from vizsla.models import Model
-from vizsla.runs import Measure, Qrels, Run
+from vizsla.evaluation.retrieval import DEPTH, retrieve
+from vizsla.runs import Measure, Qrels, Retriever, Run
 
-_LOOKED_FOR = 100
-Values = dict[str, dict[str, float]]
-"""By measure, then by question."""
+_SAMPLE = 100  # judged documents that are looked up to see whether an index fits
+ValuesByQuestion = dict[str, dict[str, float]]
+"""The values of measures: by the measure's name, then by question id."""
 
 
 @dataclass(frozen=True)
-class Judging:
-    """What is computed: measures where documents are judged, accuracy at depths where answers are known."""
+class QuestionMeasures:
+    """What is computed: measures if documents are judged, accuracy at some depths if answers are known."""
 
     measures: Sequence[Measure]
     depths: Sequence[int] = (20, 100)
@@ -33,7 +32,12 @@ class Judging:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """Questions with a name; with judgements, with answers, or with neither."""
+    """Questions by id, with a name; they may have judgements, or answers, or neither.
+
+    >>> questions = QuestionSet("dogs", {"q1": "who barks?", "q2": "who purrs?"}, {"q1": ["a dog"]})
+    >>> questions.first(1).texts
+    {'q1': 'who barks?'}
+    """
 
     name: str
     texts: Mapping[str, str]
@@ -42,7 +46,7 @@ class QuestionSet:
 
     @classmethod
     def open(cls, source: str, data: Path | None = None, split: str | None = None) -> QuestionSet:
-        """A file of questions, or the queries of a data set's split, by its folder or name."""
+        """The questions in a file, or the queries of a data set's split, by its folder or name."""
         path = Path(source)
         if path.is_file():
             return cls._of_file(path)
@@ -64,50 +68,53 @@ class QuestionSet:
             return cls(name, *read_questions(path))
         return cls(name, read_queries(path), read_answers(path))
 
-    def first(self, most: int | None) -> QuestionSet:
-        """The first so many questions, or all."""
-        kept = dict(list(self.texts.items())[:most])
-        answers = {q: given for q, given in self.answers.items() if q in kept}
-        return replace(self, texts=kept, answers=answers, qrels=self.qrels.only(kept.keys()) if self.qrels else None)
+    def first(self, count: int | None) -> QuestionSet:
+        """The first `count` questions; all if it is None."""
+        texts = dict(list(self.texts.items())[:count])
+        answers = {q: given for q, given in self.answers.items() if q in texts}
+        return replace(self, texts=texts, answers=answers, qrels=self.qrels.only(texts.keys()) if self.qrels else None)
 
     def values(
         self,
-        how: Judging,
+        wanted: QuestionMeasures,
         *,
-        index: Index | None = None,
-        model: Model | None = None,
+        retriever: Retriever | None = None,
         run: Run | None = None,
         texts: Mapping[str, str] | None = None,
-    ) -> Values:
-        """What a model finds in an index, or a run has found, judged question by question.
+    ) -> ValuesByQuestion:
+        """The values of measures for each question, for what a retriever finds or for a run.
 
-        `texts`: the questions in other words, by the same ids. A run is judged without an index where there are
-        judgements; answers are looked for in the texts that an index has.
+        `texts`: other wordings of the questions, by the same ids. With judgements, a run needs no retriever. Answers
+        are looked for in the documents of the retriever.
         """
-        worded = self.texts if texts is None else texts
+        wordings = self.texts if texts is None else texts
         if self.qrels is not None:
             if run is None:
-                if index is None:
-                    raise VizslaError("there is neither an index to search nor a run")
-                self._check_index(index, self.qrels)
-                run = answer(index, worded, max(m.cutoff or DEPTH for m in how.measures), model)
-            return evaluate(run, self.qrels, how.measures).by_query
-        asked = {q: text for q, text in worded.items() if q in self.answers}
-        if not asked:
-            raise VizslaError(f"{self.name} has neither judgements nor answers, so what is found cannot be judged")
-        if index is None:
+                if retriever is None:
+                    raise VizslaError("give a retriever to search with, or a run")
+                self._check_documents(retriever, self.qrels)
+                run = retrieve(retriever, wordings, max(m.cutoff or DEPTH for m in wanted.measures))
+            return evaluate(run, self.qrels, wanted.measures).by_query
+        questions = {q: text for q, text in wordings.items() if q in self.answers}
+        if not questions:
+            raise VizslaError(f"{self.name} has neither judgements nor answers, so results cannot be evaluated")
+        if retriever is None:
             raise VizslaError(f"the answers of {self.name} are looked for in the texts of an index; name it by --index")
-        ranks = answer_ranks(index, asked, self.answers, max(how.depths), run=run, model=model, regex=how.regex)
-        return {f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in how.depths}
+        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), run=run, regex=wanted.regex)
+        return {
+            f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in wanted.depths
+        }
 
-    def _check_index(self, index: Index, qrels: Qrels) -> None:
-        """Refuse an index that has none of the documents judged, or of the first of them."""
-        judged = islice((d for documents in qrels.judgements.values() for d in documents), _LOOKED_FOR)
-        if all(index.get(d) is None for d in judged):
-            raise VizslaError(f"{index.path}: none of the documents judged in {self.name} is here; is it its index?")
+    def _check_documents(self, retriever: Retriever, qrels: Qrels) -> None:
+        """Refuse a retriever that has none of the first judged documents."""
+        judged = islice((d for documents in qrels.judgements.values() for d in documents), _SAMPLE)
+        if not retriever.get_many(judged):
+            raise VizslaError(
+                f"{retriever.name} has none of the documents judged in {self.name}; is it an index of other documents?"
+            )
 
     def write(self, path: Path, texts: Mapping[str, str]) -> None:
-        """Write the questions in other words as JSON lines, with their ids and answers."""
+        """Write other wordings of the questions as JSON lines, with their ids and answers."""
         with path.open("w", encoding="utf-8") as file:
             for question, text in texts.items():
                 record: dict[str, object] = {"_id": question, "text": text}

@@ -1,16 +1,16 @@
-"""Names and texts of others in a report: harmless first, then escaped as the format wants it."""
+"""Names and texts of others in a report: without control characters, and escaped as the format needs it."""
 
 from __future__ import annotations
 
 import html
 import re
 
+from vizsla.evaluation.spreadsheets import quote_formula
 from vizsla.harmless import harmless
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
 _HTML_IN_MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 _TEX = {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}", **{char: "\\" + char for char in "&%$#_{}"}}
-_FORMULA = tuple("=+-@'")
 
 
 def escape_html(text: str) -> str:
@@ -42,23 +42,9 @@ def escape_latex(text: str) -> str:
 
 
 def escape_csv(text: str) -> str:
-    """A text in a cell; one that a spreadsheet would compute is quoted.
+    """A text in a cell of a CSV file; one that a spreadsheet would compute gets a quotation mark in front.
 
     >>> escape_csv("=1+1"), escape_csv("bm25")
     ("'=1+1", 'bm25')
     """
-    return quoted(harmless(text))
-
-
-def quoted(text: str) -> str:
-    """A text as it is, behind a quotation mark if a spreadsheet would take it for a formula; see `unquoted`."""
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
-
-
-def unquoted(text: str) -> str:
-    """What `quoted` was given.
-
-    >>> unquoted(quoted("=1+1")), unquoted("'tis")
-    ('=1+1', "'tis")
-    """
-    return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_FORMULA) else text
+    return quote_formula(harmless(text))

@@ -1,4 +1,4 @@
-"""What is written by the ending of a file."""
+"""The formats of a report, by the ending of the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Formats(Generic[T]):
-    """The ways something is written.
+    """What writes a value as text, by the ending of the file.
 
     >>> Formats("a word", {".txt": str.lower}).check(Path("a.pdf"))
     Traceback (most recent call last):
@@ -22,13 +22,14 @@ class Formats(Generic[T]):
     """
 
     what: str
-    ways: Mapping[str, Callable[[T], str]]
+    writers: Mapping[str, Callable[[T], str]]
 
     def check(self, path: Path) -> None:
-        """Refuse a file whose ending says nothing, before the work is done."""
-        if path.suffix not in self.ways:
-            raise VizslaError(f"{self.what} ends in {', '.join(self.ways)}, not {path.suffix or path.name!r}")
+        """Refuse a file with an unknown ending; call it before the work is done."""
+        if path.suffix not in self.writers:
+            raise VizslaError(f"{self.what} ends in {', '.join(self.writers)}, not {path.suffix or path.name!r}")
 
-    def write(self, found: T, path: Path) -> None:
+    def write(self, value: T, path: Path) -> None:
+        """Write a value in the format of the file's ending."""
         self.check(path)
-        path.write_text(self.ways[path.suffix](found), "utf-8")
+        path.write_text(self.writers[path.suffix](value), "utf-8")

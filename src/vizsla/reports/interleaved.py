@@ -1,4 +1,4 @@
-"""Runs interleaved two by two as tables and as a page: Markdown, CSV, JSON, HTML with the curves of consistency."""
+"""Interleaved runs: tables in Markdown, CSV and JSON, and an HTML page with curves of consistency."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import io
 import json
 from typing import Any
 
-from vizsla.reports.escaping import escape_csv, escape_html, escape_markdown
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.reports import charts
+from vizsla.reports.escaping import escape_csv, escape_html, escape_markdown
 from vizsla.reports.formats import Formats
 from vizsla.reports.page import COLOURS, html_page, html_table
 from vizsla.reports.tables import TEST_NAMES, markdown_table
@@ -19,7 +19,7 @@ Cells = list[tuple[str, list[str], list[bool]]]
 
 
 def interleaved_rows(found: Interleaving, measure: str) -> Cells:
-    """For each first run its name, a cell for each second run, and which of the cells are the row's best.
+    """For each first run its name, a cell for each second run, and which cells are the best of the row.
 
     A cell has the figure, its mark, and the gain over the first run alone: `0.2450+ (+31%)`.
     """
@@ -41,20 +41,23 @@ def _cell(found: Interleaving, first: str, second: str, measure: str) -> str:
 
 
 def interleaved_legend(found: Interleaving) -> str:
-    """How the figures were made, in one sentence."""
+    """How to read the table, and how its figures were computed."""
     row = next(iter(found.rows.values()))
     many = f", {row.correction}-corrected in each row" if row.correction != "none" and len(found.names) > 2 else ""
     return (
-        f"Row first, column second, {found.depth:,} deep; alone on the diagonal. Convention: {row.convention}; "
-        f"+ better, - worse than the row's run alone ({TEST_NAMES[row.test]}, p < 0.05{many})."
+        f"The run of the row first, that of the column second, {found.depth:,} deep; the diagonal has each run alone. "
+        f"Convention: {row.convention}; + significantly better, - significantly worse than the row's run alone "
+        f"({TEST_NAMES[row.test]}, p < 0.05{many})."
     )
 
 
 def consistency_legend(c: Consistency) -> str:
+    """What the curves of consistency show."""
     return f"C(n): the share of a run's first n documents that {c.reference} has among its first {c.pool_depth:,}."
 
 
-def interleaved_data(found: Interleaving) -> dict[str, Any]:
+def interleaved_data(found: Interleaving) -> dict[str, object]:
+    """All figures as plain data, for JSON."""
     row = next(iter(found.rows.values()))
     data: dict[str, Any] = {
         "runs": list(found.names), "judged": found.judged, "measures": list(found.measures), "depth": found.depth,
@@ -88,7 +91,7 @@ def _as_json(found: Interleaving) -> str:
 
 
 def _as_csv(found: Interleaving) -> str:
-    """A line for each figure; those of consistency have the measure C@n and the reference as second run."""
+    """A line for each figure. Consistency has the measure C@n and the reference as the second run."""
     columns = ("first", "second", "measure", "value", "difference", "gain", "p", "p_corrected")
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -124,26 +127,28 @@ def _seconds(found: Interleaving) -> list[str]:
 
 
 def _as_html(found: Interleaving) -> str:
-    title = f"{', '.join(found.names)} interleaved on {found.judged}"
+    title = f"Interleaving {', '.join(found.names)} on {found.judged}"
     measure = found.measures[0]
     sign = -1 if Measure.parse(measure).lower_is_better else 1
     pairs = [(a, b) for a in found.names for b in found.names]
     first, second = max(pairs, key=lambda pair: sign * found.value(pair[0], pair[1], measure))
     name = first if first == second else f"{first} + {second}"
-    headline = f"Best: <b>{escape_html(name)}</b> with {escape_html(measure)} {found.value(first, second, measure):.4f}."
+    headline = (
+        f"Best: <b>{escape_html(name)}</b> with {escape_html(measure)} {found.value(first, second, measure):.4f}."
+    )
     tables = "".join(_html_table(found, measure) for measure in found.measures)
-    sections = [("figures", "Two by two", f'{tables}<p class="small">{escape_html(interleaved_legend(found))}</p>')]
+    sections = [("figures", "Every pair", f'{tables}<p class="small">{escape_html(interleaved_legend(found))}</p>')]
     if found.consistency is not None:
         c = found.consistency
         lines = [
             charts.Curve(name, tuple(curve.items()), (1 + i) % COLOURS)
             for i, (name, curve) in enumerate(c.curves.items())
         ]
-        told = f"Consistency with {c.reference}"
-        drawn = charts.curves(lines, "n, how many documents", "C(n)", told, log_x=True)
+        heading = f"Consistency with {c.reference}"
+        drawn = charts.curves(lines, "n, number of documents", "C(n)", heading, log_x=True)
         figures = f"<figure>{drawn}</figure><figure>{_consistency_table(c)}</figure>"
         body = f'<div class="cards">{figures}</div><p class="small">{escape_html(consistency_legend(c))}</p>'
-        sections.append(("consistency", told, body))
+        sections.append(("consistency", heading, body))
     return html_page(title, headline, sections, "")
 
 
@@ -159,6 +164,6 @@ def _consistency_table(c: Consistency) -> str:
     return html_table(["n", *c.curves], rows)
 
 
-INTERLEAVED = Formats[Interleaving](
+INTERLEAVING_FORMATS = Formats[Interleaving](
     "a report of interleaving", {".html": _as_html, ".md": _as_markdown, ".csv": _as_csv, ".json": _as_json}
 )

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing else: figures, charts, examples."""
+"""A comparison as one HTML page without other files: figures, charts, examples."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ from importlib import resources
 
 import vizsla
 from vizsla.datasets import BeirDataset
-from vizsla.evaluation.compare import Comparison
+from vizsla.evaluation.comparison import Comparison
 from vizsla.evaluation.domains import domain_map, similarity_matrix
-from vizsla.reports.escaping import escape_html
-from vizsla.reports import charts
-from vizsla.reports.dataset_details import SHOWN, TOP, Material, gather, marked_text, sampled
-from vizsla.reports.tables import best_of, legend, rows
 from vizsla.evaluation.significance import Difference
 from vizsla.models import Model
+from vizsla.reports import charts
+from vizsla.reports.dataset_details import SHOWN, TOP, DatasetDetails, collect_details, marked_text, sampled
+from vizsla.reports.escaping import escape_html
+from vizsla.reports.tables import best_of, legend, rows
 from vizsla.runs import Measure
 
 COLOURS = 8
 
 
 def html_report(
-    c: Comparison, datasets: Sequence[BeirDataset], models: Mapping[str, Model], title: str = "Retrieval compared"
+    c: Comparison,
+    datasets: Sequence[BeirDataset],
+    models: Mapping[str, Model],
+    title: str = "Comparison of retrieval systems",
 ) -> str:
-    """The page. Everything a person wants to know first stands first; the rest unfolds."""
+    """The page of a comparison: figures and significance first, then speed, charts by query and examples."""
     several = len(datasets) > 1
-    material = [gather(c, d, vocabulary=several) for d in datasets]
+    details = [collect_details(c, d, vocabulary=several) for d in datasets]
     sections = [
         ("figures", "Figures", _figures(c)),
-        ("differences", f"Better or worse than {c.baseline}", _differences(c)),
+        ("differences", f"Differences from {c.baseline}", _differences(c)),
         ("cost", "Quality, speed and size", _cost(c)),
-        ("queries", "Query by query", _queries(c, material)),
-        ("lengths", "How long the documents found are", _lengths(c, material)),
-        ("domains", "How alike the collections are", _domains(material) if several else ""),
-        ("examples", "Examples", _examples(c, material, models)),
+        ("queries", "Query by query", _queries(c, details)),
+        ("lengths", "Lengths of the documents found", _lengths(c, details)),
+        ("domains", "Similarity of the collections", _domains(details) if several else ""),
+        ("examples", "Examples", _examples(c, details, models)),
     ]
     shown = [(key, name, body) for key, name, body in sections if body]
     return html_page(title, _headline(c), shown, _legend(c))
@@ -67,24 +70,25 @@ def html_table(head: list[str], rows: list[list[tuple[str, bool]]]) -> str:
 
 
 def _headline(c: Comparison) -> str:
-    """What came out, in a sentence."""
+    """The main result, in a sentence."""
     measure = c.measures[0]
     sign = -1 if Measure.parse(measure).lower_is_better else 1
     best = max(c.systems, key=lambda s: sign * c.mean(s, measure))
     where = c.rows[0] if len(c.rows) == 1 else f"{len(c.rows)} data sets"
     if len(c.systems) == 1:
-        return f"<b>{escape_html(best)}</b> reaches {escape_html(measure)} {c.mean(best, measure):.4f} on {escape_html(where)}."
+        figure = f"{escape_html(measure)} {c.mean(best, measure):.4f}"
+        return f"<b>{escape_html(best)}</b> reaches {figure} on {escape_html(where)}."
     others = ", ".join(f"{escape_html(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
     mean = " on average" if len(c.rows) > 1 else ""
     figure = f"{escape_html(measure)} {c.mean(best, measure):.4f}{mean}"
-    chance = ""
+    remark = ""
     if not any(c.mark(d, s, measure) for d in c.datasets for s in c.systems):
-        chance = f" No difference from {escape_html(c.baseline)} is beyond chance."
-    return f"Best on {escape_html(where)}: <b>{escape_html(best)}</b> with {figure} ({others}).{chance}"
+        remark = f" No difference from {escape_html(c.baseline)} is significant."
+    return f"Best on {escape_html(where)}: <b>{escape_html(best)}</b> with {figure} ({others}).{remark}"
 
 
 def _legend(c: Comparison) -> str:
-    return legend(c).replace("; + better, - worse than", "; ▲ better, ▼ worse than")
+    return legend(c).replace("; + ", "; ▲ ").replace(", - ", ", ▼ ")
 
 
 def _colour(c: Comparison, system: str) -> int:
@@ -102,10 +106,10 @@ def _figures(c: Comparison) -> str:
             shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
         kind = ' class="mean"' if name == "mean" else ""
         lines.append(f"<tr{kind}><td>{escape_html(name)}</td><td>{escape_html(measure)}</td>{''.join(shown)}</tr>")
-    told = _legend(c)
     return (
         f'<div class="wide"><table><thead><tr><th>data set</th><th>measure</th>{head}</tr></thead>'
-        f'<tbody>{"".join(lines)}</tbody></table></div><p class="small">{escape_html(told)} The best of a row is bold.</p>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f'<p class="small">{escape_html(_legend(c))} The best figure of a row is bold.</p>'
     )
 
 
@@ -117,10 +121,14 @@ def _differences(c: Comparison) -> str:
         bars = []
         for system, (d, p) in c.differences(dataset, measure).items():
             mark = {"+": " ▲", "-": " ▼"}.get(c.mark(dataset, system, measure), "")
-            told = f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower; p = {p:.3g}; effect size {_effect(d)}"
-            bars.append(charts.Bar(system, d.mean, mark, told, _colour(c, system)))
+            title = f"{_wins(d)}; p = {p:.3g}; effect size {_effect(d)}"
+            bars.append(charts.Bar(system, d.mean, mark, title, _colour(c, system)))
         groups.append((dataset, bars))
-    return charts.difference_bars(groups, f"{measure} minus that of {c.baseline}; ▲▼: beyond chance") + _tests(c)
+    return charts.difference_bars(groups, f"{measure} minus {measure} of {c.baseline}; ▲▼: significant") + _tests(c)
+
+
+def _wins(d: Difference) -> str:
+    return f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower"
 
 
 def _effect(d: Difference) -> str:
@@ -128,7 +136,7 @@ def _effect(d: Difference) -> str:
 
 
 def _tests(c: Comparison) -> str:
-    """Wins and losses, intervals, p-values."""
+    """All significance tests, with confidence intervals and p-values."""
     lines = []
     for dataset in c.datasets:
         for measure in c.measures:
@@ -141,10 +149,10 @@ def _tests(c: Comparison) -> str:
     head = "".join(f"<th>{h}</th>" for h in ("data set", "measure", "system"))
     head += "".join(
         f'<th class="n">{h}</th>'
-        for h in ("difference", "95% interval", "higher / even / lower", "effect", "p, corrected")
+        for h in ("difference", "95% interval", "higher / equal / lower", "effect size", "corrected p")
     )
     return (
-        f"<details><summary>Every test</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
+        f"<details><summary>All tests</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div></details>"
     )
 
@@ -152,7 +160,7 @@ def _tests(c: Comparison) -> str:
 def _cost(c: Comparison) -> str:
     measure, cards = c.measures[0], []
     for dataset in c.datasets:
-        known = [s for s in c.systems if c.results[dataset, s].facts]
+        known = [s for s in c.systems if "bytes" in c.results[dataset, s].facts]
         if not known:
             continue
         facts = {s: c.results[dataset, s].facts for s in known}
@@ -160,10 +168,10 @@ def _cost(c: Comparison) -> str:
         dots = []
         for s in known:
             f, value = facts[s], c.value(dataset, s, measure)
-            told = f"{s}: {measure} {value:.4f}, {f['milliseconds']:.2f} ms, {f['bytes'] / 1e6:.1f} MB"
+            title = f"{s}: {measure} {value:.4f}, {f['milliseconds']:.2f} ms, {f['bytes'] / 1e6:.1f} MB"
             radius = 4 + 10 * (f["bytes"] / most) ** 0.5
-            dots.append(charts.Dot(f["milliseconds"], value, told, _colour(c, s), radius, s))
-        drawn = charts.scatter(dots, "milliseconds a query (log)", measure, f"{measure} by latency", log_x=True)
+            dots.append(charts.Dot(f["milliseconds"], value, title, _colour(c, s), radius, s))
+        drawn = charts.scatter(dots, "milliseconds per query (log)", measure, f"{measure} by latency", log_x=True)
         lines = "".join(
             f'<tr><td>{escape_html(s)}</td><td class="n">{facts[s]["milliseconds"]:.2f} ms</td>'
             f'<td class="n">{facts[s]["bytes"] / 1e6:.1f} MB</td></tr>'
@@ -175,82 +183,82 @@ def _cost(c: Comparison) -> str:
     if not cards:
         return ""
     note = (
-        "Latency: median of single queries for ten results, one thread, from text to ids. "
-        "A dot's area grows with the index, without stored documents."
+        "Latency is the median of single queries for ten results, with one thread, from text to ids. "
+        "The area of a dot grows with the size of the index, without stored documents."
     )
     if any(r.cached for r in c.results.values()):
-        note += " Some were measured when the run was made, at another time."
+        note += " Some latencies come from the cache: they were measured earlier."
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
 
 
-def _queries(c: Comparison, material: Sequence[Material]) -> str:
+def _queries(c: Comparison, details: Sequence[DatasetDetails]) -> str:
     if len(c.systems) < 2:
         return ""
     measure, cards = c.measures[0], []
-    for m in material:
+    for m in details:
         name = m.dataset.name
         base = c.results[name, c.baseline].evaluation.by_query[measure]
         for system in c.systems[1:]:
             other = c.results[name, system].evaluation.by_query[measure]
             colour, both = _colour(c, system), [q for q in base if q in other]
-            told = {q: f"{m.queries.get(q, q)}: {base[q]:.3f} to {other[q]:.3f}" for q in both}
-            dots = [charts.Dot(base[q], other[q], told[q], colour, 3) for q in both]
+            titles = {q: f"{m.queries.get(q, q)}: {base[q]:.3f} to {other[q]:.3f}" for q in both}
+            dots = [charts.Dot(base[q], other[q], titles[q], colour, 3) for q in both]
             axes = (f"{measure}, {c.baseline}", f"{measure}, {system}", f"{system} by query")
             drawn = charts.scatter(dots, *axes, diagonal=True)
             d, _ = c.differences(name, measure)[system]
-            words = f"{d.wins} queries higher, {d.ties} equal, {d.losses} lower"
             head = f"<h3>{escape_html(name)}: {escape_html(system)}</h3>"
-            cards.append(f"<figure>{head}{drawn}<figcaption>{words}</figcaption></figure>")
-    note = f"A dot is a query; above the line it does better than with {c.baseline}."
+            cards.append(f"<figure>{head}{drawn}<figcaption>{_wins(d)}</figcaption></figure>")
+    note = f"Each dot is a query. Above the line the system is better than {c.baseline}."
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{escape_html(note)}</p>'
 
 
-def _lengths(c: Comparison, material: Sequence[Material]) -> str:
+def _lengths(c: Comparison, details: Sequence[DatasetDetails]) -> str:
     cards = []
-    for m in material:
+    for m in details:
         boxes = [charts.Box.of("all documents", sampled(m.corpus_lengths), COLOURS - 1)]
         boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in c.systems]
         drawn = charts.boxes(boxes, "words", f"Lengths of documents found on {m.dataset.name}")
         cards.append(f"<figure><h3>{escape_html(m.dataset.name)}</h3>{drawn}</figure>")
-    note = f"The first {TOP} documents of every query. The box holds half of them, the line nine tenths."
+    note = f"The first {TOP} documents of every query. The box covers the middle 50% of them, the line the middle 90%."
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
 
 
-def _domains(material: Sequence[Material]) -> str:
-    names = [m.dataset.name for m in material]
-    matrix = similarity_matrix([m.shares for m in material])
+def _domains(details: Sequence[DatasetDetails]) -> str:
+    names = [m.dataset.name for m in details]
+    matrix = similarity_matrix([m.term_shares for m in details])
     heat = charts.heat_map(names, matrix)
-    note = "Weighted Jaccard similarity of the words, analysed as Lucene does, above 0.01% of a collection."
+    note = "Weighted Jaccard similarity of terms, by Lucene's English analyzer, with more than 0.01% of a collection."
     drawn = ""
     if len(names) > 2:
         picture = charts.plane(names, domain_map(matrix), "A map of the collections")
-        drawn = f"<figure>{picture}<figcaption>Like beside like.</figcaption></figure>"
+        drawn = f"<figure>{picture}<figcaption>Similar collections are close together.</figcaption></figure>"
     return f'<figure>{heat}</figure><p class="small">{note}</p><div class="cards">{drawn}</div>'
 
 
-def _examples(c: Comparison, material: Sequence[Material], models: Mapping[str, Model]) -> str:
+def _examples(c: Comparison, details: Sequence[DatasetDetails], models: Mapping[str, Model]) -> str:
     out = []
-    for m in material:
+    for m in details:
         for system, queries in m.examples.items():
             if queries:
                 out.append(f"<h3>{escape_html(m.dataset.name)}: {escape_html(system)}</h3>")
                 out += [_example(c, m, system, q, models) for q in queries]
-    note = f"The queries whose {c.measures[0]} moved most against {c.baseline}, up and down."
+    note = f"The queries whose {c.measures[0]} differs most from {c.baseline}, better or worse."
     return f'<p class="small">{escape_html(note)}</p>{"".join(out)}' if out else ""
 
 
-def _example(c: Comparison, m: Material, system: str, query: str, models: Mapping[str, Model]) -> str:
+def _example(c: Comparison, m: DatasetDetails, system: str, query: str, models: Mapping[str, Model]) -> str:
     measure, name = c.measures[0], m.dataset.name
     before, after = (c.results[name, s].evaluation.by_query[measure][query] for s in (c.baseline, system))
     way = "up" if after > before else "down"
     columns = "".join(_ranking(c, m, s, query, models.get(s)) for s in (c.baseline, system))
     return (
-        f'<details><summary>{escape_html(m.queries.get(query, query))} <span class="delta {way}">{before:.2f} → {after:.2f}'
-        f'</span></summary><div class="pair">{columns}</div></details>'
+        f"<details><summary>{escape_html(m.queries.get(query, query))} "
+        f'<span class="delta {way}">{before:.2f} → {after:.2f}</span></summary>'
+        f'<div class="pair">{columns}</div></details>'
     )
 
 
-def _ranking(c: Comparison, m: Material, system: str, query: str, model: Model | None) -> str:
+def _ranking(c: Comparison, m: DatasetDetails, system: str, query: str, model: Model | None) -> str:
     run = c.results[m.dataset.name, system].run
     items = []
     for doc_id in run[query].documents[:SHOWN] if query in run else []:

@@ -83,9 +83,7 @@ class FusedRetriever(Retriever):
         found = [hits[0] for hits in self._search([text], self.depth, filter)]
         fused = next((hit for hit in self._fuse_hits(found) if hit.id == wanted), None)
         if fused is None:
-            raise VizslaError(
-                f"no retriever has the document {wanted!r} among its first {self.depth:,} for this query"
-            )
+            raise VizslaError(f"no retriever has the document {wanted!r} among its first {self.depth:,} for this query")
         parts = []
         for retriever, weight, hits in zip(self.retrievers, self.weights, found, strict=True):
             hit = next((hit for hit in hits if hit.id == wanted), None)

@@ -66,8 +66,8 @@ class RerankedRetriever(Retriever):
         hit = next((hit for hit in hits if hit.id == wanted), None)
         if hit is None:
             raise VizslaError(
-                f"the document {wanted!r} is not among the first {self.depth:,} of {self.retriever.name} for this query, "
-                "so it is not reranked"
+                f"{self.retriever.name} does not find the document {wanted!r} among its first {self.depth:,} for this "
+                "query, so it is not reranked"
             )
         (reranked,) = rerank_many([[hit]], [text], self.reranker, 1)[0]
         first_stage = explain_hit(self.retriever, text, hit, filter)

@@ -166,7 +166,7 @@ class ReciprocalRankFusion(_ScoreFusion):
 
 
 _NORMALISE = Option("normalise", "str", "minmax", f"how scores are normalised: {', '.join(NORMALISATIONS)}")
-_MISSING = Option("missing", "str", "", "the score of a document that a run does not have: zero or min, the run's lowest")
+_MISSING = Option("missing", "str", "", "what a document gets from a run without it: zero, or min, the run's lowest")
 
 
 @FUSIONS.register("linear", help="The weighted sum of normalised scores.", options=[_NORMALISE, _MISSING])

@@ -1,0 +1,195 @@
+"""Compare systems on data sets: one index for all models that can share it, figures, significance."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from vizsla.datasets import BeirDataset, Document, RawLines
+from vizsla.errors import VizslaError
+from vizsla.evaluation.cache import Cache, CachedRun, cache_key, dataset_digest
+from vizsla.evaluation.comparison import Comparison, SystemResult
+from vizsla.evaluation.conventions import Convention
+from vizsla.evaluation.figures import evaluate
+from vizsla.evaluation.retrieval import DEPTH, fit_to_dataset, retrieve
+from vizsla.index import Index
+from vizsla.index.view import IndexView
+from vizsla.models import Component, Model, Part, Sum
+from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
+
+TIMED = 100  # queries that are searched one at a time to measure latency
+T = TypeVar("T")
+DocumentReader = Callable[[BeirDataset], Iterable[Document | RawLines]]
+
+
+def compare(
+    datasets: Sequence[tuple[BeirDataset, str]],
+    models: Mapping[str, Model],
+    measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
+    *,
+    retrievers: Mapping[str, Mapping[str, Retriever]] | None = None,
+    runs: Mapping[str, Mapping[str, Run]] | None = None,
+    depth: int = DEPTH,
+    convention: str | Convention = "anserini",
+    test: str = "t-test",
+    correction: str = "holm",
+    cache: Cache | None = None,
+    documents: DocumentReader | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> Comparison:
+    """Evaluate models, retrievers and runs from elsewhere side by side; the first system is the baseline.
+
+    `datasets`: each with the split to evaluate on. `models`: by the system's name; each data set is indexed once for
+    all of them. `retrievers` and `runs`: by the system's name, then by the data set's. `documents`: reads all documents
+    of a data set, perhaps behind a progress bar.
+
+        found = vizsla.compare([(vizsla.BeirDataset("data/scifact"), "test")], {"bm25": BM25(), "k1": BM25(k1=1.2)})
+        print(found.value("scifact", "bm25", "nDCG@10"), found.mark("scifact", "k1", "nDCG@10"))
+    """
+    rules = Convention.parse(convention) if isinstance(convention, str) else convention
+    parsed = parse_measures(measures)
+    others, given_runs = dict(retrievers or {}), dict(runs or {})
+    names = [d.name for d, _ in datasets]
+    systems = [*models, *others, *given_runs]
+    if not systems:
+        raise VizslaError("there is nothing to compare; name at least one model, retriever or run")
+    _check_names("data set", names)
+    _check_names("system", systems)
+    notes: list[str] = []
+    results: dict[tuple[str, str], SystemResult] = {}
+    for dataset, split in datasets:
+        qrels = dataset.qrels(split)
+        searched = _model_runs(dataset, split, models, depth, rules, cache, documents or BeirDataset.documents, notes)
+        for name, retriever in _on_dataset("retriever", dataset, others).items():
+            searched[name] = _retriever_run(retriever, dataset.queries_of(qrels), depth, rules), False
+        for name, (made, cached) in searched.items():
+            evaluation = evaluate(made.run, qrels, parsed, rules)
+            results[dataset.name, name] = SystemResult(evaluation, Run(made.run, name), made.facts, cached)
+        for name, run in _on_dataset("run", dataset, given_runs).items():
+            results[dataset.name, name] = _evaluate_run(run, dataset, qrels, parsed, rules)
+    return Comparison(
+        tuple(systems), tuple(names), tuple(map(str, parsed)),
+        {d.name: split for d, split in datasets}, results, rules, test, correction,
+        {name: tuple(members) for name, members in (groups or {}).items()}, tuple(notes),
+    )  # fmt: skip
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise VizslaError(f"two {what}s are called {repeated!r}; results go by name, so each needs its own")
+
+
+def _on_dataset(what: str, dataset: BeirDataset, systems: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """What each system has for a data set; it must have something."""
+    lacking = next((name for name, by_dataset in systems.items() if dataset.name not in by_dataset), None)
+    if lacking is not None:
+        raise VizslaError(f"{lacking} has no {what} on {dataset.name}")
+    return {name: by_dataset[dataset.name] for name, by_dataset in systems.items()}
+
+
+def _evaluate_run(
+    run: Run, dataset: BeirDataset, qrels: Qrels, measures: Sequence[Measure], rules: Convention
+) -> SystemResult:
+    """The result of a run from elsewhere, with a count of its documents that the data set does not have."""
+    evaluation = evaluate(run, qrels, measures, rules)
+    if evaluation.facts["missing"] == evaluation.facts["queries"]:
+        raise VizslaError(f"a run on {dataset.name} has none of its judged queries; is it of another data set?")
+    if dataset.has_corpus:
+        ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
+        evaluation.facts["unknown"] = len(ids.difference(dataset.document_ids()))
+    return SystemResult(evaluation, run)
+
+
+def _model_runs(
+    dataset: BeirDataset,
+    split: str,
+    models: Mapping[str, Model],
+    depth: int,
+    rules: Convention,
+    cache: Cache | None,
+    documents: DocumentReader,
+    notes: list[str],
+) -> dict[str, tuple[CachedRun, bool]]:
+    """The run of each model on a data set, and whether it comes from the cache."""
+    digest = dataset_digest(dataset, split) if cache and models else ""
+    keys = {name: cache_key(digest, model, depth, rules.own_ids) for name, model in models.items()} if cache else {}
+    runs = {name: (known, True) for name, key in keys.items() if cache and (known := cache.find(key))}
+    missing = {name: model for name, model in models.items() if name not in runs}
+    if missing:
+        for name, made in _search(dataset, split, missing, depth, rules, documents).items():
+            runs[name] = made, False
+            if cache:
+                try:
+                    cache.store(keys[name], made)
+                except OSError as e:
+                    notes.append(f"the runs could not be cached ({e})")
+                    cache = None
+    return {name: runs[name] for name in models}
+
+
+def _search(
+    dataset: BeirDataset,
+    split: str,
+    models: Mapping[str, Model],
+    depth: int,
+    rules: Convention,
+    documents: DocumentReader,
+) -> dict[str, CachedRun]:
+    """Index a data set once for all models, and search with each."""
+    queries = dataset.queries_of(dataset.qrels(split))
+    models = {name: fit_to_dataset(model, dataset) for name, model in models.items()}
+    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
+        started = time.perf_counter()
+        store = any(model.reads_texts for model in models.values())
+        with Index.create(Path(folder) / "index", shared_index_model(models.values()), store=store) as index:
+            index.add(documents(dataset))
+            index.commit()
+            if not len(index):
+                raise VizslaError(f"{dataset.folder}: there are no documents to search")
+            indexing = time.perf_counter() - started
+            runs = {}
+            for name, model in models.items():
+                made = _retriever_run(index.with_model(model), queries, depth, rules)
+                made.facts["seconds"] = {"index": indexing, **made.facts["seconds"]}
+                made.facts["bytes"] = index.bytes_of(model)
+                made.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
+                runs[name] = made
+            return runs
+
+
+def _retriever_run(retriever: Retriever, queries: Mapping[str, str], depth: int, rules: Convention) -> CachedRun:
+    started = time.perf_counter()
+    run = retrieve(retriever, queries, depth, own_ids=rules.own_ids)
+    seconds = {"search": time.perf_counter() - started}
+    return CachedRun(run, {"documents": len(retriever), "seconds": seconds})
+
+
+def shared_index_model(models: Iterable[Model]) -> Model:
+    """A sum that stores what all these models need, each thing once, so that its index can be searched with each."""
+    stored: list[Component] = []
+    for model in models:
+        wanted = [p.component for p in model.parts]
+        for component in wanted:
+            copies = sum(c.index_signature == component.index_signature for c in wanted)
+            while sum(c.index_signature == component.index_signature for c in stored) < copies:
+                stored.append(replace(component, namespace=f"part{len(stored)}"))  # type: ignore[type-var]
+    return stored[0] if len(stored) == 1 else Sum(tuple(Part(1.0, c) for c in stored))
+
+
+def _latency(view: IndexView, queries: Mapping[str, str]) -> float:
+    """The median time of one query searched alone for ten results, in milliseconds."""
+    texts = list(queries.values())
+    sample = [q for q in texts[:: max(len(texts) // TIMED, 1)] if q.strip()][:TIMED]
+    times, warm_up = [], sample[:3]
+    for query in warm_up + sample:
+        started = time.perf_counter()
+        view.search_many([query], 10, documents=False)
+        times.append(time.perf_counter() - started)
+    return 1000 * float(np.median(times[len(warm_up) :])) if sample else 0.0
