@@ -220,7 +220,7 @@ def test_a_page_shows_all_columns(dataset: Path, tmp_path: Path, width: int) -> 
     page = tmp_path / "r.html"
     write_report(compare([(opened, "test")], models, MEASURES), page, [opened], models)
     text = page.read_text("utf-8")
-    assert "nDCG@10 minus that of bm25" in text
+    assert "nDCG@10 minus nDCG@10 of bm25" in text
     script = """<script>document.querySelectorAll("details").forEach(d => d.open = true);
     let wide = [...document.querySelectorAll(".wide")].map(e => e.scrollWidth - e.clientWidth);
     document.title = JSON.stringify([document.documentElement.scrollWidth, ...wide])</script></body>"""
@@ -352,7 +352,7 @@ def test_a_cache_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file")
     found = compare([(BeirDataset.open(dataset), "test")], {"bm25": parse_model("bm25")}, MEASURES, cache=cache)
-    assert "runs could not be kept" in found.notes[0]
+    assert "runs could not be cached" in found.notes[0]
 
 
 def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None
     out = cli("answers", tmp_path / "i", dataset / "queries.jsonl", "--run", run, "--depths", "1", "--json")[1]
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
     cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
-    assert "keeps no texts" in cli("answers", tmp_path / "bare", dataset / "queries.jsonl")[2]
+    assert "has no text to look for answers in" in cli("answers", tmp_path / "bare", dataset / "queries.jsonl")[2]
 
 
 def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -> None:

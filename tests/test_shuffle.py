@@ -164,7 +164,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["pets", "--run", "r", "--shuffled", "r", "-m", "bm25"], "one system on one set of questions"),
         (["pets/queries.jsonl", "--run", "r", "--shuffled", "r"], "name it by --index"),
         (["bare.jsonl", "--index", "i"], "neither judgements nor answers"),
-        (["pets", "--index", "fish"], "is it its index?"),
+        (["pets", "--index", "fish"], "none of the documents judged in pets"),
         (["pets", "--write-questions", "r"], "this is a file"),
     ],
 )

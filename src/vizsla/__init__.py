@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from vizsla.datasets import BeirDataset, Document, read_documents
     from vizsla.errors import VizslaError
-    from vizsla.evaluation import compare, evaluate, evaluate_retriever
+    from vizsla.evaluation import evaluate, evaluate_retriever
+    from vizsla.evaluation.systems import compare
     from vizsla.index import Hit, Index
     from vizsla.models import BM25, Model, parse_model
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open

@@ -110,7 +110,7 @@ class QuestionSet:
         judged = islice((d for documents in qrels.judgements.values() for d in documents), _SAMPLE)
         if not retriever.get_many(judged):
             raise VizslaError(
-                f"{retriever.name} has none of the documents judged in {self.name}; is it an index of other documents?"
+                f"none of the documents judged in {self.name} is in the index; is it an index of other documents?"
             )
 
     def write(self, path: Path, texts: Mapping[str, str]) -> None:

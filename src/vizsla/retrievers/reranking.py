@@ -172,7 +172,7 @@ def _texts(retriever: Retriever, batch: Mapping[str, dict[str, None]], reranker:
     missing = next((doc_id for doc_id in ids if doc_id not in documents), None)
     if missing is not None:
         raise InputError(
-            f"the run has the document {missing!r} and {retriever.name} does not; is it a run of another collection?"
+            f"the run has the document {missing!r}, which is not in the index; is it a run of other documents?"
         )
     return {doc_id: _text(document, reranker) for doc_id, document in documents.items()}
 
