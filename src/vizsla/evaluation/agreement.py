@@ -110,8 +110,8 @@ def consistency_curve(run: Run, pool: Run, depths: Sequence[int], pool_depth: in
     for query in run:
         if query in pool and len(run[query]):
             known = set(pool[query].documents[:pool_depth])
-            found = np.cumsum([d in known for d in run[query].documents[: max(depths)]])
-            looked = np.minimum(depths, len(found))
-            shares.append(found[looked - 1] / looked)
+            shared = np.cumsum([d in known for d in run[query].documents[: max(depths)]])
+            reached = np.minimum(depths, len(shared))
+            shares.append(shared[reached - 1] / reached)
     means = np.mean(shares, axis=0) if shares else np.zeros(len(depths))
     return dict(zip(depths, means.tolist(), strict=True))

@@ -10,8 +10,6 @@ from vizsla.runs import Document, Qrels, Retriever, Run
 
 _BATCH = 256  # questions that are searched in one call
 
-Progress = Callable[[int, int], None]
-
 
 def answer_accuracy(
     retriever: Retriever,
@@ -21,7 +19,7 @@ def answer_accuracy(
     *,
     run: Run | None = None,
     regex: bool = False,
-    progress: Progress = lambda _, __: None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> dict[str, float]:
     """Answer accuracy at some depths, `Acc@20`: the share of questions with an answer among the first 20 documents.
 
@@ -39,9 +37,12 @@ def answer_ranks(
     *,
     run: Run | None = None,
     regex: bool = False,
-    progress: Progress = lambda _, __: None,
+    progress: Callable[[int, int], None] = lambda _, __: None,
 ) -> dict[str, int | None]:
-    """For each question the rank of the first document that holds an answer; None if none of the first `depth` does."""
+    """For each question the rank of the first document that holds an answer; None if it is deeper than `depth`.
+
+    `progress` is called with the number of questions done so far, twice, as progress bars need it.
+    """
     ids = list(questions)
     ranks: dict[str, int | None] = {}
     for first in range(0, len(ids), _BATCH):

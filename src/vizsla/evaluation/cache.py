@@ -29,7 +29,7 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class CachedRun:
-    """A run and what was measured while it was made."""
+    """A run and what was measured while it was cached."""
 
     run: Run
     facts: SystemFacts
@@ -49,11 +49,11 @@ class Cache:
         except (OSError, InputError, ValueError):
             return None
 
-    def store(self, key: str, made: CachedRun) -> None:
+    def store(self, key: str, cached: CachedRun) -> None:
         """Write a run under its key."""
         run, facts = self._files(key)
-        write_packed(made.run, run)
-        facts.write_text(json.dumps(made.facts), "utf-8")
+        write_packed(cached.run, run)
+        facts.write_text(json.dumps(cached.facts), "utf-8")
 
     def _files(self, key: str) -> tuple[Path, Path]:
         return self.folder / f"{key}.npz", self.folder / f"{key}.json"
@@ -64,9 +64,9 @@ def cache_key(digest: str, model: Model, depth: int, own_ids: bool) -> str:
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         description = model.describe(Path(folder))
         files = {str(f.relative_to(folder)): _digest([f]) for f in sorted(Path(folder).rglob("*")) if f.is_file()}
-    made_from = [VERSION, vizsla.__version__, digest, description, files, depth, own_ids]
-    whole = json.dumps(made_from, sort_keys=True, default=str)
-    return hashlib.sha256(whole.encode()).hexdigest()
+    parts = [VERSION, vizsla.__version__, digest, description, files, depth, own_ids]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def dataset_digest(dataset: BeirDataset, split: str) -> str:

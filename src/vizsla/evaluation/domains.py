@@ -50,8 +50,8 @@ class TermShares:
         """The terms with more than a share of `least`, and their shares."""
         self._count()
         total = max(int(self._counts.sum()), 1)
-        kept = np.flatnonzero(self._counts > least * total).tolist()
-        return {self._lexicon.terms[i]: int(self._counts[i]) / total for i in kept}
+        common = np.flatnonzero(self._counts > least * total).tolist()
+        return {self._lexicon.terms[i]: int(self._counts[i]) / total for i in common}
 
 
 def weighted_jaccard(a: Mapping[str, float], b: Mapping[str, float]) -> float:

@@ -50,11 +50,13 @@ def match(run: Run, qrels: Qrels, *, keep_ties: bool, own_ids: bool) -> Matches:
             continue
         documents = in_order(ranking, query, keep_ties=keep_ties, own_ids=own_ids)
         depths[i] = len(documents)
-        found = np.fromiter(map(qrels.judgements[query].get, documents, repeat(UNJUDGED)), np.int64, len(documents))
-        here = np.flatnonzero(found != UNJUDGED)
-        ranks.append(here)
-        grades.append(found[here])
-        sizes[i] = len(here)
+        found_grades = np.fromiter(
+            map(qrels.judgements[query].get, documents, repeat(UNJUDGED)), np.int64, len(documents)
+        )
+        judged_ranks = np.flatnonzero(found_grades != UNJUDGED)
+        ranks.append(judged_ranks)
+        grades.append(found_grades[judged_ranks])
+        sizes[i] = len(judged_ranks)
     empty = [np.zeros(0, np.int64)]
     counts = [len(judged) for judged in qrels.judgements.values()]
     return Matches(

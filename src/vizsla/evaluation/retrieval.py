@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -40,8 +40,8 @@ def evaluate_retriever(
     """Search the judged queries of a data set's split with any retriever, and evaluate the run.
 
     with vizsla.open("scifact.index") as retriever:
-        found = vizsla.evaluate_retriever(retriever, vizsla.BeirDataset("data/scifact"))
-        print(found.evaluation.measures)  # {'nDCG@10': 0.6789, 'R@100': 0.9253}
+        evaluated = vizsla.evaluate_retriever(retriever, vizsla.BeirDataset.open("data/scifact"))
+        print(evaluated.evaluation.measures)  # {'nDCG@10': 0.6789, 'R@100': 0.9253}
     """
     parsed = parse_measures(measures)
     qrels = dataset.qrels(split)
@@ -78,8 +78,8 @@ def evaluate_model(
             index.commit()
             retriever = index.with_model(combine=combine, search_params=search_params)
             indexing = time.perf_counter() - started
-            found = evaluate_retriever(retriever, dataset, split, measures, depth, convention)
-    return EvaluatedRun(found.evaluation, found.run, found.documents, {"index": indexing, **found.seconds})
+            evaluated = evaluate_retriever(retriever, dataset, split, measures, depth, convention)
+    return replace(evaluated, seconds={"index": indexing, **evaluated.seconds})
 
 
 def fit_to_dataset(model: Model, dataset: BeirDataset) -> Model:

@@ -47,8 +47,8 @@ def compare_values(
 
     >>> a = {"q1": 0.1, "q2": 0.5, "q3": 0.3, "q4": 0.2}
     >>> b = {"q1": 0.4, "q2": 0.6, "q3": 0.3, "q4": 0.5}
-    >>> found = compare_values(a, b)
-    >>> round(found.mean, 3), found.wins, found.ties, found.losses, round(found.p, 4)
+    >>> difference = compare_values(a, b)
+    >>> round(difference.mean, 3), difference.wins, difference.ties, difference.losses, round(difference.p, 4)
     (0.175, 3, 1, 0, 0.1018)
     """
     if baseline.keys() != system.keys():

@@ -49,8 +49,9 @@ def compare(
     all of them. `retrievers` and `runs`: by the system's name, then by the data set's. `documents`: reads all documents
     of a data set, perhaps behind a progress bar.
 
-        found = vizsla.compare([(vizsla.BeirDataset("data/scifact"), "test")], {"bm25": BM25(), "k1": BM25(k1=1.2)})
-        print(found.value("scifact", "bm25", "nDCG@10"), found.mark("scifact", "k1", "nDCG@10"))
+        scifact = vizsla.BeirDataset.open("data/scifact")
+        comparison = vizsla.compare([(scifact, "test")], {"bm25": BM25(), "tuned": BM25(k1=1.2, b=0.75)})
+        comparison.value("scifact", "tuned", "nDCG@10"), comparison.mark("scifact", "tuned", "nDCG@10")
     """
     rules = Convention.parse(convention) if isinstance(convention, str) else convention
     parsed = parse_measures(measures)
@@ -68,9 +69,9 @@ def compare(
         searched = _model_runs(dataset, split, models, depth, rules, cache, documents or BeirDataset.documents, notes)
         for name, retriever in _on_dataset("retriever", dataset, others).items():
             searched[name] = _retriever_run(retriever, dataset.queries_of(qrels), depth, rules), False
-        for name, (made, cached) in searched.items():
-            evaluation = evaluate(made.run, qrels, parsed, rules)
-            results[dataset.name, name] = SystemResult(evaluation, Run(made.run, name), made.facts, cached)
+        for name, (result, cached) in searched.items():
+            evaluation = evaluate(result.run, qrels, parsed, rules)
+            results[dataset.name, name] = SystemResult(evaluation, Run(result.run, name), result.facts, cached)
         for name, run in _on_dataset("run", dataset, given_runs).items():
             results[dataset.name, name] = _evaluate_run(run, dataset, qrels, parsed, rules)
     return Comparison(
@@ -123,11 +124,11 @@ def _model_runs(
     runs = {name: (known, True) for name, key in keys.items() if cache and (known := cache.find(key))}
     missing = {name: model for name, model in models.items() if name not in runs}
     if missing:
-        for name, made in _search(dataset, split, missing, depth, rules, documents).items():
-            runs[name] = made, False
+        for name, result in _search(dataset, split, missing, depth, rules, documents).items():
+            runs[name] = result, False
             if cache:
                 try:
-                    cache.store(keys[name], made)
+                    cache.store(keys[name], result)
                 except OSError as e:
                     notes.append(f"the runs could not be cached ({e})")
                     cache = None
@@ -156,11 +157,11 @@ def _search(
             indexing = time.perf_counter() - started
             runs = {}
             for name, model in models.items():
-                made = _retriever_run(index.with_model(model), queries, depth, rules)
-                made.facts["seconds"] = {"index": indexing, **made.facts["seconds"]}
-                made.facts["bytes"] = index.bytes_of(model)
-                made.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
-                runs[name] = made
+                result = _retriever_run(index.with_model(model), queries, depth, rules)
+                result.facts["seconds"] = {"index": indexing, **result.facts["seconds"]}
+                result.facts["bytes"] = index.bytes_of(model)
+                result.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
+                runs[name] = result
             return runs
 
 

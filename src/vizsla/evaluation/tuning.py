@@ -24,7 +24,6 @@ DEFAULTS = {
     "weight": (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
 }
 _OPTIONS = ("k1", "b", "delta", "weight")
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def tune(
     qrels: Qrels,
     measure: Measure,
     parameters: Sequence[Parameter],
-    progress: Progress = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> TunedModel:
     """Find the parameters with which a model does best on judged queries.
 

@@ -36,7 +36,7 @@ class ModelRetriever(Protocol):
         """The rankings of many queries, by query id."""
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that are not there."""
+        """Documents by id; ids of unknown documents are left out."""
 
     def get(self, doc_id: str | int) -> Document | None:
         """The document with an id, or None."""

@@ -14,7 +14,7 @@ from vizsla.reports.escaping import escape_html
 from vizsla.runs import Qrels
 from vizsla.text.stopwords import stop_words
 
-TOP = 10
+TOP_K = 10
 SHOWN = 3  # documents of each system in an example
 EXAMPLES = 6  # queries for each data set and system: half of them gained, half lost
 SNIPPET = 260
@@ -51,8 +51,8 @@ def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) ->
         for s in (c.baseline, system)
         for d in _ranked(c, name, s, q)[:SHOWN]
     }
-    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP]] for s in c.systems}
-    wanted = {d for found in tops.values() for d in found}
+    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP_K]] for s in c.systems}
+    wanted = {d for ids in tops.values() for d in ids}
     words: dict[str, int] = {}
     lengths, documents, shares = [], {}, TermShares()
     for document in dataset.documents():
@@ -65,8 +65,10 @@ def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) ->
             documents[document.id] = document
         if vocabulary:
             shares.add_document(content)
-    found = {s: [words[d] for d in ids if d in words] for s, ids in tops.items()}
-    return DatasetDetails(dataset, qrels, dataset.queries(), documents, lengths, found, examples, shares.shares())
+    found_lengths = {s: [words[d] for d in ids if d in words] for s, ids in tops.items()}
+    return DatasetDetails(
+        dataset, qrels, dataset.queries(), documents, lengths, found_lengths, examples, shares.shares()
+    )
 
 
 def _ranked(c: Comparison, dataset: str, system: str, query: str) -> list[str]:

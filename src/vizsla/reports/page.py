@@ -12,7 +12,7 @@ from vizsla.evaluation.domains import domain_map, similarity_matrix
 from vizsla.evaluation.significance import Difference
 from vizsla.models import Model
 from vizsla.reports import charts
-from vizsla.reports.dataset_details import SHOWN, TOP, DatasetDetails, collect_details, marked_text, sampled
+from vizsla.reports.dataset_details import SHOWN, TOP_K, DatasetDetails, collect_details, marked_text, sampled
 from vizsla.reports.escaping import escape_html
 from vizsla.reports.tables import best_of, legend, rows
 from vizsla.runs import Measure
@@ -219,7 +219,9 @@ def _lengths(c: Comparison, details: Sequence[DatasetDetails]) -> str:
         boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in c.systems]
         drawn = charts.boxes(boxes, "words", f"Lengths of documents found on {m.dataset.name}")
         cards.append(f"<figure><h3>{escape_html(m.dataset.name)}</h3>{drawn}</figure>")
-    note = f"The first {TOP} documents of every query. The box covers the middle 50% of them, the line the middle 90%."
+    note = (
+        f"The first {TOP_K} documents of every query. The box covers the middle 50% of them, the line the middle 90%."
+    )
     return f'<div class="cards">{"".join(cards)}</div><p class="small">{note}</p>'
 
 
@@ -273,5 +275,5 @@ def _ranking(c: Comparison, m: DatasetDetails, system: str, query: str, model: M
         heading = document.get("title") or doc_id
         text = marked_text(m.queries.get(query, ""), document, model)
         items.append(f"<li><b>{escape_html(str(heading))}</b> {badge}<p>{text}</p></li>")
-    found = "".join(items) or "<li>nothing found</li>"
-    return f"<div><h4>{escape_html(system)}</h4><ol>{found}</ol></div>"
+    listed = "".join(items) or "<li>nothing found</li>"
+    return f"<div><h4>{escape_html(system)}</h4><ol>{listed}</ol></div>"

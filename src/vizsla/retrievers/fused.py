@@ -52,7 +52,7 @@ class FusedRetriever(Retriever):
         """The k best documents for each query, best first. A query without a word finds nothing."""
         checked = check_queries(queries)
         by_retriever = self._search(checked, k, filter)
-        return [self._fuse_hits(found)[:k] for found in zip(*by_retriever, strict=True)]
+        return [self._fuse_hits(hits)[:k] for hits in zip(*by_retriever, strict=True)]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -63,15 +63,15 @@ class FusedRetriever(Retriever):
         return Run(self.fusion.fuse(runs, weights, k), self.name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that no retriever has."""
+        """Documents by id; ids that no retriever has are left out."""
         wanted = [document_id(i) for i in ids]
-        found: dict[str, Document] = {}
+        documents: dict[str, Document] = {}
         for retriever in self.retrievers:
-            missing = [i for i in wanted if i not in found or not found[i].content]
+            missing = [i for i in wanted if i not in documents or not documents[i].content]
             for doc_id, document in (retriever.get_many(missing) if missing else {}).items():
-                if doc_id not in found or document.content:
-                    found[doc_id] = document
-        return {i: found[i] for i in wanted if i in found}
+                if doc_id not in documents or document.content:
+                    documents[doc_id] = document
+        return {i: documents[i] for i in wanted if i in documents}
 
     def __len__(self) -> int:
         """How many documents the largest retriever has; how many all have together is not known."""
@@ -80,12 +80,12 @@ class FusedRetriever(Retriever):
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:
         """The fused score of a document, and the rank and score that each retriever gives it."""
         text, wanted = query_with_words(query), document_id(doc_id)
-        found = [hits[0] for hits in self._search([text], self.depth, filter)]
-        fused = next((hit for hit in self._fuse_hits(found) if hit.id == wanted), None)
+        by_retriever = [hits[0] for hits in self._search([text], self.depth, filter)]
+        fused = next((hit for hit in self._fuse_hits(by_retriever) if hit.id == wanted), None)
         if fused is None:
             raise VizslaError(f"no retriever has the document {wanted!r} among its first {self.depth:,} for this query")
         parts = []
-        for retriever, weight, hits in zip(self.retrievers, self.weights, found, strict=True):
+        for retriever, weight, hits in zip(self.retrievers, self.weights, by_retriever, strict=True):
             hit = next((hit for hit in hits if hit.id == wanted), None)
             if hit is None:
                 part = Explanation(retriever.name, 0.0, {"rank": None, "depth": self.depth})

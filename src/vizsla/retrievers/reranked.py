@@ -49,7 +49,7 @@ class RerankedRetriever(Retriever):
         return [hits[:k] for hits in rerank_many(first_stage, checked, self.reranker, self.depth)]
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that are not there."""
+        """Documents by id; ids of unknown documents are left out."""
         return self.retriever.get_many(ids)
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ class Retriever(ABC):
 
     @abstractmethod
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that are not there."""
+        """Documents by id; ids of unknown documents are left out."""
 
     @abstractmethod
     def __len__(self) -> int:
