@@ -112,7 +112,7 @@ def test_a_union_of_everything_is_the_sum(indexes: list[Index]) -> None:
         same(index.run(asked, 30, combine="sum"), index.run(asked, 30))
 
 
-def test_a_way_can_be_kept(indexes: list[Index]) -> None:
+def test_a_view_combines_in_its_own_way(indexes: list[Index]) -> None:
     index = indexes[0]
     fused = [(h.id, h.score) for h in index.search("word3 word5", combine="rrf")]
     view = index.with_model(combine="rrf")

@@ -1,4 +1,4 @@
-"""Runs that a cross-encoder ranks anew, at one depth and at several."""
+"""Runs that a cross-encoder reranks, at one depth and at several."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def first_stage(seed: int) -> Run:
     return Run({q: [(ids[i], float(31 - r // 2)) for r, i in enumerate(rng.permutation(31))] for q in QUERIES}, "first")
 
 
-def test_a_run_is_ranked_anew_down_to_a_depth(indexed: Path, trained: Path) -> None:
+def test_a_run_is_reranked_down_to_a_depth(indexed: Path, trained: Path) -> None:
     run, reranker = first_stage(0), Reranker.open(trained)
     assert reranker.name == "cross-encoder"
     assert (reranker.query_length, reranker.length) == (16, 48)

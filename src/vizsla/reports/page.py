@@ -88,7 +88,7 @@ def _headline(c: Comparison) -> str:
 
 
 def _legend(c: Comparison) -> str:
-    return legend(c).replace("; + ", "; ▲ ").replace(", - ", ", ▼ ")
+    return legend(c).replace("; + significantly better, - significantly", "; ▲ significantly better, ▼ significantly")
 
 
 def _colour(c: Comparison, system: str) -> int:
