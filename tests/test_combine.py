@@ -116,13 +116,12 @@ def test_a_union_of_everything_is_the_sum(indexes: list[Index]) -> None:
         same(index.run(asked, 30, combine="sum"), index.run(asked, 30))
 
 
-def test_a_way_can_be_kept(indexes: list[Index]) -> None:
+def test_a_view_combines_in_its_own_way(indexes: list[Index]) -> None:
     index = indexes[0]
     fused = [(h.id, h.score) for h in index.search("word3 word5", combine="rrf")]
-    index.ask_with(None, combine="rrf")
-    assert [(h.id, h.score) for h in index.search("word3 word5")] == fused
+    view = index.with_model(combine="rrf")
+    assert [(h.id, h.score) for h in view.search("word3 word5")] == fused
     assert [(h.id, h.score) for h in index.search("word3 word5", combine="sum")] != fused
-    index.ask_with(None)
     assert [(h.id, h.score) for h in index.search("word3 word5")] != fused
 
 
@@ -133,8 +132,9 @@ def test_what_cannot_be_combined(indexes: list[Index]) -> None:
         ("union(k=3)", "does not take one of the options"),
         ("sum(depth=3)", "does not take one of the options"),
         ("rrf(depth=0)", "1 document or more"),
-        ("rrf(b=2)", "no option of rrf"),
-        ("!", "no way to combine"),
+        ("rrf(b=2)", "rrf does not take the option b"),
+        ("rrf(depth=many)", "not a whole number for depth"),
+        ("!", "is not a way to combine"),
     ):
         with pytest.raises(VizslaError, match=problem):
             index.search("word1", combine=way)

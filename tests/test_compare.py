@@ -16,13 +16,13 @@ import pytest
 from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
-from vizsla.evaluation import Cache, Setting, compare, evaluate_model, settings_of, tune
-from vizsla.evaluation.compare import shared_model
-from vizsla.evaluation.report import as_markdown, write_report
-from vizsla.evaluation.report.charts import Axis, number
-from vizsla.evaluation.tune import with_setting
+from vizsla.evaluation import Cache, Parameter, compare, evaluate_model, tunable_parameters, tune
+from vizsla.evaluation.systems import shared_index_model
+from vizsla.evaluation.tuning import with_parameter
 from vizsla.index import Index
 from vizsla.models import expression, parse_model
+from vizsla.reports import as_markdown, write_report
+from vizsla.reports.charts import Axis, number
 from vizsla.runs import Measure, Qrels, Run, parse_measures
 
 MODELS = ("bm25", "bm25(k1=2, b=0.9)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)")
@@ -38,7 +38,7 @@ def test_one_index_answers_as_each_models_own(data: Path) -> None:
     """What is found through the shared index is what each model finds in an index of its own."""
     dataset = BeirDataset.open(data / "nfcorpus")
     models = {name: parse_model(name) for name in MODELS}
-    assert len(shared_model(models.values()).parts) == 3  # title and text together, title, text
+    assert len(shared_index_model(models.values()).parts) == 3  # title and text together, title, text
     found = compare([(dataset, "test")], models, MEASURES)
     for name, model in models.items():
         alone = evaluate_model(model, dataset, "test", ["nDCG@10", "R@100"])
@@ -115,11 +115,11 @@ def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path
     with Index.create(tmp_path / "i", model) as index:
         index.add(opened.documents())
         index.commit()
-        settings = [Setting("k1", (0.5, 1.0)), Setting("title.weight", (0.0, 1.0, 4.0))]
+        settings = [Parameter("k1", (0.5, 1.0)), Parameter("title.weight", (0.0, 1.0, 4.0))]
         found = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings)
         assert len(found.tried) == 6
         assert found.value == max(value for _, value in found.tried)
-        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings_of(model))
+        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), tunable_parameters(model))
         assert many.value >= many.before
     assert expression(found.model).startswith("bm25(") or " * " in expression(found.model)
 
@@ -135,16 +135,16 @@ def test_expressions_are_read_back() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("k2", "no setting called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
+    [("k2", "no parameter called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
 )
 def test_settings_that_are_none(name: str, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
-        with_setting(parse_model("bm25-multifield"), name, 1.0)
-    with pytest.raises(VizslaError, match="too many values to try; 10,000 at most"):
-        Setting.parse("k1=0:1:0.0000001")
+        with_parameter(parse_model("bm25-multifield"), name, 1.0)
+    with pytest.raises(VizslaError, match="too many values to try; 10,000 is the limit"):
+        Parameter.parse("k1=0:1:0.0000001")
     for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):
-        with pytest.raises(VizslaError, match="is no setting"):
-            Setting.parse(text)
+        with pytest.raises(VizslaError, match="is not a parameter"):
+            Parameter.parse(text)
 
 
 class Page(HTMLParser):
@@ -220,7 +220,7 @@ def test_a_page_shows_all_columns(dataset: Path, tmp_path: Path, width: int) -> 
     page = tmp_path / "r.html"
     write_report(compare([(opened, "test")], models, MEASURES), page, [opened], models)
     text = page.read_text("utf-8")
-    assert "nDCG@10 minus that of bm25" in text
+    assert "nDCG@10 minus nDCG@10 of bm25" in text
     script = """<script>document.querySelectorAll("details").forEach(d => d.open = true);
     let wide = [...document.querySelectorAll(".wide")].map(e => e.scrollWidth - e.clientWidth);
     document.title = JSON.stringify([document.documentElement.scrollWidth, ...wide])</script></body>"""
@@ -344,7 +344,7 @@ def test_measures_where_less_is_better(dataset: Path) -> None:
     found = compare([(opened, "test")], {}, holes, runs=runs)
     assert "| **0.5000** | 1.0000 |" in as_markdown(found)
     assert found.results["pets", "a"].evaluation.facts["unknown"] == 0
-    with pytest.raises(VizslaError, match="nothing to make best"):
+    with pytest.raises(VizslaError, match="does not measure quality"):
         tune(None, parse_model("bm25"), {}, opened.qrels(), holes[0], [])  # type: ignore[arg-type]
 
 
@@ -352,7 +352,7 @@ def test_a_cache_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file")
     found = compare([(BeirDataset.open(dataset), "test")], {"bm25": parse_model("bm25")}, MEASURES, cache=cache)
-    assert "runs could not be kept" in found.notes[0]
+    assert "runs could not be cached" in found.notes[0]
 
 
 def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
@@ -421,7 +421,9 @@ def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None
     )[1]
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
     cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
-    assert "keeps no texts" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
+    assert (
+        "has no text to look for answers in" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
+    )
 
 
 def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -> None:

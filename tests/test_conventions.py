@@ -130,13 +130,13 @@ def test_without_ir_measures_its_measures_are_told_from_typing_errors(monkeypatc
     monkeypatch.setitem(sys.modules, "ir_measures", None)
     assert [str(m) for m in parse_measures("nDCG@10 R_cap@5 AP(rel=2)")] == ["nDCG@10", "R_cap@5", "AP(rel=2)"]
     for text, message in (
-        ("ERR@10", "left to ir_measures, which is not installed"),
-        ("IPrec@0.2", "left to ir_measures, which is not installed"),
-        ("MAP(rel=x)", "left to ir_measures, which is not installed"),
-        ("Bpref", "'Bpref' is none of the measures that are always there"),
-        ("nDCG(judged_only=True)@10", "left to ir_measures, which is not installed: pip install ir_measures"),
+        ("ERR@10", "need ir_measures, which is not installed"),
+        ("IPrec@0.2", "need ir_measures, which is not installed"),
+        ("MAP(rel=x)", "need ir_measures, which is not installed"),
+        ("Bpref", "'Bpref' is not one of the built-in measures"),
+        ("nDCG(judged_only=True)@10", "need ir_measures, which is not installed: pip install ir_measures"),
         ("ndgc@10", "there is no measure called 'ndgc'; did you mean 'nDCG'"),
-        ("nDCG@@", "'nDCG@@' is no measure"),
+        ("nDCG@@", "'nDCG@@' is not a measure"),
     ):
         with pytest.raises(VizslaError) as told:
             Measure.parse(text)
@@ -167,16 +167,16 @@ def test_the_grade_that_counts_can_be_chosen() -> None:
     [
         ("R", "R needs a cutoff, as in R@10"),
         ("P@0", "a cutoff goes from 1 to 1,000,000,000"),
-        ("Hole(x=1)@5", "is no measure"),
+        ("Hole(x=1)@5", "is not a measure"),
         ("NCDG@10", "did you mean 'nDCG'"),
-        ("nDCG@ten", "is no measure"),
-        ("nDCG(rel=2)@10", "is no measure"),
-        ("Rprec@5", "is no measure"),
-        ("nDCG(", "is no measure"),
-        ("P(rel=²)@5", "is no measure"),
+        ("nDCG@ten", "is not a measure"),
+        ("nDCG(rel=2)@10", "is not a measure"),
+        ("Rprec@5", "is not a measure"),
+        ("nDCG(", "is not a measure"),
+        ("P(rel=²)@5", "is not a measure"),
         ("R@99999999999999999999", "a cutoff goes from 1"),
         ("nDCG@" + "1" * 5000, "a cutoff goes from 1"),
-        ("ERR@" + "1" * 5000, "is no measure"),
+        ("ERR@" + "1" * 5000, "is not a measure"),
         ("RBP(p=0.8)", "needs a package that is not installed here"),
     ],
 )

@@ -50,8 +50,8 @@ def test_runs_go_to_disk_and_back(tmp_path: Path) -> None:
     ("kind", "content", "message"),
     [
         (Run, "q1 Q0 d1 1 2.0\n", r":1: expected six columns"),
-        (Run, "q1 Q0 d1 1 2.0 x\nq1 Q0 d1 1 nan x\n", r":2: 'nan' is no score"),
-        (Qrels, "q1 0 d1 high\n", r":1: 'high' is no judgement"),
+        (Run, "q1 Q0 d1 1 2.0 x\nq1 Q0 d1 1 nan x\n", r":2: 'nan' is not a score"),
+        (Qrels, "q1 0 d1 high\n", r":1: 'high' is not a judgement"),
         (Qrels, "q1 d1\n", r":1: expected three columns"),
         (Run, None, "there is no such file"),
     ],
@@ -73,7 +73,7 @@ def test_measures_are_values() -> None:
     assert Measure.parse("RR@10") == Measure.parse("MRR@10")
     with pytest.raises(VizslaError, match="there is no measure called 'ndgc'; did you mean"):
         Measure.parse("ndgc@10")
-    with pytest.raises(VizslaError, match="'nDCG@@' is no measure"):
+    with pytest.raises(VizslaError, match="'nDCG@@' is not a measure"):
         Measure.parse("nDCG@@")
     with pytest.raises(VizslaError, match="no measure was named"):
         parse_measures(" ")

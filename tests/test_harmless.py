@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.evaluation.foreign import in_csv, in_html, in_markdown, in_tex, quoted, unquoted
 from vizsla.evaluation.judging import Unjudged, read_sheet, write_sheet
+from vizsla.evaluation.spreadsheets import quote_formula, unquote_formula
 from vizsla.harmless import harmless, harmless_json
 from vizsla.models import BM25
+from vizsla.reports.escaping import escape_csv, escape_html, escape_latex, escape_markdown
 
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LIVE = re.compile(r"<\s*/?(script|img|b)\b", re.IGNORECASE)
@@ -63,13 +64,13 @@ def test_formats_escape_what_is_live_in_them(text: str) -> None:
 
     parser = Tags()
     parser.seen = []
-    parser.feed(f"<p>{in_html(text)}</p>")
+    parser.feed(f"<p>{escape_html(text)}</p>")
     assert parser.seen == ["p []"]
-    assert not re.search(r"<[A-Za-z/!?]", in_markdown(text))
-    assert not re.search(r"(?<!\\)(\\\\)*[|`*]", re.sub(r"\\\\", "", in_markdown(text)))
-    assert not re.search(r"(?<!\\)[&%$#_{}]", re.sub(r"\\textbackslash\{\}|\\\^\{\}|\\~\{\}", "", in_tex(text)))
-    assert not in_csv(text).lstrip().startswith(tuple("=+-@"))
-    assert unquoted(quoted(text)) == text
+    assert not re.search(r"<[A-Za-z/!?]", escape_markdown(text))
+    assert not re.search(r"(?<!\\)(\\\\)*[|`*]", re.sub(r"\\\\", "", escape_markdown(text)))
+    assert not re.search(r"(?<!\\)[&%$#_{}]", re.sub(r"\\textbackslash\{\}|\\\^\{\}|\\~\{\}", "", escape_latex(text)))
+    assert not escape_csv(text).lstrip().startswith(tuple("=+-@"))
+    assert unquote_formula(quote_formula(text)) == text
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import Cli
 from vizsla.errors import VizslaError
 from vizsla.evaluation import (
-    answer_figures,
+    answer_accuracy,
     answer_qrels,
     compare_values,
     consistency_curve,
@@ -24,8 +24,8 @@ from vizsla.evaluation import (
     evaluate,
     interleave_all,
 )
-from vizsla.evaluation.report.interleaved import interleaved_rows
 from vizsla.index import Index
+from vizsla.reports.interleaved import interleaved_rows
 from vizsla.runs import Qrels, Ranking, Run, parse_measures
 
 DOCUMENTS = "abcdefgh"
@@ -132,7 +132,7 @@ def test_judgements_by_answers_are_answer_accuracy(dataset: Path, tmp_path: Path
     with Index.open(tmp_path / "i") as index:
         qrels = answer_qrels(index, runs, answers, 3)
         for run in runs:
-            figures = answer_figures(index, questions, answers, [1, 2, 3], run=run)
+            figures = answer_accuracy(index, questions, answers, [1, 2, 3], run=run)
             measures = evaluate(run, qrels, "Success@1 Success@2 Success@3").measures
             assert list(figures.values()) == list(measures.values())
     assert qrels.judgements["q1"] == {"d4": 0, "d1": 1, "d2": 0, "d3": 0}

@@ -1,4 +1,4 @@
-"""Runs that a cross-encoder ranks anew, at one depth and at several."""
+"""Runs that a cross-encoder reranks, at one depth and at several."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from conftest import Cli
-from vizsla.evaluation import at_depths, evaluate
-from vizsla.index import Index, pair_scores, rerank, rerank_hits, reranked
+from vizsla.evaluation import evaluate, evaluate_at_depths
+from vizsla.index import Index
 from vizsla.models import Reranker
 from vizsla.networks.weights import read_tensors, write_arrays
+from vizsla.retrievers import pair_scores, rerank, rerank_by_scores, rerank_hits
 from vizsla.runs import Qrels, Run
 
 WORDS = ("dog", "cat", "river", "stone", "bark", "night")
@@ -42,7 +43,7 @@ def first_stage(seed: int) -> Run:
     return Run({q: [(ids[i], float(31 - r // 2)) for r, i in enumerate(rng.permutation(31))] for q in QUERIES}, "first")
 
 
-def test_a_run_is_ranked_anew_down_to_a_depth(indexed: Path, trained: Path) -> None:
+def test_a_run_is_reranked_down_to_a_depth(indexed: Path, trained: Path) -> None:
     run, reranker = first_stage(0), Reranker.open(trained)
     assert reranker.name == "cross-encoder"
     assert (reranker.query_length, reranker.length) == (16, 48)
@@ -50,7 +51,7 @@ def test_a_run_is_ranked_anew_down_to_a_depth(indexed: Path, trained: Path) -> N
         found = rerank(index, run, QUERIES, reranker, 7)
         for query, text in QUERIES.items():
             before = run[query].documents
-            contents = index.contents(before[:7])
+            contents = index.get_many(before[:7])
             texts = ["\n".join(filter(None, (contents[d].get("title"), contents[d]["text"]))) for d in before[:7]]
             scores = reranker.scores(text, texts)
             order = np.argsort(-scores, kind="stable")
@@ -89,7 +90,7 @@ def test_depths_are_those_of_reranking_each_by_itself(indexed: Path, trained: Pa
         scores = pair_scores(index, list(runs.values()), QUERIES, reranker, 20)
         pairs = {(q, d) for run in runs.values() for q in QUERIES for d in run[q].documents[:20]}
         assert scores.pairs == len(pairs)
-        found = at_depths(runs, scores, qrels, "nDCG@10 RR@10", [3, 10, 20])
+        found = evaluate_at_depths(runs, scores, qrels, "nDCG@10 RR@10", [3, 10, 20])
         assert [(row.run, row.depth) for row in found] == [(n, d) for n in runs for d in (0, 3, 10, 20)]
         for row in found:
             run = runs[row.run]
@@ -102,7 +103,7 @@ def test_depths_are_those_of_reranking_each_by_itself(indexed: Path, trained: Pa
 
 def test_ties_stay_in_the_order_of_the_run() -> None:
     run = Run({"q": [("c", 5.0), ("a", 4.0), ("b", 3.0), ("z", 2.0), ("y", 2.0)], "none": []})
-    found = reranked(run, {"q": {"c": 1.0, "a": 1.0, "b": 2.0}, "none": {}}, 3)
+    found = rerank_by_scores(run, {"q": {"c": 1.0, "a": 1.0, "b": 2.0}, "none": {}}, 3)
     assert found["q"].documents == ["b", "c", "a", "z", "y"]
     assert found.untied(by_id=False)["q"].documents == ["b", "c", "a", "z", "y"]
     assert len(found["none"]) == 0

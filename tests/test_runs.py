@@ -28,7 +28,7 @@ def test_a_ranking_is_two_columns_that_read_as_pairs() -> None:
     assert list(ranking) == [("b", 3.0), ("a", 1.0), ("c", 1.0)]
     assert (ranking[0], ranking[1:], len(ranking)) == (("b", 3.0), [("a", 1.0), ("c", 1.0)], 3)
     assert ranking.without("a").documents == ["b", "c"]
-    with pytest.raises(VizslaError, match="no finite number"):
+    with pytest.raises(VizslaError, match="not a finite number"):
         Ranking(["a"], [float("nan")])
     with pytest.raises(VizslaError, match="has the document 'a' twice"):
         Run({"q": [("a", 2.0), ("b", 1.0), ("a", 1.0)]})
@@ -64,7 +64,7 @@ def test_runs_survive_files(tmp_path_factory: pytest.TempPathFactory, found: dic
 
 def test_packed_runs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"no archive")
-    with pytest.raises(InputError, match="no packed run"):
+    with pytest.raises(InputError, match="not a packed run"):
         read_packed(tmp_path / "x.npz")
 
 
@@ -84,11 +84,11 @@ def test_runs_of_other_tools_are_read() -> None:
     ("lines", "message"),
     [
         ("q Q0 d 1 1.0 t\nq Q0 d 2 0.5 t\n", r":2: the document 'd' appears a second time under the query 'q'"),
-        ("q Q0 d 1 inf t\n", r":1: 'inf' is no score"),
+        ("q Q0 d 1 inf t\n", r":1: 'inf' is not a score"),
         ("q Q0 d 1\n", r":1: expected six columns"),
-        ("q Q0 d 1 1_0 t\n", r":1: '1_0' is no score"),
-        ("q Q0 d 1 １ t\n", r":1: '１' is no score"),
-        ("my query Q0 d 1 2.5\n", r":1: 'd' is no rank; expected six columns"),
+        ("q Q0 d 1 1_0 t\n", r":1: '1_0' is not a score"),
+        ("q Q0 d 1 １ t\n", r":1: '１' is not a score"),
+        ("my query Q0 d 1 2.5\n", r":1: 'd' is not a rank; expected six columns"),
         ("q Q0 d 1 1 t\n" + "x" * (1 << 21), r":2: this line has more than 1,048,576 characters"),
         ("", r"the run is empty"),
     ],
@@ -114,7 +114,7 @@ def test_judgements_go_to_both_formats_and_back(tmp_path: Path) -> None:
         "q1": {"a": 2, "b": 1}, "q2": {"c": -1}, "q3": {"d": 1},
     }  # fmt: skip
     (tmp_path / "twice").write_text("q 0 d 1\nq 0 d 1\nq 0 d 2\n")
-    with pytest.raises(InputError, match=r":3: the document 'd' has a second, other judgement"):
+    with pytest.raises(InputError, match=r":3: the document 'd' has two different judgements"):
         Qrels.read(tmp_path / "twice")
 
 
@@ -188,10 +188,10 @@ def test_fusing_equals_adding_up_in_dictionaries(given_runs: list[dict[str, dict
     [
         ("rff", "no fusion called 'rff'; did you mean 'rrf'"),
         ("linear(normalise=minmx)", "no normalisation called 'minmx'; did you mean 'minmax'"),
-        ("rrf(missing=min)", "no option of rrf called 'missing'"),
-        ("rrf(k=many)", "k must be a number"),
-        ("linear(minmax)", "options are written as name=value"),
-        ("rrf(", "is no fusion"),
+        ("rrf(missing=min)", "rrf does not take the option missing in .*; it takes k"),
+        ("rrf(k=many)", "'many' is not a number for k"),
+        ("linear(minmax)", "'minmax' in .* is not an option; expected name=value"),
+        ("rrf(", "is not a fusion: the bracket at character 4 is never closed"),
     ],
 )
 def test_fusions_that_are_none(text: str, message: str) -> None:
@@ -204,7 +204,7 @@ def test_fusing_needs_runs_and_as_many_weights() -> None:
         fuse([])
     with pytest.raises(VizslaError, match="as many weights"):
         fuse([A, B], weights=[1.0])
-    with pytest.raises(VizslaError, match="knows no weights"):
+    with pytest.raises(VizslaError, match="interleave does not take weights"):
         fuse([A, B], "interleave", [1.0, 0.5])
     with pytest.raises(VizslaError, match="1 deep or more"):
         fuse([A, B], depth=0)
@@ -219,9 +219,9 @@ def test_fusing_needs_runs_and_as_many_weights() -> None:
         ("q1\td1\t1\t2020\n", r":1: expected TREC's four columns .* not 'd1' as the second"),
         ("q1 0 123\n", r":1: expected TREC's four columns .* there is no score"),
         ("q1\td1\t1\nq1\t0\td2\t1\n", r":2: expected 3 columns as in the lines before, not 4"),
-        ("q1 0 d1 1_0\n", r":1: '1_0' is no judgement"),
-        ("q1 0 d1 １\n", r":1: '１' is no judgement"),
-        ("q1 0 d1 12345678901\n", r":1: '12345678901' is no judgement"),
+        ("q1 0 d1 1_0\n", r":1: '1_0' is not a judgement"),
+        ("q1 0 d1 １\n", r":1: '１' is not a judgement"),
+        ("q1 0 d1 12345678901\n", r":1: '12345678901' is not a judgement"),
         ("q1 Q0 d1 1 2.5 tag\n", r":1: expected three columns .* or TREC's four, not 6"),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conftest import Cli
 from small import small_dense
 from vizsla.errors import VizslaError
-from vizsla.evaluation import GRID, Pools, QuestionSet, choose_weight
+from vizsla.evaluation import GRID, QuestionPools, QuestionSet, choose_weight
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Spar, expression, parse_model
 from vizsla.runs import Qrels, parse_measures
@@ -131,7 +131,7 @@ QUERIES = {"1": "dog rain", "2": "stone wine ship", "3": "lamp"}
 
 def test_pools_hold_the_best_of_both_with_their_scores(pair: tuple[Dense, Dense], both: Path) -> None:
     with Index.open(both) as index:
-        pools = Pools.gathered(index, pair[0] + 3 * pair[1], QUERIES, 5)
+        pools = QuestionPools.search(index, pair[0] + 3 * pair[1], QUERIES, 5)
         alone = [index.run(QUERIES, 40, model=model) for model in pair]
         for query in QUERIES:
             best = {d for run in alone for d in run[query].documents[:5]}
@@ -140,7 +140,7 @@ def test_pools_hold_the_best_of_both_with_their_scores(pair: tuple[Dense, Dense]
             for run, scores in zip(alone, pool.scores, strict=True):
                 assert scores == pytest.approx([dict(run[query])[d] for d in pool.documents], rel=1e-5, abs=1e-5)
         with pytest.raises(VizslaError, match="between two"):
-            Pools.gathered(index, pair[0], QUERIES, 5)
+            QuestionPools.search(index, pair[0], QUERIES, 5)
 
 
 def test_the_weight_that_ranks_best_is_found(pair: tuple[Dense, Dense], both: Path, cli: Cli, tmp_path: Path) -> None:

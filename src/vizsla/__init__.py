@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from vizsla.datasets import BeirDataset, Document, read_documents
     from vizsla.errors import VizslaError
-    from vizsla.evaluation import evaluate
+    from vizsla.evaluation import evaluate, evaluate_retriever
+    from vizsla.evaluation.systems import compare
     from vizsla.index import Hit, Index
     from vizsla.models import BM25, Model, parse_model
-    from vizsla.runs import Measure, Qrels, Run
+    from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
+    from vizsla.runs import Measure, Qrels, Retriever, Run, fuse
     from vizsla.text import Analyzer
     from vizsla.vectors import Quantiser, SparseVectors
 
@@ -35,16 +37,23 @@ _HOMES = {
     "BM25": "models",
     "BeirDataset": "datasets",
     "Document": "datasets",
+    "FusedRetriever": "retrievers",
     "Hit": "index",
     "Index": "index",
     "Measure": "runs",
     "Model": "models",
     "Qrels": "runs",
     "Quantiser": "vectors",
+    "RerankedRetriever": "retrievers",
+    "Retriever": "runs",
     "Run": "runs",
     "SparseVectors": "vectors",
     "VizslaError": "errors",
+    "compare": "evaluation",
     "evaluate": "evaluation",
+    "evaluate_retriever": "evaluation",
+    "fuse": "runs",
+    "open": "retrievers",
     "parse_model": "models",
     "read_documents": "datasets",
 }
@@ -54,16 +63,23 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "BM25",
     "BeirDataset",
     "Document",
+    "FusedRetriever",
     "Hit",
     "Index",
     "Measure",
     "Model",
     "Qrels",
     "Quantiser",
+    "RerankedRetriever",
+    "Retriever",
     "Run",
     "SparseVectors",
     "VizslaError",
+    "compare",
     "evaluate",
+    "evaluate_retriever",
+    "fuse",
+    "open",
     "parse_model",
     "read_documents",
 ]

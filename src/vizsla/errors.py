@@ -62,6 +62,10 @@ class UnknownNameError(VizslaError):
         super().__init__(f"there is no {kind} called {name!r}; {hint}")
 
 
+class CannotExplainError(VizslaError):
+    """A retriever that cannot say where its scores come from was asked to."""
+
+
 class CollectionError(VizslaError):
     """Something about an index on disk: not there, of another format, in use, or damaged."""
 

@@ -1,4 +1,4 @@
-"""The same vectors elsewhere: exports."""
+"""The vectors of an index for other engines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Document vectors out of an index: Anserini's JSON lines, or a sparse matrix with its ids and terms.
+"""Document vectors of an index as files: Anserini's JSON lines, or a sparse matrix with its ids and terms.
 
-A document's vector has the full weight of each term, rarity included, so that a query of plain term counts gives the
-same scores anywhere.
+A document's vector has the full weight of each term, its idf included. A query of plain term counts then gets the same
+scores in any engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ FORMATS = ("jsonl", "npz")
 
 
 def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = None) -> int:
-    """Write the vectors of all documents; gives how many there were."""
+    """Write the vectors of all documents, as `jsonl` or `npz`, and return their number.
+
+    `quantiser`: stores weights as whole numbers, as in `minmax:8`.
+    """
     if to not in FORMATS:
         raise UnknownNameError("export format", to, FORMATS)
     chosen = Quantiser.parse(quantiser) if quantiser else None
@@ -36,8 +39,8 @@ def _quantised(index: Index, quantiser: Quantiser | None) -> Iterator[tuple[str,
         if quantiser is None:
             yield doc_id, {term: float(f"{weight:.7g}") for term, weight in vector.items()}
         else:
-            whole = quantiser.quantise(np.fromiter(vector.values(), np.float64, len(vector))).tolist()
-            yield doc_id, {term: weight for term, weight in zip(vector, whole, strict=True) if weight > 0}
+            quantised = quantiser.quantise(np.fromiter(vector.values(), np.float64, len(vector))).tolist()
+            yield doc_id, {term: weight for term, weight in zip(vector, quantised, strict=True) if weight > 0}
 
 
 def _write_json_lines(rows: Iterator[tuple[str, dict[str, float | int]]], output: Path) -> int:
@@ -50,7 +53,7 @@ def _write_json_lines(rows: Iterator[tuple[str, dict[str, float | int]]], output
 
 
 def _write_matrix(rows: Iterator[tuple[str, dict[str, float | int]]], output: Path) -> int:
-    """What scipy.sparse.load_npz reads, and beside it the ids of the rows and the terms of the columns."""
+    """Write a file for scipy.sparse.load_npz, with the ids of its rows and the terms of its columns as JSON files."""
     numbers: dict[str, int] = {}
     ids: list[str] = []
     pointers, indices = [0], []

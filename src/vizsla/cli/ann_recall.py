@@ -19,7 +19,9 @@ def ann_recall(
     search_params: Annotated[
         list[str] | None,
         typer.Option(
-            "--search-params", metavar="PARAMS", help="Parameters to measure, as in ef_search=200 or nprobe=64. Repeat it."
+            "--search-params",
+            metavar="PARAMS",
+            help="Parameters to measure, as in ef_search=200 or nprobe=64. Repeat it.",
         ),
     ] = None,
     k: Annotated[int, options.top_k("The recall of how many results.")] = 10,

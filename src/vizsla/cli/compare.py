@@ -41,8 +41,8 @@ def compare(
     """
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
-    from vizsla.evaluation.report import as_data, check_ending, write_report
     from vizsla.models import parse_model
+    from vizsla.reports import as_data, check_ending, write_report
     from vizsla.runs import parse_measures
 
     for path in report or []:
@@ -103,8 +103,8 @@ def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:
 
 
 def _show(c: Comparison) -> None:
-    from vizsla.evaluation.report import legend, rows
-    from vizsla.evaluation.report.tables import best_of
+    from vizsla.reports import legend, rows
+    from vizsla.reports.tables import best_of
 
     lines = []
     for name, measure, *cells in rows(c):

@@ -98,7 +98,6 @@ def _check(convention: str, test: str, correction: str, reports: list[Path]) -> 
 
 def _read(runs: list[str]) -> dict[str, Run]:
     """Two runs or more, by their names."""
-    from vizsla.evaluation import check_common
 
     if len(runs) < 2:
         raise VizslaError("interleaving needs at least two runs")

@@ -113,7 +113,9 @@ Combine = Annotated[
 SearchParams = Annotated[
     str | None,
     typer.Option(
-        "--search-params", metavar="PARAMS", help="How dense vectors are searched: exact, or parameters as in ef_search=200."
+        "--search-params",
+        metavar="PARAMS",
+        help="How dense vectors are searched: exact, or parameters as in ef_search=200.",
     ),
 ]
 Threads = Annotated[

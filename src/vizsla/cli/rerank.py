@@ -14,8 +14,8 @@ from vizsla.cli.opening import open_retriever
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.index import PairScores
     from vizsla.models import Reranker
+    from vizsla.retrievers import PairScores
     from vizsla.runs import Qrels, Run
 
 PRECISIONS = ("int8", "float32")
@@ -105,7 +105,7 @@ def _check_names(precision: str | None, convention: str, measures: str) -> None:
 
 
 def _depths(depths: str | None, depth: int) -> list[int]:
-    from vizsla.evaluation.depths import parse_depths
+    from vizsla.evaluation.rerank_depths import parse_depths
 
     return parse_depths(depths) if depths is not None else [depth]
 

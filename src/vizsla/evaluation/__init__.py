@@ -1,65 +1,70 @@
-"""Runs to findings: figures by named conventions, significance, agreement, answers."""
+"""Runs to findings: figures by named conventions, significance, agreement, answer accuracy, tuning."""
 
 from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_curve, consistency_factor, overlap, rank_biased_overlap, rbo
-from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
-from vizsla.evaluation.asked import Judging, QuestionSet
+from vizsla.evaluation.answer_matching import accuracy, answer_rank, has_answer
+from vizsla.evaluation.answers import answer_accuracy, answer_qrels, answer_ranks
 from vizsla.evaluation.cache import Cache, default_folder
-from vizsla.evaluation.compare import Comparison, compare
-from vizsla.evaluation.conventions import CONVENTIONS, OF_ANSWERS, Convention
-from vizsla.evaluation.depths import AtDepth, at_depths
+from vizsla.evaluation.comparison import Comparison, SystemResult
+from vizsla.evaluation.conventions import ANSWER_CONVENTION, CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
-from vizsla.evaluation.interleaving import Consistency, Interleaving, check_common, consistency_of, interleave_all
-from vizsla.evaluation.pools import GRID, Pools, Weighed, choose_weight
-from vizsla.evaluation.shuffling import Shuffled, before_and_after, shuffled
-from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
-from vizsla.evaluation.systems import (
-    DEPTH,
-    Outcome,
-    answer,
-    answer_figures,
-    answer_qrels,
-    answer_ranks,
-    evaluate_index,
-    evaluate_model,
+from vizsla.evaluation.interleaving import (
+    Consistency,
+    Interleaving,
+    check_common_queries,
+    consistency_of,
+    interleave_all,
 )
-from vizsla.evaluation.tune import Setting, Tuned, settings_of, tune, tune_fusion
+from vizsla.evaluation.pools import GRID, ChosenWeight, QuestionPools, choose_weight
+from vizsla.evaluation.questions import QuestionMeasures, QuestionSet
+from vizsla.evaluation.rerank_depths import DepthResult, evaluate_at_depths
+from vizsla.evaluation.retrieval import (
+    DEPTH,
+    EvaluatedRun,
+    evaluate_model,
+    evaluate_retriever,
+    fit_to_dataset,
+    retrieve,
+)
+from vizsla.evaluation.shuffling import ShuffleEffect, compare_shuffled, shuffle_words
+from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
+from vizsla.evaluation.systems import compare
+from vizsla.evaluation.tuning import Parameter, TunedModel, tunable_parameters, tune, tune_fusion
 
 __all__ = [
+    "ANSWER_CONVENTION",
     "CONVENTIONS",
     "CORRECTIONS",
     "DEPTH",
     "GRID",
-    "OF_ANSWERS",
     "TESTS",
-    "AtDepth",
     "Cache",
+    "ChosenWeight",
     "Comparison",
     "Consistency",
     "Convention",
+    "DepthResult",
     "Difference",
+    "EvaluatedRun",
     "Evaluation",
     "Interleaving",
-    "Judging",
-    "Outcome",
-    "Pools",
+    "Parameter",
+    "QuestionMeasures",
+    "QuestionPools",
     "QuestionSet",
-    "Setting",
-    "Shuffled",
-    "Tuned",
-    "Weighed",
+    "ShuffleEffect",
+    "SystemResult",
+    "TunedModel",
     "accuracy",
-    "answer",
-    "answer_figures",
+    "answer_accuracy",
     "answer_qrels",
     "answer_rank",
     "answer_ranks",
-    "at_depths",
-    "before_and_after",
-    "check_common",
+    "check_common_queries",
     "choose_weight",
     "compare",
+    "compare_shuffled",
     "compare_values",
     "consistency_curve",
     "consistency_factor",
@@ -67,15 +72,18 @@ __all__ = [
     "corrected",
     "default_folder",
     "evaluate",
-    "evaluate_index",
+    "evaluate_at_depths",
     "evaluate_model",
+    "evaluate_retriever",
+    "fit_to_dataset",
     "has_answer",
     "interleave_all",
     "overlap",
     "rank_biased_overlap",
     "rbo",
-    "settings_of",
-    "shuffled",
+    "retrieve",
+    "shuffle_words",
+    "tunable_parameters",
     "tune",
     "tune_fusion",
 ]

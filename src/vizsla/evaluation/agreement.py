@@ -1,4 +1,4 @@
-"""How alike two rankings are, without any judgements: rank-biased overlap, overlap, the consistency factor."""
+"""How similar two rankings are, without judgements: rank-biased overlap, overlap, the consistency factor."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def rbo(
 ) -> float:
     """Rank-biased overlap of two lists (Webber, Moffat and Zobel, 2010).
 
-    The agreement at each depth, weighted by p to the power of the depth. `extrapolated` assumes that what was seen
-    goes on beyond the lists (their equation 32, for lists of different lengths); truncated, nothing counts there, so
-    even equal lists stay below 1. Of a `Ranking`, documents with equal scores share the first of their ranks, and
-    agreement is twice what is common over what both lists have, as they propose for ties.
+    The agreement at each depth, weighted by p to the power of the depth. `extrapolated` assumes that the agreement
+    continues beyond the lists (their equation 32, for lists of different lengths); otherwise nothing counts there, so
+    even equal lists stay below 1. In a `Ranking`, documents with equal scores share the first of their ranks, and the
+    agreement is twice the common documents over the documents of both lists, as they propose for ties.
 
     >>> round(rbo(["a", "b", "c"], ["a", "c", "b"]), 4), round(rbo("abc", "abc"), 4)
     (0.955, 1.0)
@@ -45,7 +45,7 @@ def rbo(
     if not extrapolated:
         return float((2 * common / (np.maximum(sizes[0], ranks) + sizes[1]) * weights).sum())
     at_end = 2 * common[s - 1] / (sizes[0][s - 1] + sizes[1][s - 1])
-    unseen = np.maximum(ranks - s, 0)  # how many documents the short list would have more
+    unseen = np.maximum(ranks - s, 0)  # how many more documents the short list would have
     agreement = 2 * (common + at_end * unseen) / (sizes[0] + unseen + sizes[1])
     return float((agreement * weights).sum() + agreement[-1] * p**n)
 
@@ -67,12 +67,12 @@ def _places(documents: Sequence[str] | Ranking, depth: int) -> dict[str, int]:
 
 
 def _counts(places: Iterable[int], depth: int) -> np.ndarray:
-    """How many places are among the first d, for every d from 1 on."""
+    """How many of the places are below d, for each d from 1 to the depth."""
     return np.cumsum(np.bincount(np.fromiter(places, np.int64), minlength=depth))
 
 
 def overlap(a: Run, b: Run, depth: int = 10) -> dict[str, float]:
-    """For each query of both, the share of the first `depth` documents, or of the longer list, they have in common."""
+    """For each query of both runs, the share of the first `depth` documents, or of the longer list, that both have."""
     shares = {}
     for query in a:
         if query in b:
@@ -84,15 +84,15 @@ def overlap(a: Run, b: Run, depth: int = 10) -> dict[str, float]:
 def rank_biased_overlap(
     a: Run, b: Run, p: float = 0.9, depth: int = 100, *, extrapolated: bool = True
 ) -> dict[str, float]:
-    """RBO of two runs for each query of both."""
+    """The rank-biased overlap of two runs, for each query that both have."""
     return {q: rbo(a[q], b[q], p, depth, extrapolated=extrapolated) for q in a if q in b}
 
 
 def consistency_factor(run: Run, pool: Run, depth: int, pool_depth: int = 1000) -> float:
     """The mean share of a run's first `depth` documents that are in the first `pool_depth` of another.
 
-    The RepBERT paper's measure of how much a reranker trained on the pool (BM25's) is at home in the run.
-    Queries count that both runs have; each share is over `depth`, or over what the run has if that is less.
+    The RepBERT paper uses it to see how well a reranker trained on the pool (BM25's) fits the run. Only queries of
+    both runs count. Each share is over `depth`, or over the length of the run's ranking if that is less.
     """
     return consistency_curve(run, pool, [depth], pool_depth)[depth]
 
@@ -110,8 +110,8 @@ def consistency_curve(run: Run, pool: Run, depths: Sequence[int], pool_depth: in
     for query in run:
         if query in pool and len(run[query]):
             known = set(pool[query].documents[:pool_depth])
-            found = np.cumsum([d in known for d in run[query].documents[: max(depths)]])
-            looked = np.minimum(depths, len(found))
-            shares.append(found[looked - 1] / looked)
+            shared = np.cumsum([d in known for d in run[query].documents[: max(depths)]])
+            reached = np.minimum(depths, len(shared))
+            shares.append(shared[reached - 1] / reached)
     means = np.mean(shares, axis=0) if shares else np.zeros(len(depths))
     return dict(zip(depths, means.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Results kept by content: the same documents, queries and model are not searched twice."""
+"""A cache of runs: the same documents, queries and model are not searched twice."""
 
 from __future__ import annotations
 
@@ -7,66 +7,69 @@ import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import vizsla
 from vizsla.datasets import BeirDataset
 from vizsla.datasets.beir import find_file
 from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError
+from vizsla.evaluation.comparison import SystemFacts
 from vizsla.models import Model
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 
-VERSION = 2  # of what is kept; a search that finds other things needs another number
+VERSION = 2  # of the cached runs; a change of what a search finds needs another number
 _CHUNK = 1 << 20
 
 
 def default_folder() -> Path:
+    """Where runs are cached unless another folder is given."""
     return cache_folder("runs")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A run and what was measured while it was made."""
+class CachedRun:
+    """A run and what was measured while it was cached."""
 
     run: Run
-    facts: dict[str, Any]
+    facts: SystemFacts
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Runs in a folder, each under the hash of all that it was made from."""
+    """Runs in a folder, each under the hash of everything that it was made from."""
 
     folder: Path
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> CachedRun | None:
+        """The run with a key; None if there is no such run or it is damaged."""
         run, facts = self._files(key)
         try:
-            return Kept(read_packed(run), json.loads(facts.read_text("utf-8")))
+            return CachedRun(read_packed(run), json.loads(facts.read_text("utf-8")))
         except (OSError, InputError, ValueError):
-            return None  # not there, or broken: made anew
+            return None
 
-    def keep(self, key: str, kept: Kept) -> None:
+    def store(self, key: str, cached: CachedRun) -> None:
+        """Write a run under its key."""
         run, facts = self._files(key)
-        write_packed(kept.run, run)
-        facts.write_text(json.dumps(kept.facts), "utf-8")
+        write_packed(cached.run, run)
+        facts.write_text(json.dumps(cached.facts), "utf-8")
 
     def _files(self, key: str) -> tuple[Path, Path]:
         return self.folder / f"{key}.npz", self.folder / f"{key}.json"
 
 
-def key_of(content: str, model: Model, depth: int, own_ids: bool) -> str:
-    """The key of a model's run on a data set with this content."""
+def cache_key(digest: str, model: Model, depth: int, own_ids: bool) -> str:
+    """The key of a model's run on the data set with a digest."""
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         description = model.describe(Path(folder))
         files = {str(f.relative_to(folder)): _digest([f]) for f in sorted(Path(folder).rglob("*")) if f.is_file()}
-    made_from = [VERSION, vizsla.__version__, content, description, files, depth, own_ids]
-    whole = json.dumps(made_from, sort_keys=True, default=str)
-    return hashlib.sha256(whole.encode()).hexdigest()
+    parts = [VERSION, vizsla.__version__, digest, description, files, depth, own_ids]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def content_of(dataset: BeirDataset, split: str) -> str:
+def dataset_digest(dataset: BeirDataset, split: str) -> str:
     """A hash of the documents, the queries and the judgements."""
     names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
     return _digest([find_file(dataset.folder, name) for name in names])

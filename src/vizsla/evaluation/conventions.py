@@ -1,6 +1,6 @@
-"""Conventions: what "nDCG@10" means before it can be computed. Ties, own ids, and which queries count.
+"""Conventions: how ties are ordered, whether own ids count, and which queries count.
 
-The same run gives different figures under different conventions, so each has a name and is printed with what it made.
+The same run gives different figures under different conventions. Each has a name that is printed with its figures.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from vizsla.errors import UnknownNameError
 
-# What the beir package computes by itself instead of through trec_eval: over all judged queries, ties as they stand.
+# What the beir package computes itself and not through trec_eval: over all judged queries, ties in the run's order.
 _BEIR_ITSELF = ("RR", "R_cap", "Hole", "Success")
 
 
 @dataclass(frozen=True)
 class Convention:
-    """How figures are made.
+    """How figures are computed.
 
     `anserini`: trec_eval with -c on a run without own ids (-removeQuery): every judged query counts, with 0 where the
     run has nothing; scores are compared as 32-bit floats, equal ones go by document id descending.
 
     `beir`: what the beir package prints. nDCG, AP, R and P as trec_eval has them, but over the queries that the run
-    answers; RR, R_cap, Hole and Success over all judged queries, with equal scores in the order of the run; own ids
+    has; RR, R_cap, Hole and Success over all judged queries, with equal scores in the order of the run; own ids
     are left out.
 
     `trec`: trec_eval -c on the run as it is.
@@ -34,7 +34,7 @@ class Convention:
     own_ids: bool
     """Whether documents whose id is the query's own are kept."""
     package: bool = False
-    """Whether figures are the beir package's."""
+    """Whether figures are computed as the beir package does."""
 
     @classmethod
     def parse(cls, name: str) -> Convention:
@@ -46,11 +46,11 @@ class Convention:
         return self.name
 
     def counts_missing(self, measure: str) -> bool:
-        """Whether judged queries that the run does not answer count, with 0."""
+        """Whether judged queries that the run does not have count, with 0."""
         return not self.package or measure in _BEIR_ITSELF
 
     def keeps_ties(self, measure: str) -> bool:
-        """Whether equal scores stay in the order of the run, instead of going by document id descending."""
+        """Whether equal scores keep the order of the run; else they are ordered by descending document id."""
         return self.package and measure in _BEIR_ITSELF
 
 
@@ -62,5 +62,5 @@ CONVENTIONS = {
         Convention("trec", own_ids=True),
     )
 }
-OF_ANSWERS = "trec"
-"""The convention for judgements by answers: a passage that answers counts, even where its id is the question's."""
+ANSWER_CONVENTION = "trec"
+"""The convention for judgements by answers: a passage with the id of the question counts, too."""

@@ -1,4 +1,4 @@
-"""How much the vocabularies of data sets overlap, and a map that puts like beside like (BEIR paper, figure 2)."""
+"""How much the vocabularies of data sets overlap, and a map with similar data sets close together (BEIR, figure 2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH = 2000
 
 
 class TermShares:
-    """Each term's share of all terms of a collection; documents are counted batch by batch.
+    """The share of each term in all terms of a collection; documents are counted in batches.
 
     >>> shares = TermShares()
     >>> shares.add(["a dog and a dog", "a cat"])
@@ -30,12 +30,14 @@ class TermShares:
         self._waiting: list[str] = []
 
     def add(self, texts: Iterable[str]) -> None:
+        """Count the terms of texts."""
         for text in texts:
             self._waiting.append(text)
             if len(self._waiting) >= _BATCH:
                 self._count()
 
     def add_document(self, content: Mapping[str, str]) -> None:
+        """Count the terms of a document's title and text."""
         self.add([field_text(content, BM25().fields)])
 
     def _count(self) -> None:
@@ -48,8 +50,8 @@ class TermShares:
         """The terms with more than a share of `least`, and their shares."""
         self._count()
         total = max(int(self._counts.sum()), 1)
-        kept = np.flatnonzero(self._counts > least * total).tolist()
-        return {self._lexicon.terms[i]: int(self._counts[i]) / total for i in kept}
+        common = np.flatnonzero(self._counts > least * total).tolist()
+        return {self._lexicon.terms[i]: int(self._counts[i]) / total for i in common}
 
 
 def weighted_jaccard(a: Mapping[str, float], b: Mapping[str, float]) -> float:
@@ -64,7 +66,7 @@ def weighted_jaccard(a: Mapping[str, float], b: Mapping[str, float]) -> float:
 
 
 def similarity_matrix(collections: Sequence[Mapping[str, float]]) -> np.ndarray:
-    """Weighted Jaccard of each with each."""
+    """The weighted Jaccard similarity of every two collections."""
     matrix = np.eye(len(collections))
     for i, a in enumerate(collections):
         for j in range(i):
@@ -73,10 +75,10 @@ def similarity_matrix(collections: Sequence[Mapping[str, float]]) -> np.ndarray:
 
 
 def domain_map(similarities: np.ndarray) -> np.ndarray:
-    """Places in the plane, [n, 2], at distances close to 1 - similarity: classical scaling (Torgerson, 1952)."""
+    """Points in the plane, [n, 2], at distances close to 1 - similarity: classical scaling (Torgerson, 1952)."""
     n = len(similarities)
     if similarities.shape != (n, n):
-        raise VizslaError("a map needs the similarity of each with each")
+        raise VizslaError("a map needs the similarity of every two collections")
     squared = (1 - similarities) ** 2
     centring = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centring @ squared @ centring)

@@ -1,4 +1,4 @@
-"""The measures themselves, for all queries at once."""
+"""The formulas of the measures, for all queries at once."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _ndcg(m: Matches, k: int, rel: int) -> np.ndarray:
     query, grade = query[order], grade[order]
     starts = np.searchsorted(query, np.arange(len(m.queries)))
     rank = np.arange(len(query)) - starts[query]
-    kept = rank < k
-    ideal = np.bincount(query[kept], grade[kept] / np.log2(rank[kept] + 2.0), minlength=len(m.queries))
+    within = rank < k
+    ideal = np.bincount(query[within], grade[within] / np.log2(rank[within] + 2.0), minlength=len(m.queries))
     return _share(gain, ideal)
 
 

@@ -1,4 +1,4 @@
-"""Every two of several runs interleaved, beside each alone, and how consistent each is with one of them.
+"""Every pair of several runs interleaved, and how consistent each run is with a reference.
 
 The RepBERT paper's tables 3 and 4, and its figure 2.
 """
@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 
 from vizsla.errors import VizslaError
 from vizsla.evaluation.agreement import consistency_curve
-from vizsla.evaluation.compare import Comparison, Result
+from vizsla.evaluation.comparison import Comparison, SystemResult
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.matching import in_order
+from vizsla.evaluation.retrieval import DEPTH
 from vizsla.evaluation.significance import Difference
-from vizsla.evaluation.systems import DEPTH
 from vizsla.runs import Measure, Qrels, Ranking, Run, fuse
 
 
 @dataclass(frozen=True)
 class Interleaving:
-    """Runs interleaved two by two; the order matters, the first one's best document comes first."""
+    """Every ordered pair of runs interleaved; the best document of the first run comes first."""
 
     rows: dict[str, Comparison]
-    """By the name of the first run: that run alone, which is the baseline, and interleaved with each other one."""
+    """By the name of the first run: that run alone, the baseline, compared with its interleaving with each other."""
     judged: str
-    """What the figures are on."""
+    """The name of the judgements."""
     depth: int
     consistency: Consistency | None = None
 
@@ -39,36 +39,37 @@ class Interleaving:
         return next(iter(self.rows.values())).measures
 
     def value(self, first: str, second: str, measure: str) -> float:
-        """A figure of two runs interleaved; of a run and itself, the figure of that run alone."""
+        """The figure of two runs interleaved; for a run and itself, the figure of that run alone."""
         return self.rows[first].value(self.judged, second, measure)
 
     def gain(self, first: str, second: str, measure: str) -> float | None:
-        """How much more interleaving reaches than the first run alone, as a share of that; None where that is 0."""
+        """The relative gain of interleaving over the first run alone; None if that run's figure is 0."""
         alone = self.value(first, first, measure)
         return self.value(first, second, measure) / alone - 1 if alone else None
 
     def mark(self, first: str, second: str, measure: str) -> str:
-        """`+` or `-` where interleaving is better or worse than the first run alone beyond chance."""
+        """`+` or `-` if interleaving is significantly better or worse than the first run alone, else an empty text."""
         return self.rows[first].mark(self.judged, second, measure)
 
     def difference(self, first: str, second: str, measure: str) -> tuple[Difference, float]:
-        """How two runs interleaved differ from the first alone, with p corrected for the others of its row."""
+        """How two runs interleaved differ from the first alone, with a p-value corrected for the pairs of its row."""
         return self.rows[first].differences(self.judged, measure)[second]
 
     def with_consistency(self, consistency: Consistency) -> Interleaving:
+        """The same with the consistency of the runs."""
         return replace(self, consistency=consistency)
 
 
 @dataclass(frozen=True)
 class Consistency:
-    """The share of each run's first n documents that a reference has among its own first, at several n."""
+    """For several n, the share of each run's first n documents that a reference has among its first documents."""
 
     reference: str
     pool_depth: int
     depths: tuple[int, ...]
     curves: dict[str, dict[int, float]]
     queries: dict[str, int]
-    """How many queries each run and the reference both have."""
+    """How many queries each run has in common with the reference."""
 
 
 def interleave_all(
@@ -82,44 +83,44 @@ def interleave_all(
     test: str = "t-test",
     correction: str = "holm",
 ) -> Interleaving:
-    """Interleave every ordered pair of runs and evaluate, each beside its first run alone.
+    """Interleave every ordered pair of runs, evaluate, and compare with the first run alone.
 
     A run alone is evaluated as it is. Before runs are interleaved, documents that the convention leaves out are
-    left out, and equal scores are ordered as trec_eval orders them.
+    removed, and equal scores are ordered as trec_eval orders them.
 
     >>> a, b = Run({"q": [("x", 2.0), ("y", 1.0)]}), Run({"q": [("z", 2.0), ("y", 1.0)]})
-    >>> found = interleave_all({"a": a, "b": b}, Qrels({"q": {"z": 1}}), [Measure.parse("RR@10")])
-    >>> found.value("a", "a", "RR@10"), found.value("a", "b", "RR@10"), found.value("b", "a", "RR@10")
+    >>> pairs = interleave_all({"a": a, "b": b}, Qrels({"q": {"z": 1}}), [Measure.parse("RR@10")])
+    >>> pairs.value("a", "a", "RR@10"), pairs.value("a", "b", "RR@10"), pairs.value("b", "a", "RR@10")
     (0.0, 0.5, 1.0)
     """
     if len(runs) < 2:
-        raise VizslaError("there must be two runs at least")
+        raise VizslaError("interleaving needs two runs or more")
     if depth < 1:
         raise VizslaError(f"runs are interleaved 1 deep or more, not {depth}")
-    how = Convention.parse(convention) if isinstance(convention, str) else convention
+    rules = Convention.parse(convention) if isinstance(convention, str) else convention
     for name, run in runs.items():
         if not any(q in qrels.judgements for q in run):
             raise VizslaError(f"{name} has none of the queries of {judged}; is it a run on other queries?")
-    known = {name: run.only(qrels.judgements.keys()) for name, run in runs.items()}
-    check_common(known)
-    ordered = {name: _ordered(run, how) for name, run in known.items()}
-    alone = {name: Result(evaluate(run, qrels, measures, how), run) for name, run in runs.items()}
+    judged_runs = {name: run.only(qrels.judgements.keys()) for name, run in runs.items()}
+    check_common_queries(judged_runs)
+    ordered = {name: _ordered(run, rules) for name, run in judged_runs.items()}
+    alone = {name: SystemResult(evaluate(run, qrels, measures, rules), run) for name, run in runs.items()}
     rows = {}
     for first in runs:
         others = [name for name in runs if name != first]
         results = {(judged, first): alone[first]}
         for second in others:
             both = fuse([ordered[first], ordered[second]], "interleave", depth=depth)
-            results[judged, second] = Result(evaluate(both, qrels, measures, how), both)
+            results[judged, second] = SystemResult(evaluate(both, qrels, measures, rules), both)
         names = tuple(map(str, measures))
         rows[first] = Comparison(
-            (first, *others), (judged,), names, {judged: "test"}, results, how, test, correction
+            (first, *others), (judged,), names, {judged: "test"}, results, rules, test, correction
         )  # fmt: skip
     return Interleaving(rows, judged, depth)
 
 
-def check_common(runs: Mapping[str, Run]) -> None:
-    """Refuse runs of which two have no query in common."""
+def check_common_queries(runs: Mapping[str, Run]) -> None:
+    """Refuse runs if two of them have no query in common."""
     names = list(runs)
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
@@ -127,19 +128,19 @@ def check_common(runs: Mapping[str, Run]) -> None:
                 raise VizslaError(f"{a} and {b} have no query in common")
 
 
-def _ordered(run: Run, how: Convention) -> Run:
-    """A run as the convention sees it, with scores that fall from rank to rank."""
-    found = {}
+def _ordered(run: Run, rules: Convention) -> Run:
+    """A run in the order of the convention, with scores that fall from rank to rank."""
+    rankings = {}
     for query, ranking in run.items():
-        documents = in_order(ranking, query, keep_ties=False, own_ids=how.own_ids)
-        found[query] = Ranking(documents, [1 / (i + 1) for i in range(len(documents))])
-    return Run(found, run.name)
+        documents = in_order(ranking, query, keep_ties=False, own_ids=rules.own_ids)
+        rankings[query] = Ranking(documents, [1 / (i + 1) for i in range(len(documents))])
+    return Run(rankings, run.name)
 
 
 def consistency_of(
     runs: Mapping[str, Run], reference: str, pool: Run, depths: Sequence[int], pool_depth: int = DEPTH
 ) -> Consistency:
-    """How consistent runs are with a reference, which is left out if it is among them."""
+    """The consistency of runs with a reference; the reference itself is left out if it is among them."""
     curves, queries = {}, {}
     for name, run in runs.items():
         if name != reference:

@@ -1,4 +1,4 @@
-"""Judging bias: what nobody has judged among the first k, for people to judge (BEIR paper, section 6)."""
+"""Unjudged documents among the first k, as a sheet for people to fill in (judging bias, BEIR paper, section 6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.errors import InputError
-from vizsla.evaluation.foreign import quoted, unquoted
 from vizsla.evaluation.matching import in_order
+from vizsla.evaluation.spreadsheets import quote_formula, unquote_formula
 from vizsla.harmless import harmless
 from vizsla.runs import Qrels, Run
 
@@ -19,7 +19,7 @@ COLUMNS = ("query-id", "corpus-id", "score", "query", "title", "text")
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A document that systems put among their first for a query, and nobody has judged."""
+    """A document without a judgement that some systems have among their first for a query."""
 
     query: str
     document: str
@@ -27,28 +27,29 @@ class Unjudged:
 
 
 def unjudged(runs: Sequence[Run], qrels: Qrels, depth: int = 10) -> list[Unjudged]:
-    """What is to be judged: pooled over the systems, so that none of them is favoured, in order of ids.
+    """The documents without a judgement among the first `depth` of any run, in the order of ids.
 
-    The order says nothing of ranks or systems, so that a judge cannot be swayed by them.
+    They are pooled over all systems, so that none has an advantage. The order does not tell a judge anything about
+    ranks or systems.
 
     >>> runs = [Run({"q": [("a", 2.0), ("b", 1.0)]}, "one"), Run({"q": [("c", 2.0), ("b", 1.0)]}, "two")]
     >>> [(u.document, u.systems) for u in unjudged(runs, Qrels({"q": {"a": 1}}))]
     [('b', ('one', 'two')), ('c', ('two',))]
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    systems_by_pair: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         for query in qrels.judgements:
             documents = in_order(run[query], query, keep_ties=False, own_ids=False) if query in run else []
             for document in documents[:depth]:
                 if document not in qrels.judgements[query]:
-                    found.setdefault((query, document), []).append(run.name)
-    return [Unjudged(q, d, tuple(systems)) for (q, d), systems in sorted(found.items())]
+                    systems_by_pair.setdefault((query, document), []).append(run.name)
+    return [Unjudged(q, d, tuple(systems)) for (q, d), systems in sorted(systems_by_pair.items())]
 
 
 def write_sheet(
     path: Path, rows: Iterable[Unjudged], queries: Mapping[str, str], documents: Mapping[str, Document]
 ) -> int:
-    """A sheet for people to fill in: an empty column `score`, the query, the document. Gives how many rows it has."""
+    """Write a CSV sheet for people to fill in, with an empty column `score`; gives the number of its rows."""
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -57,15 +58,15 @@ def write_sheet(
             document = documents.get(row.document)
             title, text = (document.get("title") or "", document.get("text") or "") if document else ("", "")
             shown = (harmless(str(each), lines=True) for each in (queries.get(row.query, ""), title, text))
-            writer.writerow([quoted(row.query), quoted(row.document), "", *map(quoted, shown)])
+            writer.writerow([quote_formula(row.query), quote_formula(row.document), "", *map(quote_formula, shown)])
             count += 1
     return count
 
 
 def read_sheet(path: Path) -> tuple[Qrels, int]:
-    """The judgements in a sheet that was filled in, and how many rows were left empty."""
+    """The judgements in a sheet that was filled in, and how many rows have no score."""
     judgements: dict[str, dict[str, int]] = {}
-    left = 0
+    empty = 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
@@ -75,20 +76,20 @@ def read_sheet(path: Path) -> tuple[Qrels, int]:
             for row in reader:
                 score = (row["score"] or "").strip()
                 if not score:
-                    left += 1
+                    empty += 1
                     continue
                 try:
                     grade = int(score)
                 except ValueError:
-                    message = f"{score!r} is no judgement; expected a whole number"
+                    message = f"{score!r} is not a judgement; expected a whole number"
                     raise InputError(message, file=str(path), line=reader.line_num) from None
-                query, document = unquoted(row["query-id"] or ""), unquoted(row["corpus-id"] or "")
+                query, document = unquote_formula(row["query-id"] or ""), unquote_formula(row["corpus-id"] or "")
                 judged = judgements.setdefault(query, {})
                 if judged.setdefault(document, grade) != grade:
-                    message = f"the document {document!r} has a second, other judgement"
+                    message = f"the document {document!r} has two different judgements"
                     raise InputError(message, file=str(path), line=reader.line_num)
     except FileNotFoundError:
         raise InputError("there is no such file", file=str(path)) from None
     except (UnicodeDecodeError, csv.Error) as e:
         raise InputError(f"this is not a sheet of judgements ({e})", file=str(path)) from None
-    return Qrels(judgements), left
+    return Qrels(judgements), empty

@@ -1,4 +1,4 @@
-"""Where in the rankings the judged documents are: all that most measures need to know."""
+"""Where the judged documents are in the rankings, which is all that most measures need."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ UNJUDGED = -(1 << 30)
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """For the judged queries, in their order, every judged document that was found: query, rank from 0, grade.
+    """Every judged document that is in a ranking: the number of its query, its rank from 0, its grade.
 
-    Sparse, since of a thousand documents found a handful are judged; so all queries are computed at once.
+    Only a few of the documents found are judged, so the arrays are small, and all queries are computed at once.
     """
 
     queries: list[str]
     depths: np.ndarray
-    """How many documents were found."""
+    """How many documents the run has for each query."""
     query: np.ndarray
     rank: np.ndarray
     grade: np.ndarray
     judged_query: np.ndarray
     judged_grade: np.ndarray
-    """All judgements, found or not."""
+    """All judgements, whether the documents are in the rankings or not."""
 
     def relevant(self, least: int) -> np.ndarray:
-        """For each query how many documents have at least this grade."""
+        """How many documents have at least a grade, for each query."""
         return np.bincount(self.judged_query[self.judged_grade >= least], minlength=len(self.queries))
 
     def per_query(self, chosen: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Sums by query over the documents chosen by a mask."""
+        """The sum of weights, or the count, of the documents chosen by a mask, for each query."""
         given = None if weights is None else weights[chosen]
         return np.bincount(self.query[chosen], given, minlength=len(self.queries))
 
@@ -50,11 +50,13 @@ def match(run: Run, qrels: Qrels, *, keep_ties: bool, own_ids: bool) -> Matches:
             continue
         documents = in_order(ranking, query, keep_ties=keep_ties, own_ids=own_ids)
         depths[i] = len(documents)
-        found = np.fromiter(map(qrels.judgements[query].get, documents, repeat(UNJUDGED)), np.int64, len(documents))
-        here = np.flatnonzero(found != UNJUDGED)
-        ranks.append(here)
-        grades.append(found[here])
-        sizes[i] = len(here)
+        found_grades = np.fromiter(
+            map(qrels.judgements[query].get, documents, repeat(UNJUDGED)), np.int64, len(documents)
+        )
+        judged_ranks = np.flatnonzero(found_grades != UNJUDGED)
+        ranks.append(judged_ranks)
+        grades.append(found_grades[judged_ranks])
+        sizes[i] = len(judged_ranks)
     empty = [np.zeros(0, np.int64)]
     counts = [len(judged) for judged in qrels.judgements.values()]
     return Matches(
@@ -66,7 +68,10 @@ def match(run: Run, qrels: Qrels, *, keep_ties: bool, own_ids: bool) -> Matches:
 
 
 def in_order(ranking: Ranking, query: str, *, keep_ties: bool, own_ids: bool) -> list[str]:
-    """The documents as trec_eval sorts them: by score as a 32-bit float, then by id descending; own ids kept or not."""
+    """The documents as trec_eval sorts them: by score as a 32-bit float, then by descending id.
+
+    `keep_ties` keeps the order of the run; without `own_ids` the document with the query's id is removed.
+    """
     if not own_ids:
         ranking = ranking.without(query)
     if keep_ties or len(ranking) < 2:
@@ -80,10 +85,10 @@ def in_order(ranking: Ranking, query: str, *, keep_ties: bool, own_ids: bool) ->
 
 
 def holes(run: Run, qrels: Qrels, cutoff: int, *, keep_ties: bool, own_ids: bool, by_query: bool) -> np.ndarray:
-    """For each judged query the share of its first `cutoff` documents that nobody has judged.
+    """For each judged query the share of its first `cutoff` documents without a judgement.
 
-    Judged for the query itself, or for any query at all. Short rankings are divided by the cutoff all the same, as
-    the beir package does.
+    With `by_query` a judgement for the query itself counts, else one for any query. Short rankings are divided by the
+    cutoff, too, as the beir package does.
     """
     anywhere = set() if by_query else {d for judged in qrels.judgements.values() for d in judged}
     shares = np.zeros(len(qrels.judgements))

@@ -1,6 +1,6 @@
-"""Whether a model follows words: questions asked again with their words shuffled, as in the SPAR paper.
+"""Does word order matter to a model? Questions are searched again with their words shuffled, as in the SPAR paper.
 
-A bag of words finds the same; what a model loses is what it had from the order of words.
+A bag of words finds the same documents. What a model loses is what it had from the order of words.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from random import Random
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.evaluation.asked import Values
+from vizsla.evaluation.questions import ValuesByQuestion
 from vizsla.evaluation.significance import Difference, compare_values
 
 
-def shuffled(texts: Mapping[str, str], seed: int = 1) -> dict[str, str]:
-    """The words of each text in another order, which depends on the seed and the text's id alone.
+def shuffle_words(texts: Mapping[str, str], seed: int = 1) -> dict[str, str]:
+    """The words of each text in a random order, which depends only on the seed and the text's id.
 
-    Words are what stands between blanks. All orders are equally likely, the first one too.
+    Blanks separate words. All orders are equally likely, the original one included.
 
-    >>> shuffled({"q": "who wrote the book of sand"}, seed=1)
+    >>> shuffle_words({"q": "who wrote the book of sand"}, seed=1)
     {'q': 'book who sand of wrote the'}
     """
-    changed = {}
+    shuffled = {}
     for name, text in texts.items():
         words = text.split()
         Random(f"{seed} {name}").shuffle(words)
-        changed[name] = " ".join(words)
-    return changed
+        shuffled[name] = " ".join(words)
+    return shuffled
 
 
 @dataclass(frozen=True)
-class Shuffled:
-    """A figure before and after shuffling."""
+class ShuffleEffect:
+    """The mean of a measure before and after shuffling."""
 
     measure: str
     before: float
@@ -42,26 +42,30 @@ class Shuffled:
     """The mean over the seeds."""
     by_seed: tuple[float, ...]
     difference: Difference
-    """After less before, with each question's mean over the seeds."""
+    """After minus before, with each question's mean over the seeds."""
 
 
-def before_and_after(before: Values, after: Sequence[Values], test: str = "t-test") -> list[Shuffled]:
-    """The figures of questions as they are and shuffled, several times if you like, for each measure.
+def compare_shuffled(
+    before: ValuesByQuestion, after: Sequence[ValuesByQuestion], test: str = "t-test"
+) -> list[ShuffleEffect]:
+    """Compare the values of the original questions with those of shuffled ones, for each measure.
 
-    >>> found, = before_and_after({"Acc@1": {"q": 1.0, "r": 1.0}}, [{"Acc@1": {"q": 0.0, "r": 1.0}}])
-    >>> found.before, found.after, found.difference.mean
+    `after`: the values for each seed.
+
+    >>> effect, = compare_shuffled({"Acc@1": {"q": 1.0, "r": 1.0}}, [{"Acc@1": {"q": 0.0, "r": 1.0}}])
+    >>> effect.before, effect.after, effect.difference.mean
     (1.0, 0.5, -0.5)
     """
     if not after:
         raise VizslaError("there is nothing to compare with; shuffle at least once")
-    found = []
+    effects = []
     for measure, values in before.items():
-        again = [seed[measure] for seed in after]
-        if any(values.keys() != other.keys() for other in again):
+        shuffled = [seed[measure] for seed in after]
+        if any(values.keys() != other.keys() for other in shuffled):
             raise VizslaError("the questions before and after shuffling are not the same")
-        means = {q: float(np.mean([other[q] for other in again])) for q in values}
-        by_seed = tuple(float(np.mean(list(other.values()))) for other in again)
+        means = {q: float(np.mean([other[q] for other in shuffled])) for q in values}
+        by_seed = tuple(float(np.mean(list(other.values()))) for other in shuffled)
         original = float(np.mean(list(values.values())))
         mean = float(np.mean(by_seed))
-        found.append(Shuffled(measure, original, mean, by_seed, compare_values(values, means, test)))
-    return found
+        effects.append(ShuffleEffect(measure, original, mean, by_seed, compare_values(values, means, test)))
+    return effects

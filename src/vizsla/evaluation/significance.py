@@ -1,7 +1,7 @@
-"""Whether one system is better than another, or the queries happened to suit it.
+"""Whether the difference between two systems is significant.
 
-Paired over queries: a t-test, or a randomisation test that flips the signs of the differences; corrections for many
-comparisons; how large the difference is, and which queries it comes from.
+Tests are paired over queries: a t-test, or a randomisation test that flips the signs of the differences. There are
+corrections for many comparisons, effect sizes, confidence intervals, and the queries that differ most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Difference:
     mean: float
     """The system's mean minus the baseline's."""
     p: float
-    """How likely so large a difference is by chance."""
+    """The p-value: how likely so large a difference is by chance."""
     effect: float | None
     """Cohen's d for pairs: the mean difference in standard deviations of the differences; None if these do not vary."""
     interval: tuple[float, float] | None
@@ -47,8 +47,8 @@ def compare_values(
 
     >>> a = {"q1": 0.1, "q2": 0.5, "q3": 0.3, "q4": 0.2}
     >>> b = {"q1": 0.4, "q2": 0.6, "q3": 0.3, "q4": 0.5}
-    >>> found = compare_values(a, b)
-    >>> round(found.mean, 3), found.wins, found.ties, found.losses, round(found.p, 4)
+    >>> difference = compare_values(a, b)
+    >>> round(difference.mean, 3), difference.wins, difference.ties, difference.losses, round(difference.p, 4)
     (0.175, 3, 1, 0, 0.1018)
     """
     if baseline.keys() != system.keys():
@@ -73,7 +73,7 @@ def paired_t_test(differences: np.ndarray) -> float:
     n, deviation = len(differences), _deviation(differences)
     if n < 2 or not differences.any():
         return 1.0
-    if deviation == 0:  # the same difference everywhere: as likely as that many tosses of a coin
+    if deviation == 0:  # the same difference everywhere: as likely as so many equal tosses of a coin
         return float(2.0 ** (1 - n))
     t = differences.mean() / (deviation / np.sqrt(n))
     return both_tails(float(t), n - 1)
@@ -82,7 +82,7 @@ def paired_t_test(differences: np.ndarray) -> float:
 def randomisation_test(differences: np.ndarray, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
     """The two-sided p-value of Fisher's randomisation test: how often random signs give as large a sum.
 
-    With few queries all patterns of signs are tried; else a sample, and the pattern seen counts, so p is never 0.
+    With few queries all patterns of signs are tried, otherwise a sample. The observed pattern counts, so p is never 0.
     """
     moved = differences[differences != 0]
     observed = abs(moved.sum()) * (1 - 1e-12)
@@ -122,7 +122,7 @@ def _interval(values: np.ndarray) -> tuple[float, float] | None:
 
 
 def both_tails(t: float, freedom: int) -> float:
-    """How likely a t of Student's distribution is as far from 0 as this, with so many degrees of freedom.
+    """The two-sided p-value of a t in Student's distribution with some degrees of freedom.
 
     >>> round(both_tails(2.0, 10), 6)
     0.073388
@@ -155,7 +155,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 @functools.cache
 def critical_t(freedom: int) -> float:
-    """The t that chance alone exceeds, up or down, in 5% of all samples; found by halving."""
+    """The t whose two-sided p-value is 5%, found by bisection."""
     low, high = 1.9, 12.8  # between the normal distribution's and that of one degree of freedom
     for _ in range(52):
         middle = (low + high) / 2
@@ -177,7 +177,7 @@ def _holm(p: np.ndarray) -> np.ndarray:
 
 
 def _benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Step up: holds the share of false findings, not their number."""
+    """Step up: controls the false discovery rate."""
     order = np.argsort(p, kind="stable")[::-1]
     stepped = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
     out = np.empty(len(p))
@@ -194,7 +194,7 @@ CORRECTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def corrected(p: Sequence[float], correction: str = "holm") -> list[float]:
-    """p-values corrected for being many.
+    """p-values corrected for multiple comparisons.
 
     >>> [round(p, 6) for p in corrected([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

@@ -1,187 +1,196 @@
-"""A model on a data set: index, search, evaluate."""
+"""Compare systems on data sets: one index for all models that can share it, figures, significance."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
-from vizsla.evaluation.answers import accuracy, answer_rank, has_answer
+from vizsla.evaluation.cache import Cache, CachedRun, cache_key, dataset_digest
+from vizsla.evaluation.comparison import Comparison, SystemResult
 from vizsla.evaluation.conventions import Convention
-from vizsla.evaluation.figures import Evaluation, evaluate
+from vizsla.evaluation.figures import evaluate
+from vizsla.evaluation.retrieval import DEPTH, fit_to_dataset, retrieve
 from vizsla.index import Index
-from vizsla.models import SAMPLE, Model
-from vizsla.runs import Qrels, Run, parse_measures
+from vizsla.index.view import IndexView
+from vizsla.models import Component, Model, Part, Sum
+from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
 
-DEPTH = 1000
-_QUESTIONS = 256  # answered together
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came out of a model on a data set, and how long each step took."""
-
-    evaluation: Evaluation
-    run: Run
-    documents: int
-    seconds: dict[str, float]
+TIMED = 100  # queries that are searched one at a time to measure latency
+T = TypeVar("T")
+DocumentReader = Callable[[BeirDataset], Iterable[Document | RawLines]]
 
 
-def evaluate_model(
-    model: Model,
+def compare(
+    datasets: Sequence[tuple[BeirDataset, str]],
+    models: Mapping[str, Model],
+    measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
+    *,
+    retrievers: Mapping[str, Mapping[str, Retriever]] | None = None,
+    runs: Mapping[str, Mapping[str, Run]] | None = None,
+    depth: int = DEPTH,
+    convention: str | Convention = "anserini",
+    test: str = "t-test",
+    correction: str = "holm",
+    cache: Cache | None = None,
+    documents: DocumentReader | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> Comparison:
+    """Evaluate models, retrievers and runs from elsewhere side by side; the first system is the baseline.
+
+    `datasets`: each with the split to evaluate on. `models`: by the system's name; each data set is indexed once for
+    all of them. `retrievers` and `runs`: by the system's name, then by the data set's. `documents`: reads all documents
+    of a data set, perhaps behind a progress bar.
+
+        scifact = vizsla.BeirDataset.open("data/scifact")
+        comparison = vizsla.compare([(scifact, "test")], {"bm25": BM25(), "tuned": BM25(k1=1.2, b=0.75)})
+        comparison.value("scifact", "tuned", "nDCG@10"), comparison.mark("scifact", "tuned", "nDCG@10")
+    """
+    rules = Convention.parse(convention) if isinstance(convention, str) else convention
+    parsed = parse_measures(measures)
+    others, given_runs = dict(retrievers or {}), dict(runs or {})
+    names = [d.name for d, _ in datasets]
+    systems = [*models, *others, *given_runs]
+    if not systems:
+        raise VizslaError("there is nothing to compare; name at least one model, retriever or run")
+    _check_names("data set", names)
+    _check_names("system", systems)
+    notes: list[str] = []
+    results: dict[tuple[str, str], SystemResult] = {}
+    for dataset, split in datasets:
+        qrels = dataset.qrels(split)
+        searched = _model_runs(dataset, split, models, depth, rules, cache, documents or BeirDataset.documents, notes)
+        for name, retriever in _on_dataset("retriever", dataset, others).items():
+            searched[name] = _retriever_run(retriever, dataset.queries_of(qrels), depth, rules), False
+        for name, (result, cached) in searched.items():
+            evaluation = evaluate(result.run, qrels, parsed, rules)
+            results[dataset.name, name] = SystemResult(evaluation, Run(result.run, name), result.facts, cached)
+        for name, run in _on_dataset("run", dataset, given_runs).items():
+            results[dataset.name, name] = _evaluate_run(run, dataset, qrels, parsed, rules)
+    return Comparison(
+        tuple(systems), tuple(names), tuple(map(str, parsed)),
+        {d.name: split for d, split in datasets}, results, rules, test, correction,
+        {name: tuple(members) for name, members in (groups or {}).items()}, tuple(notes),
+    )  # fmt: skip
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise VizslaError(f"two {what}s are called {repeated!r}; results go by name, so each needs its own")
+
+
+def _on_dataset(what: str, dataset: BeirDataset, systems: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """What each system has for a data set; it must have something."""
+    lacking = next((name for name, by_dataset in systems.items() if dataset.name not in by_dataset), None)
+    if lacking is not None:
+        raise VizslaError(f"{lacking} has no {what} on {dataset.name}")
+    return {name: by_dataset[dataset.name] for name, by_dataset in systems.items()}
+
+
+def _evaluate_run(
+    run: Run, dataset: BeirDataset, qrels: Qrels, measures: Sequence[Measure], rules: Convention
+) -> SystemResult:
+    """The result of a run from elsewhere, with a count of its documents that the data set does not have."""
+    evaluation = evaluate(run, qrels, measures, rules)
+    if evaluation.facts["missing"] == evaluation.facts["queries"]:
+        raise VizslaError(f"a run on {dataset.name} has none of its judged queries; is it of another data set?")
+    if dataset.has_corpus:
+        ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
+        evaluation.facts["unknown"] = len(ids.difference(dataset.document_ids()))
+    return SystemResult(evaluation, run)
+
+
+def _model_runs(
     dataset: BeirDataset,
     split: str,
-    measures: list[str],
-    depth: int = DEPTH,
-    documents: Iterable[Document | RawLines] | None = None,
-    convention: str | Convention = "anserini",
-    *,
-    combine: str | None = None,
-    dense: str | None = None,
-) -> Outcome:
-    """Index a data set in a folder that is gone afterwards, answer its queries, evaluate.
+    models: Mapping[str, Model],
+    depth: int,
+    rules: Convention,
+    cache: Cache | None,
+    documents: DocumentReader,
+    notes: list[str],
+) -> dict[str, tuple[CachedRun, bool]]:
+    """The run of each model on a data set, and whether it comes from the cache."""
+    digest = dataset_digest(dataset, split) if cache and models else ""
+    keys = {name: cache_key(digest, model, depth, rules.own_ids) for name, model in models.items()} if cache else {}
+    runs = {name: (known, True) for name, key in keys.items() if cache and (known := cache.find(key))}
+    missing = {name: model for name, model in models.items() if name not in runs}
+    if missing:
+        for name, result in _search(dataset, split, missing, depth, rules, documents).items():
+            runs[name] = result, False
+            if cache:
+                try:
+                    cache.store(keys[name], result)
+                except OSError as e:
+                    notes.append(f"the runs could not be cached ({e})")
+                    cache = None
+    return {name: runs[name] for name in models}
 
-    `documents`: the data set's own, perhaps watched by a progress bar; None reads them here. `combine` and `dense`: see
-    `Index.search_many`.
-    """
-    qrels = dataset.qrels(split)
+
+def _search(
+    dataset: BeirDataset,
+    split: str,
+    models: Mapping[str, Model],
+    depth: int,
+    rules: Convention,
+    documents: DocumentReader,
+) -> dict[str, CachedRun]:
+    """Index a data set once for all models, and search with each."""
+    queries = dataset.queries_of(dataset.qrels(split))
+    models = {name: fit_to_dataset(model, dataset) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
-        settled = fitted_on(dataset, model) if model.needs_corpus_statistics else model
-        with Index.create(Path(folder) / "index", settled, store=settled.reads_texts) as index:
-            index.add(dataset.documents() if documents is None else documents)
+        store = any(model.reads_texts for model in models.values())
+        with Index.create(Path(folder) / "index", shared_index_model(models.values()), store=store) as index:
+            index.add(documents(dataset))
             index.commit()
-            index.ask_with(None, combine=combine, dense=dense)
-            seconds = {"index": time.perf_counter() - started}
-            return evaluate_index(index, dataset, qrels, measures, depth, seconds, convention)
+            if not len(index):
+                raise VizslaError(f"{dataset.folder}: there are no documents to search")
+            indexing = time.perf_counter() - started
+            runs = {}
+            for name, model in models.items():
+                result = _retriever_run(index.with_model(model), queries, depth, rules)
+                result.facts["seconds"] = {"index": indexing, **result.facts["seconds"]}
+                result.facts["bytes"] = index.bytes_of(model)
+                result.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
+                runs[name] = result
+            return runs
 
 
-def fitted_on(dataset: BeirDataset, model: Model) -> Model:
-    """A model with what is to be fitted to documents fitted to those of a data set, all or the first of them."""
-    if not model.needs_fit and not model.needs_corpus_statistics:
-        return model
-    return model.fit(
-        [d.content for d in islice(dataset.documents(), None if model.needs_corpus_statistics else SAMPLE)]
-    )
-
-
-def evaluate_index(
-    index: Index,
-    dataset: BeirDataset,
-    qrels: Qrels,
-    measures: list[str],
-    depth: int = DEPTH,
-    seconds: dict[str, float] | None = None,
-    convention: str | Convention = "anserini",
-) -> Outcome:
-    """Answer the queries a data set has judgements for, and evaluate."""
-    parsed = parse_measures(measures)
+def _retriever_run(retriever: Retriever, queries: Mapping[str, str], depth: int, rules: Convention) -> CachedRun:
     started = time.perf_counter()
-    how = Convention.parse(convention) if isinstance(convention, str) else convention
-    run = answer(index, dataset.queries_of(qrels), depth, own_ids=how.own_ids)
-    searched = time.perf_counter()
-    evaluation = evaluate(run, qrels, parsed, how)
-    return Outcome(evaluation, run, len(index), {**(seconds or {}), "search": searched - started})
+    run = retrieve(retriever, queries, depth, own_ids=rules.own_ids)
+    seconds = {"search": time.perf_counter() - started}
+    return CachedRun(run, {"documents": len(retriever), "seconds": seconds})
 
 
-def answer_figures(
-    index: Index,
-    questions: Mapping[str, str],
-    answers: Mapping[str, Sequence[str]],
-    depths: Sequence[int],
-    *,
-    run: Run | None = None,
-    model: Model | None = None,
-    regex: bool = False,
-    progress: Callable[[int, int], None] = lambda _, __: None,
-) -> dict[str, float]:
-    """Answer accuracy at some depths, `Acc@20`: the share of questions with an answer among the documents found.
-
-    The texts come from the index, without titles, as in DPR. `run`: a ranking from elsewhere instead of a search.
-    """
-    ranks = answer_ranks(
-        index, questions, answers, max(depths), run=run, model=model, regex=regex, progress=progress
-    )  # fmt: skip
-    return {f"Acc@{k}": value for k, value in accuracy(ranks, depths).items()}
+def shared_index_model(models: Iterable[Model]) -> Model:
+    """A sum that stores what all these models need, each thing once, so that its index can be searched with each."""
+    stored: list[Component] = []
+    for model in models:
+        wanted = [p.component for p in model.parts]
+        for component in wanted:
+            copies = sum(c.index_signature == component.index_signature for c in wanted)
+            while sum(c.index_signature == component.index_signature for c in stored) < copies:
+                stored.append(replace(component, namespace=f"part{len(stored)}"))  # type: ignore[type-var]
+    return stored[0] if len(stored) == 1 else Sum(tuple(Part(1.0, c) for c in stored))
 
 
-def answer_ranks(
-    index: Index,
-    questions: Mapping[str, str],
-    answers: Mapping[str, Sequence[str]],
-    depth: int,
-    *,
-    run: Run | None = None,
-    model: Model | None = None,
-    regex: bool = False,
-    progress: Callable[[int, int], None] = lambda _, __: None,
-) -> dict[str, int | None]:
-    """For each question the rank of the first document that holds an answer; None if none of the first `depth` does."""
-    check_texts(index)
-    ids = list(questions)
-    ranks: dict[str, int | None] = {}
-    for first in range(0, len(ids), _QUESTIONS):
-        part = ids[first : first + _QUESTIONS]
-        for question, texts in _texts_found(index, part, questions, depth, run, model).items():
-            ranks[question] = answer_rank(texts, answers[question], regex=regex)
-        progress(len(ranks), len(ranks))
-    return ranks
-
-
-def answer_qrels(
-    index: Index, runs: Sequence[Run], answers: Mapping[str, Sequence[str]], depth: int, *, regex: bool = False
-) -> Qrels:
-    """Judgements by answers: of the first `depth` documents of all runs those that hold one, for each question.
-
-    `Success@k` by them is answer accuracy, for the runs and for whatever is made of their documents.
-    """
-    check_texts(index)
-    judged: dict[str, dict[str, int]] = {}
-    for question, wanted in answers.items():
-        found = dict.fromkeys(d for run in runs if question in run for d in run[question].documents[:depth])
-        texts = index.texts(found)
-        judged[question] = {d: int(has_answer(texts.get(d, ""), wanted, regex=regex)) for d in found}
-    return Qrels(judged)
-
-
-def check_texts(index: Index) -> None:
-    """Refuse an index in whose documents nothing can be looked for."""
-    if not index.info()["stored"]:
-        raise VizslaError(f"{index.path}: the index keeps no texts, so answers cannot be looked for in them")
-
-
-def _texts_found(
-    index: Index, asked: Sequence[str], questions: Mapping[str, str], depth: int, run: Run | None, model: Model | None
-) -> dict[str, list[str]]:
-    """For each question the texts of what was found, best first; of a document in passages the one found, or all."""
-    if run is None:
-        worded = [q for q in asked if questions[q].strip()]
-        found = index.search_many([questions[q] for q in worded], depth, model=model)
-        texts = {q: [hit.document.get("text") or "" for hit in hits] for q, hits in zip(worded, found, strict=True)}
-        return {q: texts.get(q, []) for q in asked}
-    wanted = {d for q in asked if q in run for d in run[q].documents[:depth]}
-    known = index.texts(wanted)
-    return {q: [known.get(d, "") for d in run[q].documents[:depth]] if q in run else [] for q in asked}
-
-
-def answer(
-    index: Index, queries: Mapping[str, str], depth: int = DEPTH, model: Model | None = None, *, own_ids: bool = False
-) -> Run:
-    """A run as Anserini writes one: equal scores in the order of document ids, the queries' own documents left out.
-
-    Equal scores are then told apart by the least, so that trec_eval, which would order them by descending id, and every
-    other reader sees the same order. (On NFCorpus the order of ties alone moves BM25's nDCG@10 from 0.3218 to 0.3206.)
-    """
-    last = depth - 1 if own_ids else depth  # a query's own document does not count
-    k = last + 2
-    found = dict(index.run(queries, k, model=model))
-    while tied := [q for q, r in found.items() if len(r) == k < len(index) and r.scores[last] == r.scores[-1]]:
-        k = 4 * k  # which of the equal ones are in must not depend on the order of insertion
-        found |= index.run({q: queries[q] for q in tied}, k, model=model)
-    run = Run(found, (model or index.model).name)
-    return (run if own_ids else run.without_own_ids()).untied().top(depth)
+def _latency(view: IndexView, queries: Mapping[str, str]) -> float:
+    """The median time of one query searched alone for ten results, in milliseconds."""
+    texts = list(queries.values())
+    sample = [q for q in texts[:: max(len(texts) // TIMED, 1)] if q.strip()][:TIMED]
+    times, warm_up = [], sample[:3]
+    for query in warm_up + sample:
+        started = time.perf_counter()
+        view.search_many([query], 10, documents=False)
+        times.append(time.perf_counter() - started)
+    return 1000 * float(np.median(times[len(warm_up) :])) if sample else 0.0

@@ -11,7 +11,6 @@ from vizsla.index.inspection import (
     term_statistics,
     trust_vector_indexes,
 )
-from vizsla.index.reranking import PairScores, check_texts, pair_scores, rerank, rerank_hits, reranked
 from vizsla.index.search.ann_recall import Recall
 from vizsla.index.search.highlight import Highlighter, Snippet
 from vizsla.index.search.pooling import Pool
@@ -31,22 +30,16 @@ __all__ = [
     "Hit",
     "Index",
     "IndexView",
-    "PairScores",
     "Pool",
     "Recall",
     "Snippet",
     "TermStatistics",
     "Writer",
     "bytes_of",
-    "check_texts",
     "document_vectors",
     "measure_recall",
-    "pair_scores",
     "pools",
     "replace_index",
-    "rerank",
-    "rerank_hits",
-    "reranked",
     "term_statistics",
     "trust_vector_indexes",
     "verify",

@@ -14,8 +14,7 @@ import yaml
 
 from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
-from vizsla.evaluation import answer_figures, evaluate_model
-from vizsla.evaluation.systems import fitted_on
+from vizsla.evaluation import answer_accuracy, evaluate_model, fit_to_dataset
 from vizsla.index import Index
 from vizsla.models import Model, parse_model
 
@@ -170,14 +169,14 @@ def _answered(model: Model, dataset: BeirDataset, target: Target) -> dict[str, f
     """Answer accuracies, from one index of the data set."""
     texts, answers = dataset.queries(), dataset.answers()
     found: dict[str, float] = {}
-    model = fitted_on(dataset, model) if model.needs_corpus_statistics else model
+    model = fit_to_dataset(model, dataset) if model.needs_corpus_statistics else model
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(Path(folder) / "index", model) as index:
         index.add(dataset.documents())
         index.commit()
         for name, figures in target.answers.items():
             questions = {q: text for q, text in texts.items() if q.startswith(name) and q in answers}
             depths = [int(measure.removeprefix("Acc@")) for measure in figures]
-            reached = answer_figures(index, questions, answers, depths)
+            reached = answer_accuracy(index, questions, answers, depths)
             found |= {f"{name} {measure}": value for measure, value in reached.items()}
     return found
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from vizsla.errors import VizslaError, kind_of
 
@@ -63,7 +63,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """The tree of a filter; what cannot be read is told with its place."""
+    """The tree of a filter; an error names the character where reading stopped."""
     try:
         text.encode()
     except UnicodeEncodeError as e:
@@ -73,8 +73,8 @@ def parse_condition(text: str) -> Condition:
     return _Parser(text).parse()
 
 
-def mapping_as_text(conditions: Mapping[Any, Any]) -> str:
-    """Fields with the value each must have, or the values one of which it must have, as the text of a filter.
+def mapping_as_text(conditions: Mapping[str, object]) -> str:
+    """The text of a filter, from fields and the value, or the list of possible values, of each.
 
     >>> mapping_as_text({"year": 1903, "lang": ["en", "de"], "odd name": None})
     'year = 1903 and lang in ["en", "de"] and `odd name` = null'
@@ -82,7 +82,7 @@ def mapping_as_text(conditions: Mapping[Any, Any]) -> str:
     return " and ".join(_equation(name, value) for name, value in conditions.items())
 
 
-def _equation(name: Any, value: Any) -> str:
+def _equation(name: object, value: object) -> str:
     if not isinstance(name, str):
         raise VizslaError(f"a filter names fields by texts, not by {described(name)}")
     if re.fullmatch(_NAME, name) is None or name.lower() in _WORDS:
@@ -97,7 +97,7 @@ def _equation(name: Any, value: Any) -> str:
     return f"{name} = {literal(value)}"
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """A value as it is written in a filter.
 
     >>> print(literal('say "no"'), literal(1.5), literal(True), literal(None))
@@ -117,7 +117,7 @@ def literal(value: Any) -> str:
     )
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """What a value is, for messages."""
     return "a text" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else kind_of(value)
 

@@ -1,4 +1,4 @@
-"""Documents as they come in: an id, and a JSON object of whatever there is to know."""
+"""Documents: an id and a JSON object of fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldNames:
-    """What a source calls the id, the text and the title; None: whichever usual name is there.
+    """What a source calls the id, the text and the title; None stands for any of the usual names.
 
     >>> FieldNames().found(["docno", "body", "year"])
     FieldNames(id='docno', text='body', title=None)
@@ -38,14 +38,14 @@ class FieldNames:
     USUAL_TITLES = ("title", "headline", "name")
 
     def found(self, keys: Iterable[str]) -> FieldNames:
-        """The names as a source with these keys has them; None for what it does not have. One field is one thing."""
-        there = set(keys)
+        """The names in a source with these keys; None for what it does not have. No field is used twice."""
+        present = set(keys)
         taken = {self.id, self.text, self.title}
 
         def choose(given: str | None, usual: tuple[str, ...]) -> str | None:
             if given is not None:
-                return given if given in there else None
-            chosen = next((name for name in usual if name in there and name not in taken), None)
+                return given if given in present else None
+            chosen = next((name for name in usual if name in present and name not in taken), None)
             taken.add(chosen)
             return chosen
 
@@ -61,7 +61,7 @@ USUAL = FieldNames()
 
 @functools.lru_cache(1024)
 def _found(names: FieldNames, keys: tuple[str, ...]) -> FieldNames:
-    """The same, remembered: the records of a source have few sets of keys."""
+    """`names.found(keys)`, cached: the records of a source have few different sets of keys."""
     return names.found(keys)
 
 
@@ -78,10 +78,10 @@ class Document:
     content: Mapping[str, Any]
     origin: Origin | None = field(default=None, compare=False, repr=False)
     found: FieldNames | None = field(default=None, compare=False, repr=False)
-    """What its source calls the id, the text and the title."""
+    """The names of the id, the text and the title in its source."""
 
     @classmethod
-    def from_record(cls, record: Any, origin: Origin | None = None, names: FieldNames = USUAL) -> Document:
+    def from_record(cls, record: object, origin: Origin | None = None, names: FieldNames = USUAL) -> Document:
         """A document from a JSON object, its id, text and title under the names given or under usual ones."""
         if isinstance(record, Document):
             return record
@@ -97,8 +97,9 @@ class Document:
         return cls(document_id(record[found.id], origin), content, origin, found)
 
     def with_fields(self, fields: Collection[str]) -> Document:
-        """The document for a model that reads these fields: what was taken for the id, the text or the title has its
-        own name back where that is the one the model reads.
+        """The document for a model that reads these fields.
+
+        A field that was renamed to `text` or `title`, or taken as the id, gets its own name back if the model reads it.
 
         >>> document = Document.from_record({"id": "1", "body": "Dogs bark."})
         >>> dict(document.content), dict(document.with_fields(["body"]).content)
@@ -120,17 +121,18 @@ class Document:
         return self.content[key]
 
     def get(self, key: str, default: Any = None) -> Any:
+        """A field, or a default if the document has no such field."""
         return self.content.get(key, default)
 
 
 def _renamed(record: Mapping[str, Any], found: FieldNames) -> dict[str, Any]:
-    """A record without its id, the text and the title under their own names; whatever had these names gives way."""
+    """A record without its id, with its text and title under the names `text` and `title`."""
     names = {name: standard for name, standard in ((found.text, "text"), (found.title, "title")) if name is not None}
     others = {key for key in names.values() if key not in names}
     return {names.get(k, k): value for k, value in record.items() if k != found.id and k not in others}
 
 
-def document_id(value: Any, origin: Origin | None = None) -> str:
+def document_id(value: object, origin: Origin | None = None) -> str:
     """An id as it is stored: a text as it is, a whole number as its digits; anything else is refused.
 
     >>> document_id("007"), document_id(7)
@@ -151,7 +153,7 @@ def document_id(value: Any, origin: Origin | None = None) -> str:
 _MOST_NAMED = 12
 
 
-def listed(names: Iterable[Any]) -> str:
+def listed(names: Iterable[object]) -> str:
     """Names for a message, the first dozen of them."""
     shown = [repr(str(name)) for name in islice(names, _MOST_NAMED + 1)]
     return ", ".join([*shown[:_MOST_NAMED], "..."] if len(shown) > _MOST_NAMED else shown)

@@ -9,9 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Explanation:
-    """A part of a score: what it is called, what it is worth, what it was made from, what it is the sum of.
+    """A part of a score: its name, its value, facts about it, and the parts it is computed from.
 
     Printed, it is a tree with a line for each part.
+
+    >>> term = Explanation("cosine of minilm", 0.5, {"cosine": 0.5, "dimensions": 384})
+    >>> print(Explanation("2 * minilm", 1.0, {}, (term,)))
+    1.0000  2 * minilm
+        0.5000  cosine of minilm
+            cosine 0.5000 of two vectors of 384 numbers
     """
 
     name: str
@@ -28,13 +34,25 @@ class Explanation:
 
     @property
     def weight_note(self) -> str:
-        """The weight of a part of a sum, where it is not 1."""
+        """The weight of a part of a sum, unless it is 1."""
         weight = self.facts.get("weight", 1)
         return f" (weight {weight:g})" if weight != 1 else ""
 
     @property
     def note(self) -> str:
-        """What a part was made from, in words; empty if there is nothing to say."""
+        """The facts in words; empty if there are none to show."""
+        return "; ".join(filter(None, (self._rank_note, self._source_note)))
+
+    @property
+    def _rank_note(self) -> str:
+        """The rank that one of several retrievers gives the document."""
+        if "rank" not in self.facts:
+            return ""
+        rank = self.facts["rank"]
+        return f"rank {rank:,}" if rank is not None else f"not among the first {self.facts['depth']:,}"
+
+    @property
+    def _source_note(self) -> str:
         facts = self.facts
         if "term" in facts:
             return _term_note(facts)
@@ -72,9 +90,15 @@ def _term_note(facts: Mapping[str, Any]) -> str:
     query, document = f"{facts['query_weight']:.4f}", f"{facts['document_weight']:.4f}"
     if not facts["counted"]:
         return f"{added}= {query} ({rarity}) x {document}"
-    asked, here = facts["in_query"], facts["in_document"]
-    repeats = "" if asked == 1 else f", weighs {asked:.2f}" if "added" in facts else f", {asked:g} times in the query"
-    times = "once" if here == 1 else f"{here} times"
+    query_count, count = facts["in_query"], facts["in_document"]
+    repeats = (
+        ""
+        if query_count == 1
+        else f", weighs {query_count:.2f}"
+        if "added" in facts
+        else f", {query_count:g} times in the query"
+    )
+    times = "once" if count == 1 else f"{count} times"
     return f"{added}= {query} ({rarity}{repeats}) x {document} ({times} here)"
 
 

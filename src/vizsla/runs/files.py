@@ -1,4 +1,4 @@
-"""Lines of text files, plain or compressed, with numbers for whoever has to complain about one."""
+"""Lines of text files, plain or compressed, with their numbers for error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 1 << 20  # of a line, which has a few ids and numbers
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that hold anything, with their numbers from 1."""
+    """The lines that are not blank, with their numbers from 1."""
     try:
         with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
             for number, line in enumerate(iter(partial(file.readline, _MOST_CHARACTERS), ""), 1):
@@ -37,14 +37,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def no_blanks(*ids: str) -> None:
-    """TREC's formats separate columns by blanks, so ids must have none."""
+    """Refuse ids with blanks: TREC's formats separate columns by blanks."""
     for one in ids:
         if one.split() != [one]:
             raise InputError(f"TREC's format has no room for an id that is empty or has blanks in it ({one!r})")
 
 
 def no_tabs(*ids: str) -> None:
-    """Tab-separated columns have room for blanks, but not for tabs and line ends."""
+    """Refuse ids with tabs or line ends, which tab-separated columns cannot hold."""
     for one in ids:
         if not one.strip() or any(c in one for c in "\t\r\n"):
             raise InputError(f"tab-separated columns have no room for an id that is empty or has tabs in it ({one!r})")

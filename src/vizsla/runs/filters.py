@@ -44,30 +44,31 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str) -> Filter:
+        """A filter from its text, as in `year >= 1999 and lang = "en"`."""
         return cls(text, parse_condition(text))
 
     @classmethod
-    def of(cls, told: str | Mapping[str, Any] | Filter | None) -> Filter | None:
+    def of(cls, condition: FilterLike) -> Filter | None:
         """A filter from its text, or from a mapping of fields to the values they must have; None stays None.
 
         >>> str(Filter.of({"year": 1903, "lang": ["en", "de"]}))
         'year = 1903 and lang in ["en", "de"]'
         """
-        if told is None or isinstance(told, Filter):
-            return told
-        if isinstance(told, str):
-            return cls.parse(told)
-        if isinstance(told, Mapping):
-            return cls.parse(mapping_as_text(told)) if told else None
+        if condition is None or isinstance(condition, Filter):
+            return condition
+        if isinstance(condition, str):
+            return cls.parse(condition)
+        if isinstance(condition, Mapping):
+            return cls.parse(mapping_as_text(condition)) if condition else None
         raise VizslaError(
             'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
-            f"not {described(told)}"
+            f"not {described(condition)}"
         )
 
     def __str__(self) -> str:
         return self._text
 
-    def accepts(self, content: Mapping[str, Any]) -> bool:
+    def accepts(self, content: Mapping[str, object]) -> bool:
         """Whether a document with these fields meets the condition.
 
         >>> Filter.parse("year >= 1999").accepts({"year": 2001})
@@ -76,11 +77,11 @@ class Filter:
         return condition_holds(self.root, content)
 
 
-FilterLike = str | Mapping[str, Any] | Filter | None
+FilterLike = str | Mapping[str, object] | Filter | None
 """A filter, its text, a mapping of fields to the values they must have, or None for all documents."""
 
 
-def family_of(value: Any) -> str:
+def family_of(value: object) -> str:
     """What a JSON value is compared with: `text`, `number`, `boolean`, `null`; `other` with nothing."""
     if value is None:
         return "null"
@@ -90,13 +91,13 @@ def family_of(value: Any) -> str:
 
 
 def element_tests(leaf: Condition) -> list[Test]:
-    """What the elements of a leaf's field are tested for, one of which must hold."""
+    """The tests of the elements of a leaf's field; one of them must hold."""
     leaves = leaf.parts or [leaf]  # those of one field
     return [("=" if one.kind == "in" else one.kind, value) for one in leaves for value in one.values]
 
 
-def condition_holds(condition: Condition, content: Mapping[str, Any]) -> bool:
-    """The meaning of a condition, for a document at hand."""
+def condition_holds(condition: Condition, content: Mapping[str, object]) -> bool:
+    """Whether a condition holds for the fields of a document."""
     if condition.kind == "and":
         return all(condition_holds(part, content) for part in condition.parts)
     if condition.kind == "or":

@@ -27,6 +27,7 @@ class Hit:
 
     @property
     def id(self) -> str:
+        """The id of the document."""
         return self.document.id
 
     def __getitem__(self, key: str) -> Any:
@@ -38,6 +39,7 @@ class Hit:
         return key == "id" or key in self.document.content
 
     def get(self, key: str, default: Any = None) -> Any:
+        """A field of the document, or a default if it has no such field."""
         try:
             return self[key]
         except KeyError:

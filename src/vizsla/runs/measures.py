@@ -6,10 +6,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
+from vizsla.spec import split_options
+
+if TYPE_CHECKING:
+    import ir_measures
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
 
@@ -17,7 +21,7 @@ ALIASES = {"NDCG": "nDCG", "MAP": "AP", "MRR": "RR", "Recall": "R", "Precision":
 CUT = ("P", "R", "R_cap", "Success", "Hole", "Judged")
 """Measures that need a cutoff."""
 OWN = ("nDCG", "AP", "RR", "Rprec", *CUT)
-"""Measures computed here; all others of ir_measures' are left to it."""
+"""Measures computed here; ir_measures computes all others."""
 GRADED = ("AP", "RR", "Rprec", "P", "R", "R_cap", "Success")
 """Measures that take the grade from which a document counts."""
 OTHERS = (
@@ -25,7 +29,7 @@ OTHERS = (
     "NERR8", "NERR9", "NRBP", "NumQ", "NumRel", "NumRelRet", "NumRet", "P_IA", "RBP", "SDCG", "SetAP", "SetF", "SetP",
     "SetR", "SetRelP", "StRecall", "alpha_DCG", "alpha_nDCG", "infAP", "nERR_IA", "nNRBP",
 )  # fmt: skip
-"""Measures of ir_measures', by name, to tell them from typing errors where it is not installed."""
+"""Names of ir_measures' other measures, so that they are not taken for typing errors where it is not installed."""
 MOST_CUTOFF = 1_000_000_000
 
 _NOTATION = re.compile(r"(?P<name>[^\W\d]\w*)(?:\((?P<options>[^()]*)\))?(?:@(?P<cutoff>\d+))?")
@@ -36,8 +40,8 @@ _EXAMPLE = "expected something like nDCG@10 or R@100"
 class Measure:
     """A measure by its name, cutoff and the grade from which a document counts as relevant.
 
-    `R_cap@k` is BEIR's capped recall; `Hole@k` the share of the first k that is judged for no query at all, as the
-    beir package computes it, `Hole(judged='query')@k` the share not judged for the query itself.
+    `R_cap@k` is BEIR's capped recall. `Hole@k` is the share of the first k documents without a judgement for any query,
+    as the beir package computes it; `Hole(judged='query')@k` is the share without a judgement for the query itself.
 
     >>> str(Measure.parse("nDCG@10")), Measure.parse("MRR@10") == Measure.parse("RR@10")
     ('nDCG@10', True)
@@ -47,26 +51,27 @@ class Measure:
     cutoff: int | None = None
     rel: int = 1
     rest: str = ""
-    """Options that only ir_measures knows, as it writes them."""
+    """Options that only ir_measures understands, in its notation."""
 
     @classmethod
     def parse(cls, text: str) -> Measure:
+        """A measure from its text, as in `nDCG@10` or `P(rel=2)@5`."""
         match = _NOTATION.fullmatch(text.strip())
         name = ALIASES.get(match["name"], match["name"]) if match else ""
         if match and name in OWN:
             cutoff = _cutoff(match["cutoff"], text)
             if cutoff is None and name in CUT:
-                raise VizslaError(f"{short(text)} is no measure: {name} needs a cutoff, as in {name}@10")
-            found = cls._own(name, cutoff, (match["options"] or "").replace(" ", "").replace('"', "'"))
-            if found is not None:
-                return found
+                raise VizslaError(f"{short(text)} is not a measure: {name} needs a cutoff, as in {name}@10")
+            measure = cls._own(name, cutoff, (match["options"] or "").replace(" ", "").replace('"', "'"))
+            if measure is not None:
+                return measure
             if name in ("Hole", "R_cap", "Rprec"):
-                raise VizslaError(f"{short(text)} is no measure; {_EXAMPLE}")
+                raise VizslaError(f"{short(text)} is not a measure; {_EXAMPLE}")
         return cls._elsewhere(text)
 
     @classmethod
     def _own(cls, name: str, cutoff: int | None, options: str) -> Measure | None:
-        """A measure that is computed here with these options; None if it is not."""
+        """A measure that is computed here; None if it is not computed here with these options."""
         if name == "Rprec" and cutoff is not None:
             return None
         if not options or (name == "Hole" and options == "judged='corpus'"):
@@ -91,7 +96,7 @@ class Measure:
             names = sorted({*ir_measures.measures.registry, *OWN})
             name = text.partition("@")[0].partition("(")[0]
             if name in names:
-                raise VizslaError(f"{short(text)} is no measure; {_EXAMPLE}") from None
+                raise VizslaError(f"{short(text)} is not a measure; {_EXAMPLE}") from None
             raise UnknownNameError("measure", name, names) from None
         if not supported:
             raise VizslaError(f"{short(text)} needs a package that is not installed here (see ir_measures' providers)")
@@ -99,10 +104,12 @@ class Measure:
 
     @property
     def lower_is_better(self) -> bool:
+        """Whether a smaller value is better."""
         return self.name == "Hole"
 
     @property
     def is_own(self) -> bool:
+        """Whether the measure is computed here, without ir_measures."""
         return self.name in OWN and (not self.rest or self.name == "Hole")
 
     def __str__(self) -> str:
@@ -112,16 +119,20 @@ class Measure:
         return self.name + (f"({option})" if option else "") + (f"@{self.cutoff}" if self.cutoff else "")
 
     @property
-    def implementation(self) -> Any:
-        """The measure as ir_measures has it."""
+    def implementation(self) -> ir_measures.measures.Measure:
+        """The measure object of ir_measures."""
         import ir_measures
 
         return ir_measures.parse_measure(str(self))
 
 
 def parse_measures(text: str | Sequence[str | Measure]) -> list[Measure]:
-    """Measures from a text that separates them by blanks or commas."""
-    names = split_outside_brackets(text, " ,\t\n") if isinstance(text, str) else list(text)
+    """Measures from a text that separates them by blanks or commas, or from a list.
+
+    >>> [str(measure) for measure in parse_measures("nDCG@10, R@100 MRR@10")]
+    ['nDCG@10', 'R@100', 'RR@10']
+    """
+    names = split_options(text, " ,\t\n") if isinstance(text, str) else list(text)
     if not names:
         raise VizslaError(f"no measure was named; {_EXAMPLE}")
     return list(dict.fromkeys(n if isinstance(n, Measure) else Measure.parse(n) for n in names))
@@ -133,33 +144,18 @@ def _cutoff(digits: str | None, text: str) -> int | None:
     with suppress(ValueError):
         if 0 < (cutoff := whole_number(digits)) <= MOST_CUTOFF:
             return cutoff
-    raise VizslaError(f"{short(text)} is no measure: a cutoff goes from 1 to {MOST_CUTOFF:,}")
+    raise VizslaError(f"{short(text)} is not a measure: a cutoff goes from 1 to {MOST_CUTOFF:,}")
 
 
 def _not_here(text: str) -> VizslaError:
-    """What to say of a measure that is not computed here where ir_measures is not installed."""
+    """The error for a measure that is not computed here if ir_measures is not installed."""
     name = text.partition("@")[0].partition("(")[0]
     name = ALIASES.get(name, name)
     if name not in (*OWN, *OTHERS):
         return UnknownNameError("measure", name, (*OWN, *OTHERS))
     if name in OWN and "(" not in text:
-        return VizslaError(f"{short(text)} is no measure; {_EXAMPLE}")
+        return VizslaError(f"{short(text)} is not a measure; {_EXAMPLE}")
     return VizslaError(
-        f"{short(text)} is none of the measures that are always there ({', '.join(OWN)}); others are left to "
-        "ir_measures, which is not installed: pip install ir_measures"
+        f"{short(text)} is not one of the built-in measures ({', '.join(OWN)}); others need ir_measures, which is not "
+        "installed: pip install ir_measures"
     )
-
-
-def split_outside_brackets(text: str, separators: str) -> list[str]:
-    """The parts of a text between separators, except those inside round brackets.
-
-    >>> split_outside_brackets("P(rel=2, x=1)@5 R@10", " ,")
-    ['P(rel=2, x=1)@5', 'R@10']
-    """
-    parts, depth, start = [], 0, 0
-    for at, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if char in separators and depth <= 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [part.strip() for part in (*parts, text[start:]) if part.strip()]

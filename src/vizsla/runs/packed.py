@@ -1,4 +1,4 @@
-"""Runs in a compact file of their own: numbers in arrays, ids as text, nothing that could run code."""
+"""Runs in a compact file: numbers in arrays, ids as text, nothing that could run code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vizsla.runs.run import Ranking, Run
 
 
 def write_packed(run: Run, path: Path) -> None:
-    """Write a run, whole or not at all."""
+    """Write a run to a file; the file is complete or not there."""
     numbers: dict[str, int] = {}
     codes = [numbers.setdefault(d, len(numbers)) for ranking in run.values() for d in ranking.documents]
     arrays = {
@@ -42,12 +42,12 @@ def read_packed(path: Path) -> Run:
         queries, documents, (name,) = (_lines(arrays[key]) for key in ("queries", "documents", "name"))
         ends = np.cumsum(arrays["sizes"], dtype=np.int64)
         codes, scores = arrays["codes"].tolist(), arrays["scores"]
-        found = [documents[code] for code in codes]
+        ranked = [documents[code] for code in codes]
         starts = [0, *ends.tolist()]
         rows = zip(queries, starts[:-1], starts[1:], strict=True)
-        return Run({q: Ranking(found[a:z], scores[a:z]) for q, a, z in rows}, name)
+        return Run({q: Ranking(ranked[a:z], scores[a:z]) for q, a, z in rows}, name)
     except (ValueError, KeyError, IndexError, TypeError, VizslaError) as e:
-        raise InputError(f"this is no packed run ({e})", file=str(path)) from None
+        raise InputError(f"this is not a packed run ({e})", file=str(path)) from None
 
 
 def _text(ids: list[str]) -> np.ndarray:

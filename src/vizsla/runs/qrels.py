@@ -1,4 +1,4 @@
-"""Judgements: which documents answer which queries, and how well."""
+"""Relevance judgements: which documents are relevant to which queries, and how much."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Qrels:
         return {d: grade for d, grade in self.judgements.get(query, {}).items() if grade >= least}
 
     def only(self, queries: Collection[str]) -> Qrels:
-        """The judgements of some queries."""
+        """The judgements of some queries only."""
         return Qrels({q: judged for q, judged in self.judgements.items() if q in queries})
 
     def with_more(self, more: Qrels) -> Qrels:
-        """These judgements and others; where both judge a document, the others count."""
+        """These judgements with others added; if both judge a document, the other judgement counts."""
         queries = dict.fromkeys([*self.judgements, *more.judgements])
         return Qrels({q: {**self.judgements.get(q, {}), **more.judgements.get(q, {})} for q in queries})
 
@@ -58,7 +58,7 @@ class Qrels:
         for number, query, document, grade in _rows(Path(path)):
             judged = judgements.setdefault(query, {})
             if judged.setdefault(document, grade) != grade:
-                message = f"the document {document!r} has a second, other judgement for the query {query!r}"
+                message = f"the document {document!r} has two different judgements for the query {query!r}"
                 raise InputError(message, file=str(path), line=number)
         return cls(judgements)
 
@@ -68,7 +68,7 @@ _ITERATION = re.compile(r"[0-9]+|Q0", re.IGNORECASE)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, int]]:
-    """Line, query, document and grade. A tab separates columns where there is one; all rows have as many."""
+    """Line number, query, document and grade of each row. Tabs, or else blanks, separate the columns."""
     width = 0
     for number, line in numbered_lines(path):
         tabs = "\t" in line
@@ -83,7 +83,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, int]]:
 
 
 def _problem(columns: list[str], tabs: bool, width: int) -> str | None:
-    """Why these columns are no judgement."""
+    """Why the columns are not a judgement; None if they are one."""
     if len(columns) not in (3, 4):
         return f"expected three columns (query document score) or TREC's four, not {len(columns)}"
     if width and len(columns) != width:
@@ -97,5 +97,5 @@ def _problem(columns: list[str], tabs: bool, width: int) -> str | None:
     if len(columns) == 3 and not tabs and second.lower() in ("0", "q0"):
         return "expected TREC's four columns (query 0 document score), not three; there is no score"
     if not _GRADE.fullmatch(grade) or abs(int(grade)) > MOST_GRADE:
-        return f"{grade!r} is no judgement; expected a whole number"
+        return f"{grade!r} is not a judgement; expected a whole number"
     return None

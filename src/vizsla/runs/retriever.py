@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from vizsla.errors import VizslaError, kind_of
+from vizsla.errors import CannotExplainError, VizslaError, kind_of
 from vizsla.runs.documents import Document, document_id
 from vizsla.runs.explanation import Explanation
 from vizsla.runs.filters import FilterLike
@@ -42,7 +43,7 @@ class Retriever(ABC):
 
     @abstractmethod
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that are not there."""
+        """Documents by id; ids of unknown documents are left out."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -54,8 +55,7 @@ class Retriever(ABC):
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
-        found = self.search_many(list(check_mapping(queries).values()), k, filter)
-        rankings = [Ranking([hit.id for hit in hits], [hit.score for hit in hits]) for hits in found]
+        rankings = map(ranking_of, self.search_many(list(check_mapping(queries).values()), k, filter))
         return Run(dict(zip(queries, rankings, strict=True)), self.name)
 
     def get(self, doc_id: str | int) -> Document | None:
@@ -63,8 +63,8 @@ class Retriever(ABC):
         return self.get_many([doc_id]).get(document_id(doc_id))
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:  # noqa: ARG002
-        """Why a document has its score for a query. Not every retriever can tell."""
-        raise VizslaError(f"{self.name} cannot explain its scores")
+        """Why a document has its score for a query; a retriever that cannot tell raises `CannotExplainError`."""
+        raise CannotExplainError(f"{self.name} cannot explain its scores")
 
     def close(self) -> None:  # noqa: B027 (many have nothing to free)
         """Free files, locks and connections."""
@@ -74,6 +74,25 @@ class Retriever(ABC):
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def ranking_of(hits: Sequence[Hit]) -> Ranking:
+    """The ids and scores of hits as a ranking."""
+    return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
+
+
+def check_count(number: object, what: str) -> int:
+    """A whole number from 1 on, as an int; `what` names it in the message.
+
+    >>> check_count(10, "k, the number of results,")
+    10
+    """
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise VizslaError(f"{what} must be a whole number, not {kind_of(number)}")
+    whole = operator.index(number)
+    if whole < 1:
+        raise VizslaError(f"{what} must be 1 or more, not {whole}")
+    return whole
 
 
 def check_mapping(queries: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Runs: the rankings of many queries as data, in and out of TREC's format."""
+"""Runs: the rankings of many queries, read and written in TREC's format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Ranking(Sequence[tuple[str, float]]):
-    """Documents and their scores, best first; equal scores as they were given. Two columns that read as pairs.
+    """Documents and their scores, best first; equal scores keep their order. A sequence of (document, score) pairs.
 
     >>> ranking = Ranking(["a", "b", "c"], [1.0, 3.0, 1.0])
     >>> list(ranking), ranking.documents
@@ -32,7 +32,7 @@ class Ranking(Sequence[tuple[str, float]]):
         if len(values) != len(documents):
             raise ValueError("a ranking needs a score for every document")
         if not np.isfinite(values).all():
-            raise VizslaError("a ranking has a score that is no finite number")
+            raise VizslaError("a ranking has a score that is not a finite number")
         if len(values) > 1 and (values[1:] > values[:-1]).any():
             order = np.argsort(-values, kind="stable")
             documents, values = [documents[i] for i in order.tolist()], values[order]
@@ -83,9 +83,9 @@ class Ranking(Sequence[tuple[str, float]]):
         return Ranking([self.documents[i] for i in keep], self.scores[keep])
 
     def untied(self, *, by_id: bool = True) -> Ranking:
-        """Equal scores told apart by the least a 32-bit float can be lowered, in the order of ids or as they stand.
+        """The ranking without equal scores: each is lowered a little, in the order of ids or in the given order.
 
-        So written, a run has one order, whatever rule its reader has for ties.
+        A run written like this has the same order for every reader, whatever its rule for ties.
         """
         most = float(np.finfo(np.float32).max) / 2  # room below the lowest
         scores = np.clip(self.scores, -most, most).astype(np.float32)
@@ -131,19 +131,19 @@ class Run(Mapping[str, Ranking]):
         return f"<Run{name}: {len(self):,} queries, {sum(map(len, self.values())):,} documents>"
 
     def only(self, queries: Collection[str]) -> Run:
-        """The rankings of some queries."""
+        """The rankings of some queries only."""
         return Run({q: ranking for q, ranking in self.items() if q in queries}, self.name)
 
     def top(self, k: int) -> Run:
-        """The best k of each query."""
+        """The best k documents of each query."""
         return Run({q: ranking[:k] for q, ranking in self.items()}, self.name)
 
     def without_own_ids(self) -> Run:
-        """The run without documents whose id is the query's own, as Anserini's -removeQuery leaves it."""
+        """The run without documents that have the id of their query, as with Anserini's -removeQuery."""
         return Run({q: ranking.without(q) for q, ranking in self.items()}, self.name)
 
     def untied(self, *, by_id: bool = True) -> Run:
-        """The run with equal scores told apart, in the order of ids as Anserini writes its runs, or as they stand."""
+        """The run without equal scores: ties go by document id, as Anserini writes its runs, or keep their order."""
         return Run({q: ranking.untied(by_id=by_id) for q, ranking in self.items()}, self.name)
 
     def write(self, path: str | Path, tag: str = "") -> None:
@@ -159,9 +159,9 @@ class Run(Mapping[str, Ranking]):
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        """Read TREC's six columns; each query's documents are ranked by score, ties as they stand.
+        """Read TREC's six columns; documents are ranked by score, and equal scores keep the order of the file.
 
-        A document twice under one query, or a score that is no finite number, is an error with its line.
+        A document that a query has twice, or a score that is not a finite number, is an error that names the line.
         """
         documents: dict[str, list[str]] = {}
         scores: dict[str, list[float]] = {}
@@ -174,11 +174,11 @@ class Run(Mapping[str, Ranking]):
                 raise InputError(message, file=str(path), line=number)
             query, _, document, rank, value, tag = columns
             if not _RANK.fullmatch(rank):
-                message = f"{rank!r} is no rank; expected six columns (query Q0 document rank score tag)"
+                message = f"{rank!r} is not a rank; expected six columns (query Q0 document rank score tag)"
                 raise InputError(message, file=str(path), line=number)
             score = _score(value)
             if score is None:
-                raise InputError(f"{value!r} is no score", file=str(path), line=number)
+                raise InputError(f"{value!r} is not a score", file=str(path), line=number)
             if query not in documents:
                 documents[query], scores[query], seen[query] = [], [], set()
             if document in seen[query]:
@@ -203,11 +203,15 @@ def _score(text: str) -> float | None:
     return value if math.isfinite(value) and "_" not in text and text.isascii() else None
 
 
-def read_run(source: str | Path | Mapping[str, Any]) -> Run:
-    """A run from a file in TREC's format, or from what other tools keep: {query: {document: score}}."""
+def read_run(source: str | Path | Mapping[str, Mapping[str, float] | Iterable[tuple[str, float]]]) -> Run:
+    """A run from a file in TREC's format, or from the dictionaries of other tools: {query: {document: score}}.
+
+    >>> read_run({"q1": {"d1": 1.0, "d2": 3.0}})["q1"].documents
+    ['d2', 'd1']
+    """
     if isinstance(source, Run):
         return source
     if isinstance(source, Mapping):
-        rows = {str(q): found.items() if isinstance(found, Mapping) else found for q, found in source.items()}
+        rows = {str(q): pairs.items() if isinstance(pairs, Mapping) else pairs for q, pairs in source.items()}
         return Run(rows)
     return Run.read(source)

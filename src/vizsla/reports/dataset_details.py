@@ -1,4 +1,4 @@
-"""What a report shows besides figures: lengths of what was found, examples, vocabularies. One pass over each corpus."""
+"""What a report shows of a data set besides figures: document lengths, examples, vocabulary; from one pass over it."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vizsla.datasets import BeirDataset, Document
-from vizsla.evaluation.compare import Comparison
+from vizsla.evaluation.comparison import Comparison
 from vizsla.evaluation.domains import TermShares
-from vizsla.evaluation.foreign import in_html
-from vizsla.index.search.highlight import Highlighter
+from vizsla.index import Highlighter
 from vizsla.models import BM25, Model
+from vizsla.reports.escaping import escape_html
 from vizsla.runs import Qrels
 from vizsla.text.stopwords import stop_words
 
-TOP = 10
+TOP_K = 10
 SHOWN = 3  # documents of each system in an example
-EXAMPLES = 6  # for each data set and system: half of those that gained, half of those that lost
+EXAMPLES = 6  # queries for each data set and system: half of them gained, half lost
 SNIPPET = 260
 
 
 @dataclass(frozen=True)
-class Material:
-    """What is shown of a data set."""
+class DatasetDetails:
+    """What a report shows of a data set."""
 
     dataset: BeirDataset
     qrels: Qrels
     queries: Mapping[str, str]
     documents: Mapping[str, Document]
-    """Those the examples show."""
+    """The documents that the examples show."""
     corpus_lengths: list[int]
-    """Words of all documents."""
+    """The number of words of each document."""
     found_lengths: dict[str, list[int]]
-    """Words of the first ten documents of each query, by system."""
+    """The number of words of the first ten documents of each query, by system."""
     examples: dict[str, list[str]]
-    """Queries by system: those that moved most against the baseline."""
-    shares: dict[str, float]
+    """By system: the queries that differ most from the baseline."""
+    term_shares: dict[str, float]
+    """The share of each term in all terms of the collection."""
 
 
-def gather(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> Material:
-    """Collect what a report shows of a data set."""
+def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> DatasetDetails:
+    """What a report shows of a data set; without `vocabulary` its terms are not counted."""
     name = dataset.name
     qrels = dataset.qrels(c.splits[name])
-    examples = {s: _moved(c, name, s) for s in c.systems[1:]}
+    examples = {s: _most_different(c, name, s) for s in c.systems[1:]}
     shown = {
         d
         for system, queries in examples.items()
@@ -50,8 +51,8 @@ def gather(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> Material
         for s in (c.baseline, system)
         for d in _ranked(c, name, s, q)[:SHOWN]
     }
-    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP]] for s in c.systems}
-    wanted = {d for found in tops.values() for d in found}
+    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP_K]] for s in c.systems}
+    wanted = {d for ids in tops.values() for d in ids}
     words: dict[str, int] = {}
     lengths, documents, shares = [], {}, TermShares()
     for document in dataset.documents():
@@ -64,8 +65,10 @@ def gather(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> Material
             documents[document.id] = document
         if vocabulary:
             shares.add_document(content)
-    found = {s: [words[d] for d in ids if d in words] for s, ids in tops.items()}
-    return Material(dataset, qrels, dataset.queries(), documents, lengths, found, examples, shares.shares())
+    found_lengths = {s: [words[d] for d in ids if d in words] for s, ids in tops.items()}
+    return DatasetDetails(
+        dataset, qrels, dataset.queries(), documents, lengths, found_lengths, examples, shares.shares()
+    )
 
 
 def _ranked(c: Comparison, dataset: str, system: str, query: str) -> list[str]:
@@ -73,8 +76,8 @@ def _ranked(c: Comparison, dataset: str, system: str, query: str) -> list[str]:
     return run[query].documents if query in run else []
 
 
-def _moved(c: Comparison, dataset: str, system: str) -> list[str]:
-    """The queries that gained and lost most, in turns."""
+def _most_different(c: Comparison, dataset: str, system: str) -> list[str]:
+    """The queries that gained most, then those that lost most."""
     base = c.results[dataset, c.baseline].evaluation.by_query[c.measures[0]]
     other = c.results[dataset, system].evaluation.by_query[c.measures[0]]
     change = {q: other[q] - base[q] for q in base if q in other}
@@ -86,24 +89,24 @@ def _moved(c: Comparison, dataset: str, system: str) -> list[str]:
 
 
 def marked_text(query: str, document: Document, model: Model | None) -> str:
-    """The stretch of a document that answers best, as HTML with the query's words marked."""
-    asked = model or BM25()
-    terms = {p.component.namespace: p.component.own_terms(query) for p in asked.parts}
+    """The part of a document that fits a query best, as HTML with the words of the query marked."""
+    chosen = model or BM25()
+    terms = {p.component.namespace: p.component.own_terms(query) for p in chosen.parts}
     common = stop_words("lucene-english")
     weights = {
-        namespace: {t: w for t, w in found.items() if any(map(str.isalnum, t)) and t not in common}
-        for namespace, found in terms.items()
+        namespace: {t: w for t, w in weighted.items() if any(map(str.isalnum, t)) and t not in common}
+        for namespace, weighted in terms.items()
     }
-    snippet = Highlighter(asked, weights).snippet(document, "text", SNIPPET)
+    snippet = Highlighter(chosen, weights).snippet(document, "text", SNIPPET)
     out, at = [], 0
     for start, end in snippet.matches:
         if start >= at:
-            out.append(f"{in_html(snippet.text[at:start])}<mark>{in_html(snippet.text[start:end])}</mark>")
+            out.append(f"{escape_html(snippet.text[at:start])}<mark>{escape_html(snippet.text[start:end])}</mark>")
             at = end
-    out.append(in_html(snippet.text[at:]))
+    out.append(escape_html(snippet.text[at:]))
     return ("" if snippet.at_start else "… ") + "".join(out) + ("" if snippet.at_end else " …")
 
 
 def sampled(values: list[int], most: int = 20_000) -> list[float]:
-    """At most so many of the values, evenly spread."""
+    """At most `most` of the values, evenly spread."""
     return [float(v) for v in values[:: max(len(values) // most, 1)]]

@@ -1,4 +1,4 @@
-"""Charts as inline SVG and HTML, drawn by hand: they scale to a phone, follow the page's colours and print."""
+"""Charts as inline SVG and HTML; they scale to a phone, use the colours of the page, and can be printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.evaluation.foreign import in_html
+from vizsla.reports.escaping import escape_html
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
@@ -25,7 +25,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def fitted(cls, values: Sequence[float], start: float, end: float, *, log: bool = False) -> Axis:
-        """An axis that holds all values with some air."""
+        """An axis that holds all values with some space at both ends."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         if log:
             return cls(max(low, 1e-9) / 1.6, max(high, 1e-9) * 1.6, start, end, True)
@@ -54,7 +54,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number for people: 0.42, 12, 1,300, 1.3 M."""
+    """A number as people read it: 0.42, 12, 1,300, 1.3 M."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:.3g} M"
@@ -64,7 +64,7 @@ def number(value: float) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A name that leaves room for others; the whole of it stands in tables and where the pointer rests.
+    """A name cut to a length; tables and tooltips have the whole of it.
 
     >>> shortened("bm25", 8), shortened("bm25 + 0.5 * bm25-wp", 8)
     ('bm25', 'bm25 + …')
@@ -77,12 +77,12 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _text(kind: str, x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{in_html(text)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape_html(text)}</text>'
 
 
 def _circle(x: float, y: float, radius: float, colour: int, title: str) -> str:
     place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"'
-    return f'<circle class="c{colour}" {place}><title>{in_html(title)}</title></circle>'
+    return f'<circle class="c{colour}" {place}><title>{escape_html(title)}</title></circle>'
 
 
 def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
@@ -100,8 +100,10 @@ def _frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
 
 
 def svg(parts: Sequence[str], label: str, width: float = WIDTH, height: float = HEIGHT) -> str:
-    """A drawing, with words for those who cannot see it."""
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{in_html(label)}">{"".join(parts)}</svg>'
+    """A drawing with a label for screen readers."""
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape_html(label)}">{"".join(parts)}</svg>'
+    )
 
 
 class Dot(NamedTuple):
@@ -139,7 +141,7 @@ def scatter(
 
 
 def _label(d: Dot, cx: float, cy: float, taken: list[tuple[float, float]]) -> str:
-    """A name beside a point, on the side where there is room, not on top of another."""
+    """A name beside a point, on the side with more space, not on top of another name."""
     left = cx > WIDTH * 0.6
     tx, ty = (cx - d.radius - 4, cy + 4) if left else (cx + d.radius + 4, cy + 4)
     while any(abs(ty - y) < 13 and abs(tx - x) < 110 for x, y in taken) and ty < HEIGHT - BOTTOM - 4:
@@ -178,7 +180,7 @@ def curves(lines: Sequence[Curve], x_title: str, y_title: str, label: str, *, lo
 
 
 class Box(NamedTuple):
-    """A distribution: five quantiles (5, 25, 50, 75, 95%) and how many values they are of."""
+    """A distribution: five quantiles (5, 25, 50, 75, 95%) and the number of values."""
 
     name: str
     quantiles: tuple[float, ...]
@@ -192,7 +194,7 @@ class Box(NamedTuple):
 
 
 def boxes(rows: Sequence[Box], x_title: str, label: str) -> str:
-    """Distributions under one another: the box holds half of the values, the line nine tenths."""
+    """Box plots, one below the other: the box covers the middle 50% of the values, the line the middle 90%."""
     step, name_room = 34, 14
     height = TOP + len(rows) * step + BOTTOM
     x = Axis.fitted([0.0, *(q for row in rows for q in row.quantiles)], 12, WIDTH - RIGHT)
@@ -205,12 +207,12 @@ def boxes(rows: Sequence[Box], x_title: str, label: str) -> str:
         y = TOP + i * step
         low, first, middle, third, high = (x.at(q) for q in row.quantiles)
         centre = y + name_room + 8
-        told = f"{row.name}: {', '.join(map(number, row.quantiles))} (5, 25, 50, 75, 95% of {row.size:,})"
+        title = f"{row.name}: {', '.join(map(number, row.quantiles))} (5, 25, 50, 75, 95% of {row.size:,})"
         box = f'<rect x="{first:.1f}" y="{centre - 6}" width="{max(third - first, 1):.1f}" height="12" rx="2"/>'
         inside = _line("whisker", low, centre, high, centre) + box
         inside += _line("median", middle, centre - 7, middle, centre + 7)
         parts.append(_text("name", 12, y + 11, shortened(row.name, LONGEST_TITLE), "start"))
-        parts.append(f'<g class="c{row.colour}"><title>{in_html(told)}</title>{inside}</g>')
+        parts.append(f'<g class="c{row.colour}"><title>{escape_html(title)}</title>{inside}</g>')
     parts.append(_text("axis", WIDTH / 2, height - 6, x_title))
     return svg(parts, label, WIDTH, height)
 
@@ -226,27 +228,27 @@ class Bar(NamedTuple):
 
 
 def difference_bars(groups: Sequence[tuple[str, Sequence[Bar]]], unit: str) -> str:
-    """Bars to the right where better and to the left where worse, as HTML that wraps like text."""
+    """Bars to the right for positive and to the left for negative differences, as HTML that wraps like text."""
     most = max((abs(b.value) for _, bars in groups for b in bars), default=0.0) or 1.0
     out = ['<div class="bars">']
     for name, bars in groups:
-        out.append(f'<div class="group"><h4>{in_html(name)}</h4>')
+        out.append(f'<div class="group"><h4>{escape_html(name)}</h4>')
         for b in bars:
             share = 50 * abs(b.value) / most
             side = f"left:50%;width:{share:.2f}%" if b.value >= 0 else f"left:{50 - share:.2f}%;width:{share:.2f}%"
             out.append(
-                f'<div class="row" title="{in_html(b.title)}"><span class="who">{in_html(b.name)}</span>'
+                f'<div class="row" title="{escape_html(b.title)}"><span class="who">{escape_html(b.name)}</span>'
                 f'<span class="track"><span class="bar b{b.colour}" style="{side}"></span></span>'
-                f'<span class="what">{b.value:+.4f}<b>{in_html(b.mark)}</b></span></div>'
+                f'<span class="what">{b.value:+.4f}<b>{escape_html(b.mark)}</b></span></div>'
             )
         out.append("</div>")
-    out.append(f'</div><p class="small">{in_html(unit)}</p>')
+    out.append(f'</div><p class="small">{escape_html(unit)}</p>')
     return "".join(out)
 
 
 def heat_map(names: Sequence[str], matrix: np.ndarray) -> str:
     """A table of similarities, darker where higher."""
-    head = "".join(f'<th scope="col"><span>{in_html(n)}</span></th>' for n in names)
+    head = "".join(f'<th scope="col"><span>{escape_html(n)}</span></th>' for n in names)
     rows = []
     for i, name in enumerate(names):
         cells = []
@@ -254,13 +256,13 @@ def heat_map(names: Sequence[str], matrix: np.ndarray) -> str:
             share = float(matrix[i, j])
             tone = 'class="deep"' if share > 0.6 else ""
             cells.append(f'<td {tone} style="--heat:{share:.3f}">{share:.2f}</td>')
-        rows.append(f'<tr><th scope="row">{in_html(name)}</th>{"".join(cells)}</tr>')
+        rows.append(f'<tr><th scope="row">{escape_html(name)}</th>{"".join(cells)}</tr>')
     table = f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="wide"><table class="heat">{table}</table></div>'
 
 
 def plane(names: Sequence[str], places: np.ndarray, label: str) -> str:
-    """Names where they lie in the plane; only distances mean something, so there are no axes."""
+    """Names at points in the plane; only distances have a meaning, so there are no axes."""
     reach = max(float(np.abs(places).max(initial=0.0)), 1e-9)
     x, y = Axis(-reach, reach, 70, WIDTH - 70), Axis(-reach, reach, HEIGHT - 24, 20)
     parts: list[str] = []

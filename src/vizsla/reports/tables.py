@@ -8,19 +8,21 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from vizsla.evaluation.compare import Comparison
-from vizsla.evaluation.foreign import in_csv, in_markdown, in_tex
+from vizsla.evaluation.comparison import Comparison
 from vizsla.harmless import harmless
+from vizsla.reports.escaping import escape_csv, escape_latex, escape_markdown
 from vizsla.runs import Measure
 
 TEST_NAMES = {"t-test": "paired t-test", "randomisation": "randomisation test"}
 
 
 def legend(c: Comparison) -> str:
-    """How the figures were made, in one sentence."""
+    """How the figures were computed and what the marks mean, in one sentence."""
     many = f", {c.correction}-corrected" if c.correction != "none" and len(c.systems) > 2 else ""
     marks = (
-        f"; + better, - worse than {c.baseline} ({TEST_NAMES[c.test]}, p < 0.05{many})" if len(c.systems) > 1 else ""
+        f"; + significantly better, - significantly worse than {c.baseline} ({TEST_NAMES[c.test]}, p < 0.05{many})"
+        if len(c.systems) > 1
+        else ""
     )
     return f"Convention: {c.convention}{marks}."
 
@@ -45,25 +47,26 @@ def _cells(c: Comparison, dataset: str, measure: str) -> list[str]:
 
 
 def best_of(measure: str, row: list[str]) -> list[bool]:
-    """Which of a row's figures are the best."""
+    """Which figures of a row are the best."""
     values = [float(cell.rstrip("+-")) for cell in row]
     best = min(values) if Measure.parse(measure).lower_is_better else max(values)
     return [v == best for v in values]
 
 
 def as_markdown(c: Comparison) -> str:
+    """A Markdown table; the best figure of a row in bold."""
     lines = []
     for name, measure, *cells in rows(c):
         shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append([name, measure, *shown])
     table = markdown_table(["data set", "measure", *c.systems], lines, left=2)
-    return "\n".join([table, "", in_markdown(legend(c)), ""])
+    return "\n".join([table, "", escape_markdown(legend(c)), ""])
 
 
 def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
-    """A table in Markdown; after the first `left` columns, which are names, come numbers, perhaps bold."""
-    escaped = [[*map(in_markdown, row[:left]), *row[left:]] for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in ([*map(in_markdown, head)], *escaped)]
+    """A table in Markdown; the first `left` columns are names, the others numbers."""
+    escaped = [[*map(escape_markdown, row[:left]), *row[left:]] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in ([*map(escape_markdown, head)], *escaped)]
     return "\n".join([lines[0], "|---" * left + "|---:" * (len(head) - left) + "|", *lines[1:]])
 
 
@@ -73,15 +76,15 @@ def as_csv(c: Comparison) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["dataset", "split", "system", "measure", "value", "difference", "p", "p_corrected", "effect"])
     for entry in _entries(c):
-        names = [in_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
+        names = [escape_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
         writer.writerow([*names, *(entry.get(k, "") for k in ("value", "difference", "p", "p_corrected", "effect"))])
     return file.getvalue()
 
 
 def as_latex(c: Comparison) -> str:
-    """A booktabs table; the best figure of a row in bold, arrows where a difference is beyond chance."""
+    """A booktabs table; the best figure of a row in bold, an arrow where a difference is significant."""
     lines = [f"\\begin{{tabular}}{{ll{'r' * len(c.systems)}}}", "\\toprule"]
-    lines.append(" & ".join(in_tex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
+    lines.append(" & ".join(escape_latex(h) for h in ("data set", "measure", *c.systems)) + r" \\")
     lines.append("\\midrule")
     for name, measure, *cells in rows(c):
         shown = []
@@ -89,11 +92,12 @@ def as_latex(c: Comparison) -> str:
             plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
             sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
             shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
-        lines.append(" & ".join([in_tex(name), in_tex(measure), *shown]) + r" \\")
+        lines.append(" & ".join([escape_latex(name), escape_latex(measure), *shown]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {harmless(legend(c))}", ""])
 
 
-def as_data(c: Comparison) -> dict[str, Any]:
+def as_data(c: Comparison) -> dict[str, object]:
+    """All figures, tests and facts as plain data, for JSON."""
     return {
         "systems": list(c.systems), "baseline": c.baseline, "datasets": list(c.datasets), "splits": c.splits,
         "measures": list(c.measures), "convention": str(c.convention), "test": c.test, "correction": c.correction,
@@ -107,6 +111,7 @@ def as_data(c: Comparison) -> dict[str, Any]:
 
 
 def as_json(c: Comparison) -> str:
+    """All figures, tests and facts as JSON."""
     return json.dumps(as_data(c), indent=1) + "\n"
 
 
@@ -137,4 +142,4 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     ".tex": as_latex,
     ".json": as_json,
 }
-"""What a comparison is written as, by the ending of the file."""
+"""What writes a comparison as text, by the ending of the file."""

@@ -1,4 +1,4 @@
-"""What reranking gains at which depth: figures of several first stages, and the recall that bounds them."""
+"""What reranking gains at which depth: the figures of several first stages, and the recall that limits them."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ from dataclasses import dataclass
 
 from vizsla.errors import VizslaError
 from vizsla.evaluation.figures import evaluate
-from vizsla.index import PairScores, reranked
+from vizsla.retrievers import PairScores, rerank_by_scores
 from vizsla.runs import Measure, Qrels, Run, parse_measures
 
 
 @dataclass(frozen=True)
-class AtDepth:
-    """A first stage whose best documents were ranked anew, so many a query; depth 0 is the first stage alone."""
+class DepthResult:
+    """The figures of a first stage with its first `depth` documents reranked; depth 0 is the first stage alone."""
 
     run: str
     depth: int
     measures: dict[str, float]
     recall: float | None
-    """The share of relevant documents the first stage has down to there, which no reranker can better."""
+    """The recall of the first stage at this depth, which limits what any reranker can reach."""
     seconds: float
-    """What reranking takes, a query."""
+    """How long reranking takes for a query."""
 
 
-def at_depths(
+def evaluate_at_depths(
     runs: Mapping[str, Run],
     scores: PairScores,
     qrels: Qrels,
     measures: str | Sequence[str | Measure],
     depths: Sequence[int],
     convention: str = "anserini",
-) -> list[AtDepth]:
-    """Figures of first stages at several depths, by scores that were computed once for the deepest."""
+) -> list[DepthResult]:
+    """The figures of first stages at several depths, by scores that were computed once for the deepest."""
     wanted = parse_measures(measures)
-    found = []
+    results = []
     for name, run in runs.items():
         for depth in (0, *depths):
             recall = Measure("R", depth) if depth else None
-            again = reranked(run, scores.scores, depth) if depth else run
-            figures = evaluate(again, qrels, wanted, convention).measures
+            reranked = rerank_by_scores(run, scores.scores, depth) if depth else run
+            figures = evaluate(reranked, qrels, wanted, convention).measures
             reached = evaluate(run, qrels, [recall], convention).measures[str(recall)] if recall else None
-            found.append(AtDepth(name, depth, figures, reached, scores.seconds_a_query(run, depth) if depth else 0.0))
-    return found
+            seconds = scores.seconds_per_query(run, depth) if depth else 0.0
+            results.append(DepthResult(name, depth, figures, reached, seconds))
+    return results
 
 
 def parse_depths(text: str) -> list[int]:

@@ -1,0 +1,108 @@
+"""The result of a comparison: the figures of systems on data sets, and which differences are significant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+import numpy as np
+
+from vizsla.errors import VizslaError
+from vizsla.evaluation.conventions import Convention
+from vizsla.evaluation.figures import Evaluation
+from vizsla.evaluation.significance import Difference, compare_values, corrected
+from vizsla.runs import Measure, Run
+
+
+class SystemFacts(TypedDict, total=False):
+    """What was measured while a run was made."""
+
+    milliseconds: float
+    """A query, one at a time, for ten results."""
+    bytes: int
+    """The size of the index, without stored documents."""
+    documents: int
+    seconds: dict[str, float]
+    """By step: `index`, `search`."""
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """The figures of a system on a data set, and the run they were computed from."""
+
+    evaluation: Evaluation
+    run: Run
+    facts: SystemFacts = field(default_factory=SystemFacts)
+    """Empty for a run from elsewhere."""
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems on data sets; the first system is the baseline that the others are tested against."""
+
+    systems: tuple[str, ...]
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
+    splits: dict[str, str]
+    results: dict[tuple[str, str], SystemResult]
+    """By data set and system."""
+    convention: Convention
+    test: str = "t-test"
+    correction: str = "holm"
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Data sets whose mean is the published figure, by the name of the whole."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader."""
+    _tested: dict[tuple[str, str], dict[str, tuple[Difference, float]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def baseline(self) -> str:
+        """The system that the others are compared with."""
+        return self.systems[0]
+
+    def value(self, dataset: str, system: str, measure: str) -> float:
+        """A figure of a system on a data set; on a group of data sets it is their mean."""
+        members = self.groups.get(dataset, (dataset,))
+        return float(np.mean([self.results[m, system].evaluation.measures[measure] for m in members]))
+
+    def mean(self, system: str, measure: str) -> float:
+        """The mean over all data sets; a group counts as one."""
+        return float(np.mean([self.value(d, system, measure) for d in self.rows]))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The data sets that count, with a group in place of its members."""
+        inside = {m for members in self.groups.values() for m in members}
+        return (*(d for d in self.datasets if d not in inside), *self.groups)
+
+    def differences(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
+        """How each system differs from the baseline, with its p-value corrected for the number of systems."""
+        if (dataset, measure) not in self._tested:
+            self._tested[dataset, measure] = self._test_all(dataset, measure)
+        return self._tested[dataset, measure]
+
+    def _test_all(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
+        base = self.results[dataset, self.baseline].evaluation.by_query[measure]
+        differences = {}
+        for system in self.systems[1:]:
+            other = self.results[dataset, system].evaluation.by_query[measure]
+            both = [q for q in base if q in other]
+            if not both:
+                raise VizslaError(f"{system} and {self.baseline} have no judged query of {dataset} in common")
+            differences[system] = compare_values({q: base[q] for q in both}, {q: other[q] for q in both}, self.test)
+        adjusted = corrected([d.p for d in differences.values()], self.correction)
+        return {system: (d, p) for (system, d), p in zip(differences.items(), adjusted, strict=True)}
+
+    def mark(self, dataset: str, system: str, measure: str, alpha: float = 0.05) -> str:
+        """`+` or `-` if a system is significantly better or worse than the baseline, else an empty text.
+
+        It is empty, too, if the convention leaves out queries without results and the systems leave out different ones.
+        """
+        if system == self.baseline or dataset in self.groups:
+            return ""
+        ours, base = (self.results[dataset, s].evaluation.by_query[measure] for s in (system, self.baseline))
+        difference, p = self.differences(dataset, measure)[system]
+        if p >= alpha or ours.keys() != base.keys():  # means over different queries cannot be tested
+            return ""
+        return "+" if (difference.mean > 0) != Measure.parse(measure).lower_is_better else "-"

@@ -1,0 +1,123 @@
+"""Sets of questions, evaluated by judged documents or by answers in the documents' texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
+from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation.answers import answer_ranks
+from vizsla.evaluation.figures import evaluate
+from vizsla.evaluation.retrieval import DEPTH, retrieve
+from vizsla.runs import Measure, Qrels, Retriever, Run
+
+_SAMPLE = 100  # judged documents that are looked up to see whether an index fits
+ValuesByQuestion = dict[str, dict[str, float]]
+"""The values of measures: by the measure's name, then by question id."""
+
+
+@dataclass(frozen=True)
+class QuestionMeasures:
+    """What is computed: measures if documents are judged, accuracy at some depths if answers are known."""
+
+    measures: Sequence[Measure]
+    depths: Sequence[int] = (20, 100)
+    regex: bool = False
+    """Answers are regular expressions."""
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """Questions by id, with a name; they may have judgements, or answers, or neither.
+
+    >>> questions = QuestionSet("dogs", {"q1": "who barks?", "q2": "who purrs?"}, {"q1": ["a dog"]})
+    >>> questions.first(1).texts
+    {'q1': 'who barks?'}
+    """
+
+    name: str
+    texts: Mapping[str, str]
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    qrels: Qrels | None = None
+
+    @classmethod
+    def open(cls, source: str, data: Path | None = None, split: str | None = None) -> QuestionSet:
+        """The questions in a file, or the queries of a data set's split, by its folder or name."""
+        path = Path(source)
+        if path.is_file():
+            return cls._of_file(path)
+        if path.suffix in (".jsonl", ".tsv", ".csv", ".json"):
+            raise InputError("there is no such file", file=source)
+        group = open_datasets(source, data)
+        if len(group.members) > 1:
+            raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")
+        member = group.members[0]
+        qrels = member.qrels(group.split(split))
+        return cls(member.name, member.queries_of(qrels), {}, qrels)
+
+    @classmethod
+    def _of_file(cls, path: Path) -> QuestionSet:
+        name = path.name.partition(".")[0]
+        if ".tsv" in path.name:
+            return cls(name, read_queries(path))
+        if ".jsonl" not in path.name:
+            return cls(name, *read_questions(path))
+        return cls(name, read_queries(path), read_answers(path))
+
+    def first(self, count: int | None) -> QuestionSet:
+        """The first `count` questions; all if it is None."""
+        texts = dict(list(self.texts.items())[:count])
+        answers = {q: given for q, given in self.answers.items() if q in texts}
+        return replace(self, texts=texts, answers=answers, qrels=self.qrels.only(texts.keys()) if self.qrels else None)
+
+    def values(
+        self,
+        wanted: QuestionMeasures,
+        *,
+        retriever: Retriever | None = None,
+        run: Run | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> ValuesByQuestion:
+        """The values of measures for each question, for what a retriever finds or for a run.
+
+        `texts`: other wordings of the questions, by the same ids. With judgements, a run needs no retriever. Answers
+        are looked for in the documents of the retriever.
+        """
+        wordings = self.texts if texts is None else texts
+        if self.qrels is not None:
+            if run is None:
+                if retriever is None:
+                    raise VizslaError("give a retriever to search with, or a run")
+                self._check_documents(retriever, self.qrels)
+                run = retrieve(retriever, wordings, max(m.cutoff or DEPTH for m in wanted.measures))
+            return evaluate(run, self.qrels, wanted.measures).by_query
+        questions = {q: text for q, text in wordings.items() if q in self.answers}
+        if not questions:
+            raise VizslaError(f"{self.name} has neither judgements nor answers, so results cannot be evaluated")
+        if retriever is None:
+            raise VizslaError(f"the answers of {self.name} are looked for in the texts of an index; name it by --index")
+        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), run=run, regex=wanted.regex)
+        return {
+            f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in wanted.depths
+        }
+
+    def _check_documents(self, retriever: Retriever, qrels: Qrels) -> None:
+        """Refuse a retriever that has none of the first judged documents."""
+        judged = islice((d for documents in qrels.judgements.values() for d in documents), _SAMPLE)
+        if not retriever.get_many(judged):
+            raise VizslaError(
+                f"none of the documents judged in {self.name} is in the index; is it an index of other documents?"
+            )
+
+    def write(self, path: Path, texts: Mapping[str, str]) -> None:
+        """Write other wordings of the questions as JSON lines, with their ids and answers."""
+        with path.open("w", encoding="utf-8") as file:
+            for question, text in texts.items():
+                record: dict[str, object] = {"_id": question, "text": text}
+                if question in self.answers:
+                    record["metadata"] = {"answers": list(self.answers[question])}
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")

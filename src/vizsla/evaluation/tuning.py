@@ -1,0 +1,199 @@
+"""Parameters tuned on a dev split: k1, b, and the weights of fields and sums. One index serves all values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.evaluation.figures import evaluate
+from vizsla.evaluation.retrieval import DEPTH, retrieve
+from vizsla.models import BM25, Model, Part, Sum
+from vizsla.models.retriever import ModelRetriever
+from vizsla.numbers import short
+from vizsla.runs import Fusion, Measure, Qrels, Run
+
+MAX_COMBINATIONS = 150  # beyond, one parameter at a time is varied until nothing gets better
+MAX_VALUES = 10_000
+DEFAULTS = {
+    "k1": (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.4, 3.0),
+    "b": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9),
+    "weight": (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
+}
+_OPTIONS = ("k1", "b", "delta", "weight")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a model and the values to try.
+
+    The name is `k1`, `b` or `delta` of all parts of a model, or of the part with a namespace (`title.k1`), or the
+    weight of a part (`title.weight`).
+
+    >>> Parameter.parse("k1=0.6:1.2:0.3"), Parameter.parse("title.weight=0.5,1").values
+    (Parameter(name='k1', values=(0.6, 0.9, 1.2)), (0.5, 1.0))
+    """
+
+    name: str
+    values: tuple[float, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Parameter:
+        """A parameter from `name=first:last:step` or `name=value,value`."""
+        name, equals, written = (part.strip() for part in text.partition("="))
+        try:
+            if match := re.fullmatch(r"([\d.]+):([\d.]+):([\d.]+)", written):
+                low, high, step = map(float, match.groups())
+                count = (high - low) / step + 1 + 1e-9 if step > 0 and high >= low else 0
+                if count > MAX_VALUES:
+                    raise VizslaError(f"{short(text)} has too many values to try; {MAX_VALUES:,} is the limit")
+                values = tuple(round(low + i * step, 10) for i in range(int(count)))
+            else:
+                values = tuple(float(v) for v in written.split(",")) if equals else ()
+        except ValueError:
+            values = ()
+        if not name or not values:
+            raise VizslaError(f"{short(text)} is not a parameter; expected name=first:last:step or name=value,value")
+        return cls(name, values)
+
+
+def tunable_parameters(model: Model) -> list[Parameter]:
+    """What is worth tuning in a model: k1 and b, and in a sum the weights of all parts but the first."""
+    weights = [Parameter(f"{p.component.namespace}.weight", DEFAULTS["weight"]) for p in model.parts[1:]]
+    has_bm25 = any(isinstance(p.component, BM25) for p in model.parts)
+    return [*(Parameter(name, DEFAULTS[name]) for name in ("k1", "b") if has_bm25), *weights]
+
+
+def with_parameter(model: Model, name: str, value: float) -> Model:
+    """The model with another value for a parameter.
+
+    >>> with_parameter(BM25(), "k1", 1.5).parts[0].component.k1
+    1.5
+    """
+    namespace, dot, option = name.rpartition(".")
+    if dot and namespace not in model.namespaces:
+        raise UnknownNameError("part of the model", namespace, model.namespaces)
+    if option == "weight" and not dot:
+        raise VizslaError("a weight belongs to a part; write its namespace first, as in title.weight")
+    if option not in _OPTIONS:
+        raise UnknownNameError("parameter", option, _OPTIONS)
+    chosen = [p for p in model.parts if not dot or p.component.namespace == namespace]
+    if option != "weight" and not any(isinstance(p.component, BM25) for p in chosen):
+        where = f"the part {namespace!r} of {model.name!r}" if dot else repr(model.name)
+        raise VizslaError(f"{where} has no {option}, so it cannot be tuned")
+    parts = []
+    for part in model.parts:
+        if part in chosen and option == "weight":
+            parts.append(Part(value, part.component))
+        elif part in chosen and isinstance(part.component, BM25):
+            changed: dict[str, float] = {option: value}
+            parts.append(Part(part.weight, replace(part.component, **changed)))  # type: ignore[arg-type]
+        else:
+            parts.append(part)
+    return parts[0].component if len(parts) == 1 and parts[0].weight == 1 else Sum(tuple(parts), model.name)
+
+
+@dataclass(frozen=True)
+class TunedModel:
+    """The best values, the model with them, its figure and the figure before, and all values that were tried."""
+
+    model: Model
+    parameters: dict[str, float]
+    value: float
+    before: float
+    tried: tuple[tuple[dict[str, float], float], ...]
+
+
+def tune(
+    retriever: ModelRetriever,
+    model: Model,
+    queries: Mapping[str, str],
+    qrels: Qrels,
+    measure: Measure,
+    parameters: Sequence[Parameter],
+    progress: Callable[[int], None] = lambda _: None,
+) -> TunedModel:
+    """Find the parameters with which a model does best on judged queries.
+
+    All combinations are tried if they are few. Otherwise one parameter at a time is varied until nothing gets better.
+    Of equally good values those tried first are taken. The retriever, such as an `Index`, must be able to search with
+    the model. `progress` is called with the number of combinations tried so far.
+    """
+    if measure.name in ("Hole", "Judged"):
+        raise VizslaError(f"{measure} does not measure quality, so it cannot be tuned for")
+    depth = measure.cutoff or DEPTH
+    tried: dict[tuple[float, ...], float] = {}
+
+    def figure_of(candidate: Model) -> float:
+        run = retrieve(retriever.with_model(candidate), queries, depth)
+        return evaluate(run, qrels, [measure]).measures[str(measure)]
+
+    def value_of(values: tuple[float, ...]) -> float:
+        if values not in tried:
+            tried[values] = figure_of(_with_all(model, parameters, values))
+            progress(len(tried))
+        return tried[values]
+
+    before = figure_of(model)
+    if prod(len(p.values) for p in parameters) <= MAX_COMBINATIONS:
+        best = max(product(*(p.values for p in parameters)), key=value_of)
+    else:
+        best = _ascend(tuple(_nearest(model, p) for p in parameters), parameters, value_of)
+    names = [p.name for p in parameters]
+    listed = tuple((dict(zip(names, values, strict=True)), value) for values, value in tried.items())
+    if tried[best] < before:  # nothing on the grid is as good as the model was
+        return TunedModel(model, {}, before, before, listed)
+    chosen = dict(zip(names, best, strict=True))
+    return TunedModel(_with_all(model, parameters, best), chosen, tried[best], before, listed)
+
+
+def _nearest(model: Model, parameter: Parameter) -> float:
+    """The value to begin with: the one to try that is nearest to the model's own."""
+    namespace, dot, option = parameter.name.rpartition(".")
+    part = next((p for p in model.parts if not dot or p.component.namespace == namespace), model.parts[0])
+    own = part.weight if option == "weight" else getattr(part.component, option, None) or 0.0
+    return min(parameter.values, key=lambda v: abs(v - own))
+
+
+def _with_all(model: Model, parameters: Sequence[Parameter], values: Sequence[float]) -> Model:
+    for parameter, value in zip(parameters, values, strict=True):
+        model = with_parameter(model, parameter.name, value)
+    return model
+
+
+def _ascend(
+    start: tuple[float, ...], parameters: Sequence[Parameter], value_of: Callable[[tuple[float, ...]], float]
+) -> tuple[float, ...]:
+    """Coordinate ascent on the grid."""
+    best = start
+    while True:
+        before = best
+        for i, parameter in enumerate(parameters):
+            others = ((*best[:i], v, *best[i + 1 :]) for v in parameter.values)
+            best = max([best, *others], key=value_of)  # of equally good ones the first
+        if best == before:
+            return best
+
+
+def tune_fusion(
+    runs: Sequence[Run], qrels: Qrels, measure: Measure, fusion: Fusion, weights: Sequence[float] = DEFAULTS["weight"]
+) -> tuple[tuple[float, ...], float]:
+    """The weights of runs with which their fusion does best on judged queries, and the figure with them.
+
+    The first run has weight 1. One weight at a time is varied, starting from equal ones, until nothing gets better.
+    """
+    judged = [run.only(qrels.judgements.keys()) for run in runs]
+    tried: dict[tuple[float, ...], float] = {}
+
+    def value_of(others: tuple[float, ...]) -> float:
+        if others not in tried:
+            fused = fusion.fuse(judged, (1.0, *others), measure.cutoff or DEPTH)
+            tried[others] = evaluate(fused, qrels, [measure]).measures[str(measure)]
+        return tried[others]
+
+    parameters = [Parameter(f"{i}", tuple(weights)) for i in range(1, len(runs))]
+    best = _ascend((1.0,) * len(parameters), parameters, value_of)
+    return (1.0, *best), tried[best]

@@ -1,0 +1,190 @@
+"""Reranking: a cross-encoder reads a query with the documents that a first stage found for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from vizsla.errors import InputError
+from vizsla.models.model import field_text, text_problem
+from vizsla.runs import Document, Hit, Ranking, Retriever, Run
+from vizsla.runs.retriever import check_count
+
+DEPTH = 100
+_BATCH = 1024  # pairs that are scored in one call, or those of one query if they are more
+
+Progress = Callable[[int, int], None]
+"""Is called with the number of queries and of pairs done so far."""
+
+
+class PairScorer(Protocol):
+    """What reranks: `vizsla.models.Reranker`, or anything that gives a query and a text a score."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables and messages."""
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields of a document that it reads, joined by line breaks."""
+
+    def pair_scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+        """The score of each query with the text at the same place; higher is better."""
+
+
+@dataclass
+class PairScores:
+    """The scores of queries with documents, and how long they took."""
+
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By query id, then by document id."""
+    pairs: int = 0
+    seconds: float = 0.0
+
+    def seconds_per_query(self, run: Run, depth: int) -> float:
+        """How long reranking a query of a run takes at some depth, on average."""
+        counts = [min(len(run[query]), depth) for query in self.scores if query in run]
+        return self.seconds / self.pairs * sum(counts) / len(counts) if self.pairs and counts else 0.0
+
+
+def rerank(
+    retriever: Retriever,
+    run: Run,
+    queries: Mapping[str, str],
+    reranker: PairScorer,
+    depth: int = DEPTH,
+    progress: Progress | None = None,
+) -> Run:
+    """A run with the first `depth` documents of each query in the order of the reranker's scores.
+
+    Documents with equal scores keep the order of the run. The documents after the first `depth` keep their order and
+    stay below. The retriever gives the texts of the documents.
+    """
+    return rerank_by_scores(run, pair_scores(retriever, [run], queries, reranker, depth, progress).scores, depth)
+
+
+def rerank_by_scores(run: Run, scores: Mapping[str, Mapping[str, float]], depth: int) -> Run:
+    """A run reranked by scores that are known already, by query id and document id.
+
+    >>> run = Run({"q": [("a", 9.0), ("b", 8.0), ("c", 2.0), ("d", 1.5)]})
+    >>> rerank_by_scores(run, {"q": {"a": 0.5, "b": 0.75}}, 2)["q"]
+    Ranking([('b', 0.75), ('a', 0.5), ('c', -0.5), ('d', -1.0)])
+    """
+    reranked = {}
+    for query, ranking in run.items():
+        first, rest = ranking[:depth], ranking[depth:]
+        values = np.array([scores[query][document] for document in first.documents])
+        best = Ranking(first.documents, values)
+        below = _scores_below(rest.scores, values)
+        reranked[query] = Ranking([*best.documents, *rest.documents], np.concatenate([best.scores, below]))
+    return Run(reranked, run.name)
+
+
+def rerank_hits(hits: Sequence[Hit], query: str, reranker: PairScorer) -> list[Hit]:
+    """The hits of a query in the order of the reranker's scores, with these scores.
+
+    The hits must have their texts: `rerank_hits(index.search(query, 100), query, reranker)[:10]`.
+    """
+    return rerank_many([hits], [query], reranker, max(len(hits), 1))[0]
+
+
+def rerank_many(
+    hits: Sequence[Sequence[Hit]], queries: Sequence[str], reranker: PairScorer, depth: int
+) -> list[list[Hit]]:
+    """The hits of many queries with the first `depth` of each query reranked; the others stay below them."""
+    first = [some[:depth] for some in hits]
+    texts = [_text(hit.document, reranker) for some in first for hit in some]
+    repeated = [query for query, some in zip(queries, first, strict=True) for _ in some]
+    scores = reranker.pair_scores(repeated, texts).astype(np.float64)
+    ends = np.cumsum([len(some) for some in first])
+    reranked = []
+    for some, values in zip(hits, np.split(scores, ends[:-1]), strict=True):
+        order = np.argsort(-values, kind="stable").tolist()
+        rest = some[depth:]
+        below = _scores_below(np.array([hit.score for hit in rest]), values).tolist()
+        pairs = [*((some[i], float(values[i])) for i in order), *zip(rest, below, strict=True)]
+        reranked.append([replace(hit, rank=rank, score=score) for rank, (hit, score) in enumerate(pairs, 1)])
+    return reranked
+
+
+def pair_scores(
+    retriever: Retriever,
+    runs: Sequence[Run],
+    queries: Mapping[str, str],
+    reranker: PairScorer,
+    depth: int = DEPTH,
+    progress: Progress | None = None,
+) -> PairScores:
+    """The scores of all queries with the first `depth` documents of any of the runs; each pair is scored once."""
+    depth = check_count(depth, "the depth, how many documents of a query are reranked,")
+    wanted: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for query, ranking in run.items():
+            wanted.setdefault(query, {}).update(dict.fromkeys(ranking.documents[:depth]))
+    unknown = [query for query in wanted if query not in queries]
+    if unknown:
+        raise InputError(
+            f"{len(unknown):,} of the run's {len(wanted):,} queries have no text, {unknown[0]!r} for one; give the "
+            "queries that the run was made with"
+        )
+    result = PairScores()
+    for batch in _batches(wanted):
+        texts = _texts(retriever, batch, reranker)
+        batch_queries = [queries[query] for query, documents in batch.items() for _ in documents]
+        batch_texts = [texts[document] for documents in batch.values() for document in documents]
+        started = time.perf_counter()
+        values = iter(reranker.pair_scores(batch_queries, batch_texts).tolist())
+        result.seconds += time.perf_counter() - started
+        for query, documents in batch.items():
+            result.scores[query] = {document: next(values) for document in documents}
+        result.pairs += len(batch_texts)
+        if progress is not None:
+            progress(len(result.scores), result.pairs)
+    return result
+
+
+def _scores_below(scores: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """The scores of the documents that are not reranked, moved below the lowest of those that are."""
+    return np.asarray(scores - scores[:1] + (above.min() if len(above) else 0) - 1)
+
+
+def _batches(wanted: Mapping[str, dict[str, None]]) -> Iterator[dict[str, dict[str, None]]]:
+    """Queries whose documents are scored in one call."""
+    batch: dict[str, dict[str, None]] = {}
+    size = 0
+    for query, documents in wanted.items():
+        if batch and size + len(documents) > _BATCH:
+            yield batch
+            batch, size = {}, 0
+        batch[query] = documents
+        size += len(documents)
+    if batch:
+        yield batch
+
+
+def _texts(retriever: Retriever, batch: Mapping[str, dict[str, None]], reranker: PairScorer) -> dict[str, str]:
+    ids = dict.fromkeys(document for documents in batch.values() for document in documents)
+    documents = retriever.get_many(ids)
+    missing = next((doc_id for doc_id in ids if doc_id not in documents), None)
+    if missing is not None:
+        raise InputError(
+            f"the run has the document {missing!r}, which is not in the index; is it a run of other documents?"
+        )
+    return {doc_id: _text(document, reranker) for doc_id, document in documents.items()}
+
+
+def _text(document: Document, reranker: PairScorer) -> str:
+    """What a reranker reads of a document."""
+    problem = text_problem(document.content, reranker.fields)
+    if problem is not None:
+        raise InputError(f"the document {document.id!r} {problem}, so a reranker cannot read it")
+    if not any(name in document.content for name in reranker.fields):
+        raise InputError(
+            f"the document {document.id!r} has no text for a reranker to read; if its index was built with --no-store, "
+            "build it again without"
+        )
+    return field_text(document.content, reranker.fields)
