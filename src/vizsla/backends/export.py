@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.errors import UnknownNameError
-from vizsla.index import Index
+from vizsla.index import Index, document_vectors
 from vizsla.vectors import Quantiser
 
 FORMATS = ("jsonl", "npz")
@@ -28,14 +28,14 @@ def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = 
         raise UnknownNameError("export format", to, FORMATS)
     chosen = Quantiser.parse(quantiser) if quantiser else None
     if chosen is not None and not chosen.fitted:
-        every = (np.fromiter(vector.values(), np.float64) for _, vector in index.vectors())
+        every = (np.fromiter(vector.values(), np.float64) for _, vector in document_vectors(index))
         chosen = chosen.fit(np.concatenate([*every, np.zeros(0)]))
     rows = _quantised(index, chosen)
     return _write_json_lines(rows, output) if to == "jsonl" else _write_matrix(rows, output)
 
 
 def _quantised(index: Index, quantiser: Quantiser | None) -> Iterator[tuple[str, dict[str, float | int]]]:
-    for doc_id, vector in index.vectors():
+    for doc_id, vector in document_vectors(index):
         if quantiser is None:
             yield doc_id, {term: float(f"{weight:.7g}") for term, weight in vector.items()}
         else:

@@ -21,7 +21,7 @@ def ann_recall(
         typer.Option(
             "--search-params",
             metavar="PARAMS",
-            help="Parameters to measure, as in ef_search=200 or nprobe=64. Repeat it.",
+            help="Parameters to measure, as in nprobe=64. Repeat it.",
         ),
     ] = None,
     k: Annotated[int, options.top_k("The recall of how many results.")] = 10,
@@ -36,20 +36,24 @@ def ann_recall(
     Recall is the share of the exact top k that is found. The exact search is over the same vectors, as they are stored.
     """
     from vizsla.datasets import read_queries
-    from vizsla.index import Index
+    from vizsla.index import Index, measure_recall
+    from vizsla.models import parse_model
 
     texts = [text for text in read_queries(queries).values() if text.strip()]
     sample = list(islice(texts, 0, None, max(len(texts) // MOST_QUERIES, 1)))
+    chosen = None if model is None else parse_model(model)
     with Index.open(index) as opened:
         facts = opened.info()["dense"] or {"kind": "exact", "vector_bytes": 0, "structure_bytes": 0}
-        measured = opened.recall(sample, search_params or [facts["kind"]], k, model=model, together=batch_size)
+        measured = measure_recall(
+            opened, sample, search_params or [facts["kind"]], k, model=chosen, batch_size=batch_size
+        )
     if as_json:
         data = {"k": k, "queries": len(sample), "batch_size": batch_size, "index": facts}
         console.print_json({**data, "settings": [asdict(row) for row in measured]})
         return
     right = (f"recall@{k}", "time", "ms per query", "bytes")
     rows = [
-        (row.setting, f"{row.recall:.4f}", f"{row.ratio:.2f}", f"{row.milliseconds:.2f}", _bytes(place, facts))
+        (row.search_params, f"{row.recall:.4f}", f"{row.ratio:.2f}", f"{row.milliseconds:.2f}", _bytes(place, facts))
         for place, row in enumerate(measured)
     ]
     console.show_table(("search", *right), rows, right=right)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.opening import SearchChoices, open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vizsla.index import Index
-    from vizsla.models import Model
-    from vizsla.runs import Measure, Run
+    from vizsla.runs import Measure, Retriever, Run
 
 DEFAULT = "Acc@5 Acc@20 Acc@100"
 _ACCURACY = re.compile(r"Acc@(\d{1,6})", re.ASCII)
@@ -55,13 +53,12 @@ def split_measures(text: str) -> tuple[list[Measure], list[int]]:
 
 def evaluate_answers(
     location: str | None, files: Sequence[Path], models: list[str], run: Path | None, measures: str | None,
-    regex: bool, limit: int | None, search_options: dict[str, str | None], as_json: bool,
+    regex: bool, limit: int | None, search_options: SearchChoices, as_json: bool,
 ) -> None:  # fmt: skip
     """Print the share of questions with an answer in the top k, for each file and model.
 
-    `search_options`: how the index is searched, as `Index.ask_with` takes it.
+    `search_options`: how the index is searched, as `searched_with` takes it.
     """
-    from vizsla.models import parse_model
     from vizsla.runs import Run
 
     if location is None:
@@ -74,34 +71,32 @@ def evaluate_answers(
     if run is not None and models:
         raise VizslaError("give --run or --model, not both")
     given = Run.read(run) if run else None
-    parsed = {name: parse_model(name) for name in split_models(models)}
     results: list[dict[str, Any]] = []
-    with open_retriever(location) as index:
-        index.ask_with(None, **search_options)
-        systems: dict[str, Model | None] = {**parsed} or {run.name if run else index.model.name: None}
+    with open_retriever(location) as opened:
+        systems = {name: searched_with(opened, model=name, **search_options) for name in split_models(models)}
+        if not systems:
+            systems = {run.name if run else opened.name: searched_with(opened, **search_options)}
         for file in files:
-            results += _evaluate_file(index, file, systems, given, cutoffs, regex=regex, limit=limit)
+            results += _evaluate_file(file, systems, given, cutoffs, regex=regex, limit=limit)
     if as_json:
         console.print_json({"index": str(location), "results": results})
     else:
-        _show(results, cutoffs, with_models=bool(parsed))
+        _show(results, cutoffs, with_models=bool(models))
 
 
 def _evaluate_file(
-    index: Index, file: Path, systems: dict[str, Model | None], run: Run | None, cutoffs: list[int], *,
+    file: Path, systems: dict[str, Retriever], run: Run | None, cutoffs: list[int], *,
     regex: bool, limit: int | None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     from vizsla.datasets import read_questions
-    from vizsla.evaluation import answer_figures
+    from vizsla.evaluation import answer_accuracy
 
     texts, answers = read_questions(file)
     questions = dict(list(texts.items())[:limit])
     results = []
-    for name, model in systems.items():
+    for name, retriever in systems.items():
         with console.progress(f"Matching {file.name}", len(questions), "questions") as advance:
-            figures = answer_figures(
-                index, questions, answers, cutoffs, run=run, model=model, regex=regex, progress=advance
-            )
+            figures = answer_accuracy(retriever, questions, answers, cutoffs, run=run, regex=regex, progress=advance)
         results.append({"file": file.name, "model": name, "questions": len(questions), "accuracy": figures})
     return results
 

@@ -11,7 +11,7 @@ import typer
 from vizsla.cli import answer_accuracy, console, options
 from vizsla.cli.compare import remark_facts
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.opening import SearchChoices, open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vizsla.runs import Run
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
-OPTION_NAMES = {"combine": "combine", "dense": "search params"}
+OPTION_NAMES = {"combine": "combine", "search_params": "search params"}
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     """
     if run is not None and (combine or search_params):
         raise VizslaError("--combine and --search-params are for searching; a run has been searched already")
-    search_options = {"combine": combine, "dense": search_params}
+    search_options: SearchChoices = {"combine": combine, "search_params": search_params}
     if all(map(answer_accuracy.is_question_file, sets)):
         if output is not None or split is not None:
             raise VizslaError("--output and --split are for data sets, not for questions with answers")
@@ -90,7 +90,7 @@ class _System:
     index: str | None
     run: Path | None
     k: int
-    search_options: dict[str, str | None]
+    search_options: SearchChoices
 
 
 def _one_model(models: list[str] | None) -> str:
@@ -155,20 +155,22 @@ def _evaluate_search(
 ) -> tuple[dict[str, Any], Run]:
     from vizsla.cli.sources import read_with_progress
     from vizsla.datasets import Source
-    from vizsla.evaluation import evaluate_index, evaluate_model
+    from vizsla.evaluation import evaluate_model, evaluate_retriever
     from vizsla.models import parse_model
 
     qrels, search_options = dataset.qrels(split), system.search_options
     if system.index is not None:
         with open_retriever(system.index) as opened:
-            name = f"{opened.model.name} in {system.index}"
-            opened.ask_with(None, **search_options)
-            outcome = evaluate_index(opened, dataset, qrels, names, system.k, convention=convention)
+            name = f"{opened.name} in {system.index}"
+            retriever = searched_with(opened, **search_options)
+            outcome = evaluate_retriever(retriever, dataset, split, names, system.k, convention)
     else:
         name = system.model
         documents = read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         model = parse_model(system.model)
-        outcome = evaluate_model(model, dataset, split, names, system.k, documents, convention, **search_options)
+        outcome = evaluate_model(
+            model, dataset, split, names, system.k, convention, documents=documents, **search_options
+        )
     if not outcome.documents:
         raise VizslaError(f"{dataset.folder}: there are no documents to search")
     if system.index is not None and dataset.has_corpus:

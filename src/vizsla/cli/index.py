@@ -69,7 +69,7 @@ def index(
     with (
         replace_index(output, overwrite=overwrite) as building,
         Index.create(
-            building, parsed, memory=size, passages=splitter, store=store, dense=vector_index or "exact"
+            building, parsed, memory=size, passages=splitter, store=store, vector_index=vector_index or "exact"
         ) as new,
     ):
         added = new.add(read_with_progress(found, "Indexing", workers), workers=workers)

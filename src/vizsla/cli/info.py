@@ -17,12 +17,12 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """Show what an index holds: documents, terms, model, sizes."""
-    from vizsla.index import Index
+    from vizsla.index import Index, term_statistics
 
     with Index.open(index) as opened:
         facts = opened.info()
         if terms is not None:
-            facts["terms"] = [t._asdict() for t in opened.term_statistics(terms)]
+            facts["terms"] = [t._asdict() for t in term_statistics(opened, terms)]
     if as_json:
         console.print_json(facts)
     else:

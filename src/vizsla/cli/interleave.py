@@ -63,10 +63,10 @@ def interleave(
     Each pair of runs is interleaved in both orders and evaluated, which shows whether one finds what the other misses.
     Then, as in the RepBERT paper, the consistency of each run with a reference run.
     """
-    from vizsla.evaluation import OF_ANSWERS, consistency_of, interleave_all
+    from vizsla.evaluation import ANSWER_CONVENTION, consistency_of, interleave_all
     from vizsla.runs import parse_measures
 
-    how = convention or (OF_ANSWERS if answers else "anserini")
+    how = convention or (ANSWER_CONVENTION if answers else "anserini")
     depths = console.parse_depths(cutoffs)
     parsed = parse_measures(measures or (BY_ANSWERS if answers else BY_JUDGEMENTS))
     _check(how, test, correction, report or [])
@@ -86,25 +86,26 @@ def interleave(
 def _check(convention: str, test: str, correction: str, reports: list[Path]) -> None:
     """Refuse unknown names and reports that cannot be written, before anything is read."""
     from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS
-    from vizsla.evaluation.report.interleaved import INTERLEAVED
+    from vizsla.reports.interleaved import INTERLEAVING_FORMATS
 
     console.one_of("convention", convention, CONVENTIONS)
     console.one_of("significance test", test, TESTS)
     console.one_of("correction", correction, CORRECTIONS)
     for path in reports:
-        INTERLEAVED.check(path)
+        INTERLEAVING_FORMATS.check(path)
         console.check_output(path)
 
 
 def _read(runs: list[str]) -> dict[str, Run]:
     """Two runs or more, by their names."""
+    from vizsla.evaluation import check_common_queries
 
     if len(runs) < 2:
         raise VizslaError("interleaving needs at least two runs")
     named = {name: run for by_name in read_named(runs).values() for name, run in by_name.items()}
     if len(named) < len(runs):
         raise VizslaError("two runs have the same name; write NAME=FILE")
-    check_common(named)
+    check_common_queries(named)
     return named
 
 
@@ -185,19 +186,19 @@ class _Judging:
 
 def _present(interleaving: Interleaving, reports: list[Path], as_json: bool) -> None:
     """Print the findings, and write them to reports."""
-    from vizsla.evaluation.report.interleaved import INTERLEAVED, interleaved_data
+    from vizsla.reports.interleaved import INTERLEAVING_FORMATS, interleaved_data
 
     if as_json:
         console.print_json(interleaved_data(interleaving))
     else:
         _show(interleaving)
     for path in reports:
-        INTERLEAVED.write(interleaving, path)
+        INTERLEAVING_FORMATS.write(interleaving, path)
         console.remark(f"Written: {path}")
 
 
 def _show(interleaving: Interleaving) -> None:
-    from vizsla.evaluation.report.interleaved import consistency_legend, interleaved_legend, interleaved_rows
+    from vizsla.reports.interleaved import consistency_legend, interleaved_legend, interleaved_rows
 
     seconds = [f"+ {name}" for name in interleaving.names]
     for measure in interleaving.measures:

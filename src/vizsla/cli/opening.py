@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from vizsla.errors import VizslaError
 
@@ -10,26 +10,39 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vizsla.index import Index
-    from vizsla.index.view import IndexView
     from vizsla.models import Model
     from vizsla.runs import Retriever
 
 
-def open_retriever(location: str | Path) -> Index:
-    """Whatever can be searched at a location."""
-    from vizsla.index import Index
+class SearchChoices(TypedDict):
+    """How an index is searched; None is its own way."""
 
-    return Index.open(location)
+    combine: str | None
+    search_params: str | None
+
+
+def open_retriever(location: str | Path) -> Retriever:
+    """Whatever can be searched at a location: a folder with an index, or an address with a registered scheme."""
+    from vizsla.retrievers import open
+
+    return open(location)
+
+
+def open_index(location: str | Path) -> Index:
+    """The index at a location; any other retriever is refused."""
+    retriever = open_retriever(location)
+    index = index_of(retriever)
+    if index is None:
+        raise VizslaError(f"{location}: this needs an index in a folder, and {retriever.name} is something else")
+    return index
 
 
 def index_of(retriever: Retriever) -> Index | None:
     """The index behind a retriever, for what only an index can tell; None for any other retriever."""
-    from vizsla.index import Index
-    from vizsla.index.view import IndexView
+    from vizsla.index import Index, IndexView
 
-    if isinstance(retriever, IndexView):
-        return retriever.index
-    return retriever if isinstance(retriever, Index) else None
+    searched = retriever.index if isinstance(retriever, IndexView) else retriever
+    return searched if isinstance(searched, Index) else None
 
 
 def searched_with(
@@ -49,12 +62,10 @@ def searched_with(
     index = index_of(retriever)
     if index is None:
         raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
-    view: IndexView = index.with_model(
+    return index.with_model(
         _expanded(index.with_model(model).model, expand),
         combine=combine, search_params=search_params, approximate=approximate, threads=threads,
     )  # fmt: skip
-    index.ask_with(view.model)  # snippets mark the words of this model's queries
-    return view
 
 
 def _expanded(model: Model, expand: str | None) -> Model:

@@ -115,7 +115,7 @@ SearchParams = Annotated[
     typer.Option(
         "--search-params",
         metavar="PARAMS",
-        help="How dense vectors are searched: exact, or parameters as in ef_search=200.",
+        help="How dense vectors are searched: exact, or as in ef_search=200.",
     ),
 ]
 Threads = Annotated[

@@ -10,7 +10,7 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.models import split_models
 from vizsla.cli.named import read_named
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.opening import open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -112,20 +112,19 @@ def _search(
     location: str, sources: list[str], models: list[str], split: str | None, data: Path | None, depth: int
 ) -> dict[str, dict[str, Run]]:
     """The runs of several models in an index, for several sets of queries."""
-    from vizsla.evaluation import QuestionSet, answer
-    from vizsla.models import parse_model
+    from vizsla.evaluation import QuestionSet, retrieve
 
     if not sources:
         raise VizslaError("name the queries with --queries, a file or a data set")
     if len(models) < 2:
         raise VizslaError("give at least two models, as in -m bm25,minilm; the first is the reference")
-    parsed = {name: parse_model(name) for name in models}
     sets = [QuestionSet.open(source, data, split) for source in sources]
     if len({queries.name for queries in sets}) < len(sets):
         raise VizslaError("two sets of queries have the same name; results go by name, so each needs its own")
-    with open_retriever(location) as index:
+    with open_retriever(location) as opened:
+        systems = {name: searched_with(opened, model=name) for name in models}
         return {
-            queries.name: {name: _non_empty(answer(index, queries.texts, depth, m)) for name, m in parsed.items()}
+            queries.name: {name: _non_empty(retrieve(r, queries.texts, depth)) for name, r in systems.items()}
             for queries in sets
         }
 

@@ -76,7 +76,7 @@ def _check(
     *, as_json: bool, reports: list[Path],
 ) -> None:  # fmt: skip
     """Refuse options that do not go together, before anything long begins."""
-    from vizsla.evaluation.report.reranked import RERANKED
+    from vizsla.reports.rerank_depths import DEPTH_FORMATS
 
     if queries is None and dataset is None:
         raise VizslaError("the queries' texts are needed; give --queries FILE or --dataset NAME")
@@ -89,7 +89,7 @@ def _check(
     if output is not None and len(runs) > 1:
         raise VizslaError("one run can be written with -o, not several; give one --run")
     for path in reports:
-        RERANKED.check(path)
+        DEPTH_FORMATS.check(path)
     for file in (output, *reports):
         console.check_output(file, *runs)
 
@@ -139,7 +139,7 @@ def _queries(
 def _score(
     location: str, runs: Mapping[str, Run], texts: Mapping[str, str], reranker: Reranker, depth: int
 ) -> PairScores:
-    from vizsla.index import pair_scores
+    from vizsla.retrievers import pair_scores
 
     count = len({query for run in runs.values() for query in run})
     with open_retriever(location) as retriever, console.progress("Reranking", count, "pairs") as advance:
@@ -147,10 +147,10 @@ def _score(
 
 
 def _write(run: Run, scores: PairScores, depth: int, output: Path, tag: str) -> None:
-    from vizsla.index import reranked
+    from vizsla.retrievers import rerank_by_scores
 
     with console.written(output) as file:
-        reranked(run, scores.scores, depth).untied(by_id=False).write(file, tag=tag)
+        rerank_by_scores(run, scores.scores, depth).untied(by_id=False).write(file, tag=tag)
     pairs = console.count(scores.pairs, "pair")
     console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.place(output)}")
 
@@ -160,10 +160,10 @@ def _evaluate(
     reports: list[Path], as_json: bool,
 ) -> None:  # fmt: skip
     """Print, and write to reports, the figures at each depth."""
-    from vizsla.evaluation.depths import at_depths
-    from vizsla.evaluation.report.reranked import RERANKED, depth_tables
+    from vizsla.evaluation import evaluate_at_depths
+    from vizsla.reports.rerank_depths import DEPTH_FORMATS, depth_tables
 
-    figures = at_depths(runs, scores, qrels, measures, depths, convention)
+    figures = evaluate_at_depths(runs, scores, qrels, measures, depths, convention)
     if as_json:
         facts: dict[str, Any] = {"pairs": scores.pairs, "seconds": round(scores.seconds, 3), "convention": convention}
         console.print_json({**facts, "figures": [asdict(figure) for figure in figures]})
@@ -174,5 +174,5 @@ def _evaluate(
         rate = scores.pairs / scores.seconds if scores.seconds else 0.0
         console.remark(f"{console.count(scores.pairs, 'pair')}, {rate:,.0f} a second; convention {convention}")
     for path in reports:
-        RERANKED.write(figures, path)
+        DEPTH_FORMATS.write(figures, path)
         console.remark(f"Written: {path}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.opening import index_of, open_retriever, searched_with
+from vizsla.cli.opening import open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ class _Search:
         """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
         if self.reranker is None:
             return self.retriever.search(query, k, self.filter)
-        from vizsla.index import check_texts, rerank_hits
+        from vizsla.retrievers import rerank_hits
 
-        index = index_of(self.retriever)
-        if index is not None:
-            check_texts(index)
         return rerank_hits(self.retriever.search(query, self.depth, self.filter), query, self.reranker)[:k]
 
 
@@ -155,23 +152,22 @@ def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:
 
 
 def _reranked(search: _Search, run: Run, texts: dict[str, str]) -> Run:
-    from vizsla.index import rerank
+    from vizsla.retrievers import rerank
 
-    index = index_of(search.retriever)
-    if index is None or search.reranker is None:
-        raise VizslaError(f"{search.retriever.name} is not an index, so there are no texts to rerank")
+    assert search.reranker is not None
     with console.progress("Reranking", len(texts), "pairs") as advance:
-        return rerank(index, run, texts, search.reranker, search.depth, advance).untied(by_id=False)
+        return rerank(search.retriever, run, texts, search.reranker, search.depth, advance).untied(by_id=False)
 
 
 def _remark_recall(search: _Search, run: Run, texts: dict[str, str], k: int) -> None:
     """Say what share of the exact top k an approximate search has found; reranking does not change it."""
-    from vizsla.index.view import IndexView
+    from vizsla.index import IndexView
 
-    if not isinstance(search.retriever, IndexView) or search.retriever.approximate is None:
+    view = search.retriever
+    if not isinstance(view, IndexView) or view.options.approximate is None:
         return
     sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
-    exact = replace(search.retriever, approximate=None, threads=None).run(sample, k, search.filter)
+    exact = replace(view, options=replace(view.options, approximate=None, threads=None)).run(sample, k, search.filter)
     recall = recall_of(run, exact)
     console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")
 

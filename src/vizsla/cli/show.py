@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from vizsla.index import Index, Snippet
+    from vizsla.models import Model
     from vizsla.runs import Document, Explanation, Hit, Retriever
 
 MATCH = "bold yellow"
@@ -63,8 +64,11 @@ def show_hits(retriever: Retriever, query: str, hits: list[Hit], filter: str | N
 
 def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
     """What cuts a snippet from a field of a document; only an index knows which words match."""
-    index = index_of(retriever)
-    return _beginning if index is None else index.highlighter(query, filter).snippet
+    from vizsla.index import Index, IndexView
+
+    if not isinstance(retriever, Index | IndexView):
+        return _beginning
+    return retriever.highlighter(query, filter).snippet
 
 
 def _beginning(document: Document, field: str, width: int) -> Snippet:
@@ -101,17 +105,24 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     """Why a query found nothing."""
     if not len(retriever):
         return "nothing found: the index has no documents"
+    from vizsla.index import Index, IndexView
+
     index = index_of(retriever)
-    return "nothing found" if index is None else _why_nothing(index, query, filter)
+    if index is None or not isinstance(retriever, Index | IndexView):
+        return "nothing found"
+    return _why_nothing(index, retriever.model, query, filter)
 
 
-def _why_nothing(index: Index, query: str, filter: str | None) -> str:
-    statistics = index.term_statistics(query)
+def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> str:
+    from vizsla.index import term_statistics
+    from vizsla.models import DenseComponent
+
+    statistics = term_statistics(index, query)
     terms = list(dict.fromkeys(t.term for t in statistics))
-    if not terms and any(part.component.dimensions for part in index.asked.parts):
+    if not terms and any(isinstance(part.component, DenseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
             return "nothing found: no document meets the filter"
-        return f"nothing found: {console.safe(index.asked.name)} knows no word of the query"
+        return f"nothing found: {console.safe(model.name)} knows no word of the query"
     if not terms:
         return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
     if any(t.documents for t in statistics):

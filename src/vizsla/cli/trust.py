@@ -10,10 +10,10 @@ def trust(index: options.IndexFolder) -> None:
 
     faiss does not check what it reads. Trust an index only if you know who has built it.
     """
-    from vizsla.index import Index
+    from vizsla.index import Index, trust_vector_indexes
 
     with Index.open(index) as opened:
-        count = opened.trust()
+        count = trust_vector_indexes(opened)
     if count:
         console.remark(f"{console.count(count, 'structure')} for approximate search may be opened from now on")
     else:

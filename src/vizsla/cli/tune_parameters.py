@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vizsla.datasets import BeirDataset
-    from vizsla.evaluation import Setting
+    from vizsla.evaluation import Parameter
     from vizsla.index import Index
     from vizsla.models import Model
     from vizsla.runs import Measure, Qrels
@@ -24,7 +24,7 @@ def tune_parameters(
     data: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Index a data set, try settings on one of its splits, and print the best model."""
-    from vizsla.evaluation import Setting, settings_of, tune
+    from vizsla.evaluation import Parameter, tunable_parameters, tune
     from vizsla.index import Index
     from vizsla.models import expression, parse_model
 
@@ -35,7 +35,7 @@ def tune_parameters(
         console.remark(f"Figures on {test_split!r} after tuning on it say nothing about other queries")
     model = parse_model(name)
     expression(model)  # a model that cannot be written down is refused before it is tuned
-    varied = [Setting.parse(s) for s in settings] if settings else settings_of(model)
+    varied = [Parameter.parse(s) for s in settings] if settings else tunable_parameters(model)
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(Path(folder) / "index", model, store=False) as index,
@@ -46,7 +46,7 @@ def tune_parameters(
             tuned = tune(index, model, queries, qrels, maximised, varied, lambda n: advance(n, n))
         result: dict[str, Any] = {
             "model": expression(tuned.model), "dataset": member.name, "split": split, "measure": str(maximised),
-            "settings": tuned.settings, "before": tuned.before, "after": tuned.value, "tried": len(tuned.tried),
+            "settings": tuned.parameters, "before": tuned.before, "after": tuned.value, "tried": len(tuned.tried),
         }  # fmt: skip
         if test_qrels is not None:
             result["test"] = {"split": test_split, **_test(index, member, test_qrels, maximised, model, tuned.model)}
@@ -87,14 +87,16 @@ def _test(
     index: Index, dataset: BeirDataset, qrels: Qrels, measure: Measure, before: Model, after: Model
 ) -> dict[str, float]:
     """The figures of the model before and after tuning, on queries it was not tuned on."""
-    from vizsla.evaluation import answer, evaluate
+    from vizsla.evaluation import evaluate, retrieve
 
     queries = dataset.queries_of(qrels)
-    runs = {name: answer(index, queries, 1000, model) for name, model in (("before", before), ("after", after))}
+    runs = {
+        name: retrieve(index.with_model(model), queries, 1000) for name, model in (("before", before), ("after", after))
+    }
     return {name: evaluate(run, qrels, [measure]).measures[str(measure)] for name, run in runs.items()}
 
 
-def _show(result: dict[str, Any], model: str, varied: Sequence[Setting]) -> None:
+def _show(result: dict[str, Any], model: str, varied: Sequence[Parameter]) -> None:
     rows = [(f"{result['dataset']} {result['split']}", f"{result['before']:.4f}", f"{result['after']:.4f}")]
     if "test" in result:
         test = result["test"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vizsla.cli import console
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.opening import open_index
 from vizsla.cli.tune_parameters import one_measure
 from vizsla.errors import VizslaError
 
@@ -24,7 +24,7 @@ def tune_weight(
     usual = "nDCG@10" if all(questions.qrels is not None for questions in sets) else "Success@100"
     maximised = one_measure(measure or usual)
     grid = _parse_grid(weights) if weights else None
-    with open_retriever(location) as index:
+    with open_index(location) as index:
         both = index.model if model is None else parse_model(model)
         best = choose_weight(index, both, sets, maximised, depth=depth, grid=grid, regex=regex)
     first, second = (part.component.name for part in both.parts)

@@ -97,7 +97,7 @@ def work(part: str) -> None:
 
 def _write(folder: Path) -> None:
     """Analyse, index, replace, delete and merge, each in an index that is opened for it, as commands do."""
-    from vizsla.index import Index
+    from vizsla.index import Index, term_statistics
     from vizsla.text import Analyzer
 
     Analyzer.parse("lucene-english").tokens("dogs")
@@ -105,7 +105,7 @@ def _write(folder: Path) -> None:
         index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
         index.commit()
     with Index.open(folder) as index:
-        index.term_statistics("dogs")
+        term_statistics(index, "dogs")
         index.explain("dogs", "1")
         index.add([{"id": "9", "text": "Birds sing, dogs bark."}])
         index.commit()

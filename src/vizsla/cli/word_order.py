@@ -10,11 +10,11 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.answer_accuracy import split_measures
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.opening import open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.evaluation import Judging, QuestionSet, Shuffled
+    from vizsla.evaluation import QuestionMeasures, QuestionSet, ShuffleEffect
 
 
 def word_order(
@@ -45,12 +45,12 @@ def word_order(
     The words of each question are shuffled, and results on shuffled questions are compared with those on the original
     ones.
     """
-    from vizsla.evaluation import TESTS, Judging
+    from vizsla.evaluation import TESTS, QuestionMeasures
 
     console.one_of("significance test", test, TESTS)
     if shuffles < 1:
         raise VizslaError(f"--shuffles, how many times words are shuffled, must be 1 or more, not {shuffles}")
-    judging = Judging(*split_measures(measures), regex)
+    judging = QuestionMeasures(*split_measures(measures), regex)
     questions = _open(sets, data, split, limit)
     if output is not None:
         _write(questions, output, shuffles)
@@ -86,13 +86,13 @@ def _open(sources: list[str], data: Path | None, split: str | None, limit: int |
     return sets
 
 
-Results = list[tuple[str, str, "Shuffled"]]
+Results = list[tuple[str, str, "ShuffleEffect"]]
 """For each set of questions, model and measure: the figures before and after."""
 
 
 def _write(sets: list[QuestionSet], folder: Path, shuffles: int) -> None:
     """Write a file for each set of questions and each shuffle."""
-    from vizsla.evaluation import shuffled
+    from vizsla.evaluation import shuffle_words
 
     console.check_folder(folder, "the output")
     if folder.exists() and not folder.is_dir():
@@ -100,18 +100,23 @@ def _write(sets: list[QuestionSet], folder: Path, shuffles: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for questions in sets:
         for seed in range(1, shuffles + 1):
-            questions.write(folder / f"{questions.name}-shuffled-{seed}.jsonl", shuffled(questions.texts, seed))
+            questions.write(folder / f"{questions.name}-shuffled-{seed}.jsonl", shuffle_words(questions.texts, seed))
     files = console.count(shuffles * len(sets), "file")
     console.remark(f"{files} written to {folder}; ids are those of the original questions")
 
 
 def _of_runs(
-    questions: QuestionSet, run: Path, shuffled_runs: list[Path], location: str | None, judging: Judging, test: str
+    questions: QuestionSet,
+    run: Path,
+    shuffled_runs: list[Path],
+    location: str | None,
+    judging: QuestionMeasures,
+    test: str,
 ) -> Results:
     """Figures of a run on the original questions and of runs on shuffled ones."""
     from contextlib import ExitStack
 
-    from vizsla.evaluation import before_and_after
+    from vizsla.evaluation import compare_shuffled
     from vizsla.runs import Run
 
     known = questions.qrels.judgements if questions.qrels else questions.texts
@@ -121,36 +126,35 @@ def _of_runs(
             raise VizslaError(f"{path}: the run has none of the questions of {questions.name}")
     with ExitStack() as stack:
         opened = stack.enter_context(open_retriever(location)) if location else None
-        before, *after = (questions.values(judging, index=opened, run=read) for read in runs)
-    return [(questions.name, run.stem, figure) for figure in before_and_after(before, after, test)]
+        before, *after = (questions.values(judging, retriever=opened, run=read) for read in runs)
+    return [(questions.name, run.stem, figure) for figure in compare_shuffled(before, after, test)]
 
 
 def _of_models(
-    sets: list[QuestionSet], location: str, models: list[str], shuffles: int, judging: Judging, test: str
+    sets: list[QuestionSet], location: str, models: list[str], shuffles: int, judging: QuestionMeasures, test: str
 ) -> Results:
     """Figures of models on the original questions and on shuffled ones."""
-    from vizsla.evaluation import before_and_after, shuffled
-    from vizsla.models import parse_model
+    from vizsla.evaluation import compare_shuffled, shuffle_words
 
     results: Results = []
-    with open_retriever(location) as index:
-        chosen = {name: parse_model(name) for name in models} or {index.model.name: index.model}
+    with open_retriever(location) as opened:
+        chosen = {name: searched_with(opened, model=name) for name in models} or {opened.name: opened}
         for questions in sets:
             rounds = len(chosen) * (shuffles + 1)
             with console.progress(f"Searching with {questions.name}", rounds, "rounds") as advance:
                 done = 0
-                for name, model in chosen.items():
+                for name, retriever in chosen.items():
                     values = []
                     seeds = range(1, shuffles + 1)
-                    for texts in (questions.texts, *(shuffled(questions.texts, seed) for seed in seeds)):
-                        values.append(questions.values(judging, index=index, model=model, texts=texts))
+                    for texts in (questions.texts, *(shuffle_words(questions.texts, seed) for seed in seeds)):
+                        values.append(questions.values(judging, retriever=retriever, texts=texts))
                         done += 1
                         advance(done, done)
-                    results += [(questions.name, name, f) for f in before_and_after(values[0], values[1:], test)]
+                    results += [(questions.name, name, f) for f in compare_shuffled(values[0], values[1:], test)]
     return results
 
 
-def _as_json(result: tuple[str, str, Shuffled]) -> dict[str, Any]:
+def _as_json(result: tuple[str, str, ShuffleEffect]) -> dict[str, Any]:
     questions, model, f = result
     return {
         "questions": questions, "model": model, "measure": f.measure, "before": f.before, "after": f.after,
@@ -160,7 +164,7 @@ def _as_json(result: tuple[str, str, Shuffled]) -> dict[str, Any]:
 
 
 def _show(results: Results, sets: list[QuestionSet], times: int, test: str) -> None:
-    from vizsla.evaluation.report.tables import TEST_NAMES
+    from vizsla.reports.tables import TEST_NAMES
 
     numbers = ("original", "shuffled", "points", *(["range"] if times > 1 else []))
     rows = []

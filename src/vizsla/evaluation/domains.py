@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models import BM25
-from vizsla.models.model import field_text
+from vizsla.models import BM25, field_text
 from vizsla.text import Analyzer
 
 RARE = 1e-4  # terms with no more than this share of a collection's are left out, as in Pyserini's comparison

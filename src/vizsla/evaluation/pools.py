@@ -16,7 +16,7 @@ from vizsla.evaluation.answers import answer_qrels
 from vizsla.evaluation.conventions import ANSWER_CONVENTION
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.questions import QuestionSet
-from vizsla.index import Index, Pool
+from vizsla.index import Index, Pool, pools
 from vizsla.models import Model, Part, Sum
 from vizsla.runs import Measure, Qrels, Ranking, Run
 
@@ -38,7 +38,7 @@ class QuestionPools:
         if len(model.parts) != 2:
             raise VizslaError(f"{model.name} has {len(model.parts)} parts; a weight is chosen between two")
         unweighted = Sum(tuple(Part(1.0, part.component) for part in model.parts))
-        return cls(dict(zip(texts, index.pools(list(texts.values()), depth, model=unweighted), strict=True)))
+        return cls(dict(zip(texts, pools(index, list(texts.values()), depth, unweighted), strict=True)))
 
     def run(self, weight: float) -> Run:
         """The documents of each pool ranked by the sum of both scores, the second one multiplied by a weight."""

@@ -73,7 +73,7 @@ def evaluate_model(
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         fitted = fit_to_dataset(model, dataset) if model.needs_corpus_statistics else model
-        with Index.create(Path(folder) / "index", fitted, store=fitted.reads_texts) as index:
+        with Index.create(Path(folder) / "index", fitted, store=fitted.needs_texts) as index:
             index.add(dataset.documents() if documents is None else documents)
             index.commit()
             retriever = index.with_model(combine=combine, search_params=search_params)

@@ -18,8 +18,7 @@ from vizsla.evaluation.comparison import Comparison, SystemResult
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, fit_to_dataset, retrieve
-from vizsla.index import Index
-from vizsla.index.view import IndexView
+from vizsla.index import Index, IndexView, bytes_of
 from vizsla.models import Component, Model, Part, Sum
 from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
 
@@ -148,7 +147,7 @@ def _search(
     models = {name: fit_to_dataset(model, dataset) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
-        store = any(model.reads_texts for model in models.values())
+        store = any(model.needs_texts for model in models.values())
         with Index.create(Path(folder) / "index", shared_index_model(models.values()), store=store) as index:
             index.add(documents(dataset))
             index.commit()
@@ -159,7 +158,7 @@ def _search(
             for name, model in models.items():
                 result = _retriever_run(index.with_model(model), queries, depth, rules)
                 result.facts["seconds"] = {"index": indexing, **result.facts["seconds"]}
-                result.facts["bytes"] = index.bytes_of(model)
+                result.facts["bytes"] = bytes_of(index, model)
                 result.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
                 runs[name] = result
             return runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from vizsla.datasets import BeirDataset, Document
 from vizsla.evaluation.comparison import Comparison
 from vizsla.evaluation.domains import TermShares
 from vizsla.index import Highlighter
-from vizsla.models import BM25, Model
+from vizsla.models import BM25, Model, SparseComponent
 from vizsla.reports.escaping import escape_html
 from vizsla.runs import Qrels
 from vizsla.text.stopwords import stop_words
@@ -91,7 +92,8 @@ def _most_different(c: Comparison, dataset: str, system: str) -> list[str]:
 def marked_text(query: str, document: Document, model: Model | None) -> str:
     """The part of a document that fits a query best, as HTML with the words of the query marked."""
     chosen = model or BM25()
-    terms = {p.component.namespace: p.component.own_terms(query) for p in chosen.parts}
+    sparse = [p.component for p in chosen.parts if isinstance(p.component, SparseComponent)]
+    terms = {c.namespace: dict(Counter(token.term for token in c.tokens(query))) for c in sparse}
     common = stop_words("lucene-english")
     weights = {
         namespace: {t: w for t, w in weighted.items() if any(map(str.isalnum, t)) and t not in common}

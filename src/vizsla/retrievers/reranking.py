@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from vizsla.errors import InputError
-from vizsla.models.model import field_text, text_problem
+from vizsla.models import field_text, text_problem
 from vizsla.runs import Document, Hit, Ranking, Retriever, Run
 from vizsla.runs.retriever import check_count
 
