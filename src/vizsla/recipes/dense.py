@@ -117,12 +117,12 @@ def _together(own: Dense, weight: float, recipe: TrainingRecipe) -> Spar:
 
 
 def _towers(network: Pooled | Towers) -> list[Pooled]:
-    """The encoders as they are run: one that tells segments apart becomes two that need not."""
+    """The encoders as they are run: one with token types for queries and documents becomes two without."""
     from vizsla.networks import Towers
 
     if isinstance(network, Towers):
         return [network.queries, network.documents]
-    if not getattr(network.encoder, "segments", False):
+    if not getattr(network.encoder, "token_types", False):
         return [network]
     documents = deepcopy(network)
     embeddings: Any = documents.encoder.embeddings
