@@ -119,7 +119,7 @@ class TorchNetwork:
         assert isinstance(self.network, Augmenter)
         found = []
         for first, batch, made in self._encoded(ids, offsets):
-            added, weights = (part.float().cpu().numpy() for part in self.network.asked(made, batch))
+            added, weights = (part.float().cpu().numpy() for part in self.network.vectors(made, batch))
             lengths = np.diff(offsets[first : first + len(added) + 1])
             found += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
         return found
