@@ -15,15 +15,6 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 pytest.importorskip("transformers", reason="training needs transformers")
 pytest.importorskip("onnx", reason="writing networks needs onnx")
 
-from conftest import Cli  # noqa: E402
-from test_training import batch, same_in_processes, small_bert  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.index import Index  # noqa: E402
-from vizsla.models import Augmenter, with_expansion  # noqa: E402
-from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
-from vizsla.networks import Augmenter as Network  # noqa: E402
-from vizsla.networks.weights import read_weights  # noqa: E402
 from vizsla.recipes.augmentation import (  # noqa: E402
     Augmentation,
     Material,
@@ -33,11 +24,21 @@ from vizsla.recipes.augmentation import (  # noqa: E402
     take_embeddings,
 )
 from vizsla.recipes.training import go_on_with, load_training_recipe, resumed, train  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
 from vizsla.training.augmentation import MixedPairs, query_vectors, strongest  # noqa: E402
 from vizsla.training.checkpoints import _FILE as CHECKPOINT  # noqa: E402
 from vizsla.training.dev import Rows  # noqa: E402
+
+from conftest import Cli  # noqa: E402
+from test_training import batch, same_in_processes, small_bert  # noqa: E402
+from vizsla.datasets import BeirDataset  # noqa: E402
+from vizsla.errors import InputError, VizslaError  # noqa: E402
+from vizsla.index import Index  # noqa: E402
+from vizsla.models import Augmenter, with_expansion  # noqa: E402
+from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
+from vizsla.networks import Augmenter as Network  # noqa: E402
+from vizsla.networks.weights import read_weights  # noqa: E402
+from vizsla.text import Analyzer  # noqa: E402
+from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
 
 PIECES = Analyzer.parse("wordpiece")
 SETTINGS = ("batch=8", "steps=4", "warmup=1", "group=3", "precision=float32", "evaluate=2", "keep=2",

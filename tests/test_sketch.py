@@ -19,8 +19,8 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
 from vizsla.models.bm25 import VARIANTS
-from vizsla.recipes.teaching import Teaching, taught_pairs
 from vizsla.text import Analyzer
+from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -239,8 +239,8 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_sketch_teaches() -> None:
     documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
-    plan = Teaching(depth=5, positives=2, negatives=2)
-    pairs = taught_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), plan)
+    settings = DistillationSettings(depth=5, positives=2, negatives=2)
+    pairs = distillation_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings)
     assert len(pairs.queries) == 30
     assert np.diff(pairs.positives.offsets).tolist() == [2] * 30
 

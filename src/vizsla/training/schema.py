@@ -84,7 +84,7 @@ def _read(settings_class: type[T], data: object, what: str, prefix: str) -> T:
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in hints:
-            raise UnknownNameError(f"setting of {what}", f"{prefix}{key}", _names(settings_class, data, prefix))
+            raise _unknown(what, f"{prefix}{key}", _names(settings_class, data, prefix))
         name, hint = f"{prefix}{key}", hints[key]
         if hint in _TYPES:
             check(name, value, _TYPES[hint])
@@ -101,11 +101,11 @@ def _change(settings_class: type, data: dict[str, Any], name: str, text: str, wh
     for one in sections:
         hint = _hints(current).get(one)
         if hint is None or hint in _TYPES:
-            raise UnknownNameError(f"setting of {what}", name, _names(settings_class, data))
+            raise _unknown(what, name, _names(settings_class, data))
         current, place = _section_class(hint, place[one], one), place[one]
     hint = _hints(current).get(key)
     if hint not in _TYPES:
-        raise UnknownNameError(f"setting of {what}", name, _names(settings_class, data))
+        raise _unknown(what, name, _names(settings_class, data))
     option = Option(name, _TYPES[hint])
     try:
         value = option.read(text)
@@ -114,6 +114,15 @@ def _change(settings_class: type, data: dict[str, Any], name: str, text: str, wh
     if key == TAG and place.get(TAG) != value:
         place.clear()  # another class, with keys of its own
     place[key] = value
+
+
+def _unknown(what: str, name: str, known: list[str]) -> VizslaError:
+    """The error for a key that does not exist; the same key in another section is the best guess."""
+    last = name.rpartition(".")[2]
+    same = [one for one in known if one.rpartition(".")[2] == last]
+    if same:
+        return VizslaError(f"there is no setting of {what} called {name!r}; did you mean {same[0]!r}?")
+    return UnknownNameError(f"setting of {what}", name, known)
 
 
 def _hints(settings_class: type) -> dict[str, Any]:
@@ -127,7 +136,7 @@ def _section_class(hint: Any, data: object, name: str) -> type:
     if get_origin(hint) not in (Union, types.UnionType):
         made: type = hint
         return made
-    classes = {str(_default(one, TAG)): one for one in get_args(hint)}
+    classes: dict[str, type] = {str(_default(one, TAG)): one for one in get_args(hint)}
     chosen = data.get(TAG, next(iter(classes))) if isinstance(data, Mapping) else next(iter(classes))
     if chosen not in classes:
         raise UnknownNameError(f"{name}.{TAG}", str(chosen), list(classes))

@@ -56,10 +56,11 @@ def _csr(
     rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, ...], device: torch.device
 ) -> Tensor:
     pointers = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=shape[0]))])
-    parts = map(torch.from_numpy, (pointers, columns.astype(np.int64), values.astype(np.float32)))
+    arrays = pointers, columns.astype(np.int64), values.astype(np.float32)
+    starts, places, numbers = map(torch.from_numpy, arrays)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns once per process that CSR matrices are in beta
-        return torch.sparse_csr_tensor(*parts, size=shape, device=device)
+        return torch.sparse_csr_tensor(starts, places, numbers, size=shape, device=device)
 
 
 class _SparseProduct(torch.autograd.Function):

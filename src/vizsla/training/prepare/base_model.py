@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,11 +52,11 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
         assert isinstance(model.analyzer, Analyzer)
         return Base(load_network(model.network), model.analyzer, new_head=False)
     encoder, analyzer, _ = base_encoder(base_model, seed)
-    make_network = {
+    networks: dict[str, Callable[[Any], Any]] = {
         "unicoil": UniCoil,
         "splade": lambda encoder: Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
-    }[head]
-    return Base(make_network(encoder), analyzer)
+    }
+    return Base(networks[head](encoder), analyzer)
 
 
 def known_model(base_model: str) -> LearnedSparse | Dense | None:

@@ -12,9 +12,16 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError  # noqa: E402
-from vizsla.recipes.augmentation import Augmentation, Material, chosen_terms, read_dataset, some_of  # noqa: E402
-from vizsla.recipes.material import judged_pairs  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
+from vizsla.training.prepare.augmenter import (  # noqa: E402
+    AugmenterDataSettings,
+    CountedDataset,
+    DatasetArrays,
+    TermVocabulary,
+    chosen_terms,
+    sampled_queries,
+)
+from vizsla.training.prepare.judged import judged_pairs  # noqa: E402
 
 PIECES = Analyzer.parse("wordpiece")
 
@@ -29,20 +36,21 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
     others = [d for d in documents if d not in judged_right]
     line = {"query-id": first, "pos": [others[0], "nowhere"], "neg": [judged_right[0], others[5], others[7]]}
     (folder / "train_hard_negatives.jsonl").write_text(json.dumps(line) + "\n")
-    plan = Augmentation(terms=8, common=1.0, depth=1)
+    vocabulary, settings = TermVocabulary(size=8, max_df=1.0), AugmenterDataSettings(negatives_depth=1)
     right, wrong = [documents.index(d) for d in (others[0], *judged_right)], [documents.index(others[5])]
     for data in (folder, judged):
         dataset = BeirDataset.open(data)
-        read = read_dataset(dataset, plan.bm25)
-        material = Material(read, chosen_terms([read], plan, PIECES), plan, PIECES, ["train"])
-        pairs = material.pairs("train", 3)
-        number = list(material.asked["train"][0]).index(first)
-        whole = material.collection.matrix(torch.device("cpu")).straight.to_dense()
-        kept = pairs.collection.matrix(torch.device("cpu")).straight.to_dense()
+        counted = CountedDataset.read(dataset, vocabulary.bm25)
+        terms = chosen_terms([counted], vocabulary, PIECES)
+        arrays = DatasetArrays(counted, terms, vocabulary, settings, PIECES, ["train"])
+        pairs = arrays.pairs()
+        number = list(arrays.queries["train"].texts).index(first)
+        whole = arrays.collection.matrix(torch.device("cpu")).matrix.to_dense()
+        kept = pairs.collection.matrix(torch.device("cpu")).matrix.to_dense()
         assert torch.equal(kept[pairs.positives[number]], whole[right if data == folder else right[1:]])
         if data == folder:
             assert torch.equal(kept[pairs.negatives[number]], whole[wrong])
-        mined = list(material.asked["train"][0]).index(second)
+        mined = list(arrays.queries["train"].texts).index(second)
         assert len(pairs.negatives[mined]) == 1  # what BM25 finds first
         relevant = [documents.index(d) for d, grade in qrels.judgements[second].items() if grade > 0]
         assert torch.equal(kept[pairs.positives[mined]], whole[relevant])
@@ -54,12 +62,12 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
     ):
         (folder / "train_hard_negatives.jsonl").write_text(text + "\n")
         with pytest.raises(InputError, match=problem):
-            judged_pairs(BeirDataset.open(folder), PIECES, 3)
+            judged_pairs([BeirDataset.open(folder)], PIECES)
     assert BeirDataset.open(judged).confusions() == {}
 
 
 def test_some_queries_in_their_order() -> None:
     texts = {f"q{i}": str(i) for i in range(50)}
-    some = some_of(texts, 10)
+    some = sampled_queries(texts, 10)
     assert list(some) == sorted(some, key=lambda q: int(q[1:]))
-    assert (len(some), some_of(texts, 0), some_of(texts, 50)) == (10, texts, texts)
+    assert (len(some), sampled_queries(texts, 0), sampled_queries(texts, 50)) == (10, texts, texts)
