@@ -120,7 +120,7 @@ def test_recipes_are_told_in_a_sentence(tmp_path: Path) -> None:
         (plain + "data: {source: cats}", "data.source called 'cats'; known: judged, crops"),
         (plain + "training: {learning_rat: 1}", "did you mean 'training.learning_rate'"),
         (plain + "training: {learning_rate: fast}", "training.learning_rate is 'fast', and not a number"),
-        (plain.replace("dense", "dance"), "did you mean 'dense'"),
+        (plain.replace("dense", "dens"), "did you mean 'dense'"),
         (plain + "unheard: 1", "setting of dense recipes called 'unheard'"),
         ("[" * 5000, "this is not YAML"),
     ):

@@ -121,7 +121,7 @@ def _unknown(what: str, name: str, known: list[str]) -> VizslaError:
     last = name.rpartition(".")[2]
     same = [one for one in known if one.rpartition(".")[2] == last]
     if same:
-        return VizslaError(f"there is no setting of {what} called {name!r}; did you mean {same[0]!r}?")
+        return VizslaError(f"there is no setting of {what} called {name!r}; did you mean {' or '.join(same)}?")
     return UnknownNameError(f"setting of {what}", name, known)
 
 
