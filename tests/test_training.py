@@ -32,7 +32,6 @@ from vizsla.training.arrays.sparse_rows import SparseRows  # noqa: E402
 from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
 from vizsla.training.loop.gradient_cache import cached_backward  # noqa: E402
 from vizsla.training.loop.losses import contrastive_loss, info_nce  # noqa: E402
-from vizsla.training.schema import with_changes  # noqa: E402
 
 VOCABULARY = 120
 
@@ -360,22 +359,6 @@ def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     for a, b in zip(*same_in_processes(SHARED, Path(__file__).parent, tmp_path), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-9)
-
-
-def test_settings_are_read_from_text() -> None:
-    changed = with_changes(TrainingSettings(), ["batch_size=1_024", "learning_rate=5e-5", "compile=true"], "this test")
-    assert (changed.batch_size, changed.learning_rate, changed.compile) == (1024, 5e-5, True)
-    for text, expected in (
-        ("batch_size", "is not a setting"), ("bach_size=1", "did you mean"), ("batch_size=x", "not a whole number"),
-        ("learning_rate=-1", "more than 0"), ("compile=maybe", "true or false"), ("precision=float8", "precision"),
-        ("training.steps=3", "did you mean steps"),
-    ):  # fmt: skip
-        with pytest.raises(VizslaError, match=expected):
-            with_changes(TrainingSettings(), [text], "this test")
-    settings = TrainingSettings(steps=10, warmup_steps=2, learning_rate=1.0, final_learning_rate_ratio=0.1)
-    rates = [settings.learning_rate_at(step) for step in range(10)]
-    assert rates[:3] == [0.5, 1.0, 1.0]
-    assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
 
 
 def test_too_little_memory_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

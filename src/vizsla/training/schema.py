@@ -39,14 +39,9 @@ class Key(NamedTuple):
 def keys_of(settings: Any, prefix: str = "") -> Iterator[Key]:
     """All keys of settings, those of sections included.
 
-    >>> @dataclass(frozen=True)
-    ... class Optimizer:
-    ...     learning_rate: float = setting(1e-4, "highest learning rate")
-    >>> @dataclass(frozen=True)
-    ... class Settings:
-    ...     optimizer: Optimizer = field(default_factory=Optimizer)
-    >>> [(key.name, key.value, key.help) for key in keys_of(Settings())]
-    [('optimizer.learning_rate', 0.0001, 'highest learning rate')]
+    >>> from vizsla.training.settings import GroupLoss
+    >>> [(key.name, key.value, key.help) for key in keys_of(GroupLoss(), "loss.")][1]
+    ('loss.temperature', 1.0, 'scores are divided by it')
     """
     hints = _hints(type(settings))
     for one in fields(settings):
