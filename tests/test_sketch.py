@@ -239,7 +239,7 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_sketch_teaches() -> None:
     documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
-    settings = DistillationSettings(depth=5, positives=2, negatives=2)
+    settings = DistillationSettings(depth=5, top_positives=2, bottom_negatives=2)
     pairs = distillation_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings)
     assert len(pairs.queries) == 30
     assert np.diff(pairs.positives.offsets).tolist() == [2] * 30

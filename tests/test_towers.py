@@ -116,7 +116,7 @@ def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
 
 
 def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
-    those, settings = documents(), DistillationSettings(depth=20, positives=4, negatives=3)
+    those, settings = documents(), DistillationSettings(depth=20, top_positives=4, bottom_negatives=3)
     analyzer = base_encoder(str(start)).analyzer
     pairs = distillation_pairs(those, BM25(), analyzer, settings)
     bm25 = BM25()
@@ -131,7 +131,7 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
         np.testing.assert_allclose(row[pairs.positives[number]], row[ranked[:4]], rtol=1e-5)
         np.testing.assert_allclose(row[pairs.negatives[number]], row[ranked[-3:]], rtol=1e-5)
     with pytest.raises(VizslaError, match="positives 60"):
-        DistillationSettings(positives=60)
+        DistillationSettings(top_positives=60)
     with pytest.raises(VizslaError, match="for none of the sentences"):
         distillation_pairs(those[:8], BM25(), analyzer, settings)
 
@@ -250,7 +250,7 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
 
 
 def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
-    taught = ["data.depth=12", "data.positives=3", "data.negatives=2", f"network.base_model={start}"]
+    taught = ["data.depth=12", "data.top_positives=3", "data.bottom_negatives=2", f"network.base_model={start}"]
     folder = tmp_path / "lambda"
     assert (
         cli(
@@ -262,7 +262,7 @@ def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, 
     assert isinstance(model, Dense)
     assert model.query_network is not None
     settings = load_training_recipe("lambda").settings.data
-    assert (settings.depth, settings.positives, settings.negatives) == (50, 10, 5)
+    assert (settings.depth, settings.top_positives, settings.bottom_negatives) == (50, 10, 5)
     joint = tmp_path / "joint"
     told = ["--dataset", str(judged), *options([*SMALL, f"network.base_model={start}", f"network.companion={folder}"])]
     assert cli("train", "dpr", *told, "-o", str(joint))[0] == 0

@@ -45,7 +45,7 @@ def test_recipes_and_kinds_are_listed_without_torch(cli: Cli) -> None:
         "assert {load_training_recipe(n).kind for n in training_recipe_names()} == set(TRAINED_KINDS.names())"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    listed = json.loads(cli("train", "--list", "--json")[1])
+    listed = json.loads(cli("train", "--list", "--json")[1])["recipes"]
     assert [entry["recipe"] for entry in listed] == training_recipe_names()
     code, printed, _ = cli("train", "dpr", "--list", "--set", "data.source=crops")
     assert code == 0

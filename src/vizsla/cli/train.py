@@ -128,17 +128,20 @@ def _report_end(recipe: TrainingRecipe, result: TrainingResult, output: Path, se
 
 def _list(name: str | None, changes: Sequence[str], as_json: bool) -> None:
     """The training recipes, or the settings of one of them."""
+    from vizsla.spec.notation import format_value
     from vizsla.training import load_training_recipe, training_recipe_names
     from vizsla.training.schema import keys_of
 
     if name is None:
+        what, columns = "recipes", ("recipe", "kind", "title")
         recipes = [load_training_recipe(one) for one in training_recipe_names()]
-        columns, rows = ("recipe", "kind", "what it is"), [(r.name, r.kind, r.title) for r in recipes]
+        rows = [(r.name, r.kind, r.title) for r in recipes]
     else:
+        what, columns = "settings", ("setting", "value", "help")
         keys = keys_of(load_training_recipe(name).with_changes(changes).settings)
-        columns, rows = ("setting", "value", "what it is"), [(key.name, str(key.value), key.help) for key in keys]
+        rows = [(key.name, format_value(key.value), key.help) for key in keys]
     if as_json:
-        console.print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        console.print_json({what: [dict(zip(columns, row, strict=True)) for row in rows]})
     else:
         console.show_table(columns, rows)
 

@@ -113,11 +113,12 @@ def _change(settings_class: type, data: dict[str, Any], name: str, text: str, wh
 
 def _unknown(what: str, name: str, known: list[str]) -> VizslaError:
     """The error for a key that does not exist; the same key in another section is the best guess."""
-    last = name.rpartition(".")[2]
+    section, _, last = name.rpartition(".")
     same = [one for one in known if one.rpartition(".")[2] == last]
     if same:
         return VizslaError(f"there is no setting of {what} called {name!r}; did you mean {' or '.join(same)}?")
-    return UnknownNameError(f"setting of {what}", name, known)
+    in_section = [one for one in known if section and one.startswith(f"{section}.")]
+    return UnknownNameError(f"setting of {what}", name, in_section or known)
 
 
 def _hints(settings_class: type) -> dict[str, Any]:

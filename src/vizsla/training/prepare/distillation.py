@@ -45,8 +45,8 @@ class DistillationSettings:
 
     teacher: str = setting("bm25", "the model to imitate")
     depth: int = setting(50, "documents of the teacher's ranking")
-    positives: int = setting(10, "first documents of the ranking that are positives")
-    negatives: int = setting(5, "last documents of the ranking that are negatives")
+    top_positives: int = setting(10, "first documents of the ranking that are positives")
+    bottom_negatives: int = setting(5, "last documents of the ranking that are negatives")
     negatives_per_query: int = setting(1, "negatives drawn for a query in each step")
     positive_decay: float = setting(1.0, "how likely a positive is drawn, relative to the one ranked before it")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
@@ -59,10 +59,13 @@ class DistillationSettings:
     seed: int = setting(0, "seed of the drawn queries")
 
     def __post_init__(self) -> None:
-        if self.positives < 1 or self.negatives < 1 or self.positives + self.negatives > self.depth:
+        if (
+            min(self.top_positives, self.bottom_negatives) < 1
+            or self.top_positives + self.bottom_negatives > self.depth
+        ):
             raise VizslaError(
-                f"data.positives {self.positives} and data.negatives {self.negatives} do not fit data.depth "
-                f"{self.depth}: both must be 1 or more, and together at most the depth"
+                f"data.top_positives {self.top_positives} and data.bottom_negatives {self.bottom_negatives} do not fit "
+                f"data.depth {self.depth}: both must be 1 or more, and together at most the depth"
             )
         require_positive(self, "data", "sentence_thinning")
         if not 0 <= self.short_queries <= 1:
@@ -173,8 +176,8 @@ def _ranked_pairs(
                 continue
             ranked = np.array([numbers[d] for d in ranking], np.int64)
             query_tokens.append(tokens)
-            positives.append(ranked[: settings.positives])
-            negatives.append(ranked[-settings.negatives :])
+            positives.append(ranked[: settings.top_positives])
+            negatives.append(ranked[-settings.bottom_negatives :])
     if not query_tokens:
         raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of the sentences")
     contents = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _CORPUS, _PAIRS = "corpus", "pairs"
+_SOURCE_HELP = "where pairs come from: crops of documents, or judged queries of data sets"
 
 
 class PairSource(Protocol):
@@ -46,7 +47,7 @@ class CropSource(CropSettings):
     """Two random crops of a document are a pair; no judgements are needed."""
 
     reads_datasets: ClassVar[bool] = False
-    source: str = setting("crops", "crops of documents")
+    source: str = setting("crops", _SOURCE_HELP)
     passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
@@ -71,7 +72,7 @@ class JudgedSource:
     """Judged queries of data sets, each with a document that answers it and hard negatives."""
 
     reads_datasets: ClassVar[bool] = True
-    source: str = setting("judged", "judged queries of data sets")
+    source: str = setting("judged", _SOURCE_HELP)
     negatives_per_query: int = setting(7, "hard negatives drawn for a query in each step")
     negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
