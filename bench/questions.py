@@ -36,12 +36,12 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
     from vizsla.engine.projection import term_keys
     from vizsla.models import BM25
     from vizsla.models.model import counted, field_text
-    from vizsla.recipes.material import tokens_of
     from vizsla.text import Analyzer
+    from vizsla.training.prepare.texts import tokenizer_of
 
     folder.mkdir(parents=True, exist_ok=True)
     bm25 = BM25()
-    reader, pieces = bm25.reader(), tokens_of(Analyzer.parse(f"wordpiece:{encoder}"))
+    reader, pieces = bm25.reader(), tokenizer_of(Analyzer.parse(f"wordpiece:{encoder}"))
     rows, lengths, tokens = [], [], []
     for documents in batches(corpus):
         stored = reader.read(documents)
@@ -116,14 +116,14 @@ class Device:
 
         from vizsla.networks import packed
         from vizsla.training import TokenCorpus
-        from vizsla.training.dev import framed
+        from vizsla.training.arrays.special_tokens import with_special_tokens
 
         texts = TokenCorpus(np.load(self.folder / f"{name}.npy"), np.load(self.folder / f"{name}_starts.npy"))
         out = torch.empty(len(texts), self.network.width, dtype=torch.float16, device=self.device)
         order = np.argsort(np.diff(texts.offsets), kind="stable")
         for first in range(0, len(texts), 8192):
             chosen = order[first : first + 8192]
-            batch = packed(*framed(texts, chosen, self.device, longest=READ[side]), 400_000, 1)
+            batch = packed(*with_special_tokens(texts, chosen, self.device, max_length=READ[side]), 400_000, 1)
             with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
                 made = [self.network(chunk).float() for chunk in batch.chunks]
             out[torch.from_numpy(chosen).to(self.device)] = self.network.vectors(made, batch).half()

@@ -22,10 +22,10 @@ from transformers import BertConfig, BertModel
 
 from vizsla.errors import VizslaError
 from vizsla.networks import UniCoil, encoder_of, forward_operations
-from vizsla.training import CroppedPairs, Crops, Settings, TokenCorpus, Trainer
+from vizsla.training import CroppedPairs, Crops, SparseObjective, TokenCorpus, Trainer, TrainingSettings
 
 VOCABULARY, TOKENS = 30_522, 62  # and two special ones
-CROPS = Crops(span=256, shortest=TOKENS / 256, longest=TOKENS / 256, deletion=0.0)
+CROPS = Crops(window=256, min_fraction=TOKENS / 256, max_fraction=TOKENS / 256, deletion_rate=0.0)
 
 
 def bert() -> BertModel:
@@ -73,7 +73,10 @@ def timed(name: str, step: Callable[[int], None], work: float, tokens: int, step
 
 def ours(pairs: CroppedPairs, batch: int, chunk: int, compiled: bool, kept: int, device: str) -> Trainer:
     network = UniCoil(encoder_of(bert().to(device)))
-    return Trainer(network, pairs, Settings(batch=batch, chunk=chunk, compile=compiled, kept=kept, warmup=10))
+    settings = TrainingSettings(
+        batch_size=batch, tokens_per_chunk=chunk, compile=compiled, kept_chunks=kept, warmup_steps=10
+    )
+    return Trainer(network, pairs, settings, objective=SparseObjective())
 
 
 def peer(pairs: CroppedPairs, batch: int, mini: int, pooled: bool, device: str) -> Callable[[int], None]:
@@ -84,17 +87,17 @@ def peer(pairs: CroppedPairs, batch: int, mini: int, pooled: bool, device: str) 
     loss_of = CachedMultipleNegativesRankingLoss(
         model, scale=1.0, similarity_fct=util.dot_score, mini_batch_size=mini, show_progress_bar=False
     )
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
 
     def step(i: int) -> None:
-        sides = pairs.sides(batch, 0, i, torch.device(device)).texts
+        sides = pairs.batch(batch, 0, i, torch.device(device)).texts
         features = [{"input_ids": ids, "attention_mask": mask.long()} for ids, mask in sides]
         with torch.autocast(device, torch.bfloat16):
             loss = loss_of(features, None)
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     return step
 
@@ -119,7 +122,7 @@ def main() -> None:
         rng = np.random.default_rng(0)
         corpus = TokenCorpus.pack(rng.integers(1000, VOCABULARY, (max(options.batch, 20_000), 256)))
     pairs = CroppedPairs(corpus, Crops() if options.ragged else CROPS)
-    sides = pairs.sides(options.batch, 0, 0, torch.device(device)).texts
+    sides = pairs.batch(options.batch, 0, 0, torch.device(device)).texts
     lengths = torch.cat([mask.sum(1) for _, mask in sides]).cpu().numpy()
     tokens, work = int(lengths.sum()), 4 * forward_operations(encoder_of(bert()), lengths)
     best: dict[str, float] = {}

@@ -150,12 +150,12 @@ def trained(start: Path, judged: Path, tmp_path_factory: pytest.TempPathFactory)
     pytest.importorskip("transformers", reason="training needs the extra train")
     from vizsla.datasets import BeirDataset
     from vizsla.models import Reranker
-    from vizsla.recipes.training import load_training_recipe, train
+    from vizsla.training import TrainingInputs, load_training_recipe, train
 
     folder = tmp_path_factory.mktemp("trained") / "cross"
-    recipe = load_training_recipe("cross-encoder").changed([*SMALL_CROSS, f"start={start}"])
+    recipe = load_training_recipe("cross-encoder").with_changes([*SMALL_CROSS, f"network.base_model={start}"])
     dataset = BeirDataset.open(judged)
-    made, outcome = train(recipe, [], folder, datasets=[dataset], dev=[dataset])
-    assert isinstance(made, Reranker)
-    assert set(outcome.figures) == {"set nDCG@10", "set MRR@10"}
+    model, result = train(recipe, folder, TrainingInputs(datasets=[dataset], dev=[dataset]))
+    assert isinstance(model, Reranker)
+    assert set(result.figures) == {"set nDCG@10", "set MRR@10"}
     return folder

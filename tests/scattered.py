@@ -33,10 +33,10 @@ class Scattered(DenseComponent):
     def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.fields
 
-    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
-        return self.encoded_queries([field_text(d, self.fields) for d in documents])
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self.query_embeddings([field_text(d, self.fields) for d in documents])
 
-    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         made = np.zeros((len(texts), WIDTH), np.float32)
         for row, text in zip(made, texts, strict=True):
             for word in text.lower().split():

@@ -8,8 +8,10 @@ import numpy as np
 
 from vizsla.models import Dense, LearnedSparse, Network
 
-SMALL_CROSS = ["steps=2", "batch=8", "evaluate=2", "chunk=2000", "keep=2", "query_length=16", "document_length=48"]
-SMALL_CROSS += ["depth=8", "candidate_depth=8"]
+SMALL_TRAINING = ["training.steps=2", "training.batch_size=8", "training.eval_steps=2", "training.save_steps=2"]
+SMALL_TRAINING += ["training.tokens_per_chunk=2000", "data.max_query_length=16"]
+"""Settings that a dense model or a cross-encoder of the small network is trained with."""
+SMALL_CROSS = [*SMALL_TRAINING, "data.max_length=48", "data.negatives_depth=8", "data.candidates_depth=8"]
 """Settings that a cross-encoder of the small network is trained with."""
 HIDDEN, INNER, VOCABULARY = 32, 64, 30_522
 

@@ -32,7 +32,7 @@ def exhaustive(documents: dict[str, dict[str, Any]], query: str, form: str = "fl
     """All documents by their scores, computed from their texts."""
     model = Scattered()
     some = {i: d for i, d in documents.items() if d["text"].strip()}
-    rows = convert_rows(model.encoded_documents([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
+    rows = convert_rows(model.document_embeddings([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
     (vector,) = model.dense_queries([query])
     scores = np.einsum("ij,j->i", rows, vector).astype(np.float32)
     return sorted(zip(some, scores.tolist(), strict=True), key=lambda pair: -pair[1])

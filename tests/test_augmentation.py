@@ -1,8 +1,7 @@
-"""Training an augmenter: the score it learns through is the engine's, its gradients are right, a run makes a model."""
+"""Training an augmenter: the score it learns through is the engine's, and its gradients are right."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 pytest.importorskip("transformers", reason="training needs transformers")
 pytest.importorskip("onnx", reason="writing networks needs onnx")
 
-from conftest import Cli  # noqa: E402
 from test_training import batch, same_in_processes, small_bert  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
@@ -23,25 +21,33 @@ from vizsla.index import Index  # noqa: E402
 from vizsla.models import Augmenter, with_expansion  # noqa: E402
 from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
-from vizsla.networks.weights import read_weights  # noqa: E402
-from vizsla.recipes.augmentation import (  # noqa: E402
-    Augmentation,
-    Material,
-    chosen_terms,
-    read_dataset,
-    surface_pieces,
-    take_embeddings,
-)
-from vizsla.recipes.training import go_on_with, load_training_recipe, resumed, train  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import AskedDev, AskedPairs, Collection, Own, Settings, TokenCorpus, Trainer, asked_well  # noqa: E402
-from vizsla.training.augmentation import MixedPairs, query_vectors, strongest  # noqa: E402
-from vizsla.training.checkpoints import _FILE as CHECKPOINT  # noqa: E402
-from vizsla.training.dev import Rows  # noqa: E402
+from vizsla.training import (  # noqa: E402
+    AugmenterDev,
+    AugmenterLoss,
+    AugmenterObjective,
+    AugmenterPairs,
+    BM25Rows,
+    Distributed,
+    MixedPairs,
+    QueryTerms,
+    TokenCorpus,
+)
+from vizsla.training.arrays.bm25_rows import query_vectors, strongest  # noqa: E402
+from vizsla.training.arrays.sparse_rows import SparseRows  # noqa: E402
+from vizsla.training.kinds.augmenter import freeze_embeddings  # noqa: E402
+from vizsla.training.loop.objectives import Step  # noqa: E402
+from vizsla.training.prepare.augmenter import (  # noqa: E402
+    AugmenterDataSettings,
+    CountedDataset,
+    DatasetArrays,
+    TermVocabulary,
+    chosen_terms,
+    surface_pieces,
+)
+from vizsla.training.prepare.base_model import base_encoder  # noqa: E402
 
 PIECES = Analyzer.parse("wordpiece")
-SETTINGS = ("batch=8", "steps=4", "warmup=1", "group=3", "precision=float32", "evaluate=2", "keep=2",
-            "augment.terms=10", "augment.common=1.0")  # fmt: skip
 
 
 def small_augmenter(terms: int = 9, rank: int = 0) -> Network:
@@ -51,19 +57,19 @@ def small_augmenter(terms: int = 9, rank: int = 0) -> Network:
     return network.double()
 
 
-def small_pairs(queries: int = 6, columns: int = 12) -> AskedPairs:
+def small_pairs(queries: int = 6, columns: int = 12) -> AugmenterPairs:
     rng = np.random.default_rng(3)
     sizes = rng.integers(2, 6, 20)
     terms = np.concatenate([rng.choice(columns, n, replace=False) for n in sizes])
-    rows = Rows(np.concatenate([[0], np.cumsum(sizes)]), terms, rng.random(len(terms)))
+    rows = SparseRows(np.concatenate([[0], np.cumsum(sizes)]), terms, rng.random(len(terms)))
     shares = rng.random(columns)
     shares[2] = 0.0
-    collection = Collection(rows, 1 + rng.random(columns), shares)
+    collection = BM25Rows(rows, 1 + rng.random(columns), shares)
     texts = TokenCorpus.of([rng.integers(4, 100, 5) for _ in range(queries)])
-    own = Own.of([[(1, 3), (2, 10), (3, 10), (5, 1)] for _ in range(queries)])
+    own = QueryTerms.of([[(1, 3), (2, 10), (3, 10), (5, 1)] for _ in range(queries)])
     positives = TokenCorpus.of([np.array([q, 6]) for q in range(queries)])  # document 6 answers them all
     negatives = TokenCorpus.of([np.array([(q + 1) % queries, 19]) for q in range(queries)])  # some answer others
-    return AskedPairs(collection, texts, own, positives, negatives, group=3)
+    return AugmenterPairs(collection, texts, own, positives, negatives, negatives_per_query=2)
 
 
 def test_query_vectors_by_the_formula() -> None:
@@ -77,39 +83,41 @@ def test_query_vectors_by_the_formula() -> None:
     assert query_vectors(AugmentedQueries(added, weights), unread, 4).tolist() == [[1.5, 0.0, 2.0 * 1.25, 0.0]]
 
 
+def loss_of(network: Network, batch: Any, settings: AugmenterLoss) -> torch.Tensor:
+    side = packed(*batch.texts[0], 1000)
+    outputs = ([network(chunk) for chunk in side.chunks],)
+    return AugmenterObjective(settings)(Step(0, network, Distributed(), batch, [side], outputs), {})
+
+
 @pytest.mark.parametrize("uniform", [False, True])
 def test_the_loss_by_its_definition(uniform: bool) -> None:
     pairs, network = small_pairs(), small_augmenter()
-    settings = Settings(batch=4, precision="float32", added_cost=0.3, uniform_cost=uniform, temperature=0.8)
-    trainer = Trainer(network, pairs, settings, objective=asked_well)
-    drawn = pairs.sides(4, 0, 0, torch.device("cpu"))
-    side = packed(*drawn.texts[0], 1000)
-    loss = asked_well(trainer, [side], ([network(chunk) for chunk in side.chunks],), drawn, {})
-    collection, documents = pairs.collection, drawn.fixed.documents.straight.to_dense().double().numpy()
+    settings = AugmenterLoss(added_cost=0.3, uniform_cost=uniform, temperature=0.8)
+    drawn = pairs.batch(4, 0, 0, torch.device("cpu"))
+    loss = loss_of(network, drawn, settings)
+    collection, documents = pairs.collection, drawn.extra.documents.matrix.to_dense().double().numpy()
     total = cost = 0.0
     for q in range(4):
         (chunk,) = packed(*(part[q : q + 1] for part in drawn.texts[0]), 1000).chunks
         made = network(chunk).detach().numpy()
-        added, weights = made[:9] * (collection.shares[:9] > 0), made[9:]
+        added, weights = made[:9] * (collection.document_share[:9] > 0), made[9:]
         query = np.concatenate([added, np.zeros(3)])
         for column, weight in ((3, weights[1]), (10, max(weights[2], weights[3])), (1, weights[5])):
             query[column] = weight * (1 + query[column])
-        scores = documents @ (query * collection.factors.astype(np.float32)) / 0.8
-        allowed = ~drawn.forbidden[q].numpy()
+        scores = documents @ (query * collection.idf.astype(np.float32)) / 0.8
+        allowed = ~drawn.false_negatives[q].numpy()
         total += np.log(np.exp(scores[allowed]).sum()) - scores[q]
-        price = (collection.shares[:9] > 0) if uniform else np.sqrt(collection.shares[:9])
+        price = (collection.document_share[:9] > 0) if uniform else np.sqrt(collection.document_share[:9])
         cost += 0.3 * added @ price
     assert loss.item() == pytest.approx((total + cost) / 4, rel=1e-5)
 
 
 def test_gradients_of_the_score_are_numerical_ones() -> None:
     pairs, network = small_pairs(), small_augmenter()
-    trainer = Trainer(network, pairs, Settings(batch=4, precision="float32", added_cost=0.2), objective=asked_well)
-    drawn = pairs.sides(4, 0, 0, torch.device("cpu"))
-    side = packed(*drawn.texts[0], 1000)
+    drawn = pairs.batch(4, 0, 0, torch.device("cpu"))
 
     def loss() -> torch.Tensor:
-        return asked_well(trainer, [side], ([network(chunk) for chunk in side.chunks],), drawn, {})
+        return loss_of(network, drawn, AugmenterLoss(added_cost=0.2))
 
     loss().backward()
     rng = np.random.default_rng(1)
@@ -128,67 +136,66 @@ def test_gradients_of_the_score_are_numerical_ones() -> None:
 def test_pairs_and_dev_sets_are_kept_in_files(tmp_path: Path) -> None:
     pairs = small_pairs()
     pairs.save(tmp_path / "p" / "pairs.npz")
-    again = AskedPairs.open(tmp_path / "p" / "pairs.npz")
-    one, two = (p.sides(4, 0, 1, torch.device("cpu")) for p in (pairs, again))
+    again = AugmenterPairs.open(tmp_path / "p" / "pairs.npz")
+    one, two = (p.batch(4, 0, 1, torch.device("cpu")) for p in (pairs, again))
     assert torch.equal(one.texts[0][0], two.texts[0][0])
-    assert torch.equal(one.fixed.documents.straight.to_dense(), two.fixed.documents.straight.to_dense())
-    dev = AskedDev("set", pairs.collection, pairs.queries, pairs.own, np.array([[0, 1, 1], [2, 3, 2]]))
+    assert torch.equal(one.extra.documents.matrix.to_dense(), two.extra.documents.matrix.to_dense())
+    dev = AugmenterDev("set", pairs.collection, pairs.queries, pairs.own, np.array([[0, 1, 1], [2, 3, 2]]))
     dev.save(tmp_path / "dev.npz")
     network = small_augmenter().float()
     figures = [
-        d.figures(network, network.augmented, torch.device("cpu")) for d in (dev, AskedDev.open(tmp_path / "dev.npz"))
+        d.figures(network, network.vectors, torch.device("cpu")) for d in (dev, AugmenterDev.open(tmp_path / "dev.npz"))
     ]
     assert figures[0] == figures[1]
     assert list(figures[0]) == ["set nDCG@10"]
     (tmp_path / "broken.npz").write_bytes(b"nothing")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "dev.npz").read_bytes()[:2000])
-    none = "these are no packed queries"
+    none = "these are not packed queries"
     for name, problem in (("missing.npz", "no packed queries here"), ("broken.npz", none), ("cut.npz", none)):
         with pytest.raises(InputError, match=problem):
-            AskedPairs.open(tmp_path / name)
+            AugmenterPairs.open(tmp_path / name)
 
 
 def test_answers_of_a_query_are_never_held_against_it() -> None:
     pairs, seen = small_pairs(), 0
     for step in range(6):
-        drawn = pairs.sides(3, 1, step, torch.device("cpu"))
+        drawn = pairs.batch(3, 1, step, torch.device("cpu"))
         texts = [tuple(row[1:-1].tolist()) for row in drawn.texts[0][0]]
         queries = [next(q for q in range(6) if tuple(pairs.queries[q].tolist()) == text) for text in texts]
-        rows = drawn.fixed.documents.straight.to_dense()
-        every = pairs.collection.matrix(torch.device("cpu")).straight.to_dense()
+        rows = drawn.extra.documents.matrix.to_dense()
+        every = pairs.collection.matrix(torch.device("cpu")).matrix.to_dense()
         documents = [next(d for d in range(20) if torch.equal(every[d], row)) for row in rows]
         assert len(documents) == 9
         expected = [[d in (q, 6) and i != j for j, d in enumerate(documents)] for i, q in enumerate(queries)]
-        assert drawn.forbidden is not None
-        assert drawn.forbidden.tolist() == expected
-        seen += int(drawn.forbidden.sum())
+        assert drawn.false_negatives is not None
+        assert drawn.false_negatives.tolist() == expected
+        seen += int(drawn.false_negatives.sum())
     assert seen > 0
     with pytest.raises(VizslaError, match="a batch of 7 needs as many queries"):
-        pairs.sides(7, 0, 0, torch.device("cpu"))
+        pairs.batch(7, 0, 0, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("vocabulary", ["words", "pieces"])
+@pytest.mark.parametrize("unit", ["words", "pieces"])
 def test_training_scores_are_the_engines(
-    judged: Path, tmp_path: Path, vocabulary: str, monkeypatch: pytest.MonkeyPatch
+    judged: Path, tmp_path: Path, unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same query and document, by the sparse product of training and by the index."""
-    plan = Augmentation(vocabulary=vocabulary, terms=8, common=1.0)
-    dataset = BeirDataset.open(judged)
-    read = read_dataset(dataset, plan.bm25)
-    terms = chosen_terms([read], plan, PIECES)
+    vocabulary = TermVocabulary(unit, size=8, max_df=1.0)
+    counted = CountedDataset.read(BeirDataset.open(judged), vocabulary.bm25)
+    terms = chosen_terms([counted], vocabulary, PIECES)
     asked_long = "dog " * 70 + "summer winter"  # beyond what is read
     monkeypatch.setattr(BeirDataset, "queries_of", lambda *_: {"q0": "dog bark night", "q1": asked_long})
-    assert len(terms) == (8 if vocabulary == "words" else 30_522)
-    material = Material(read, terms, plan, PIECES, ["train"])
-    texts, _, own = material.asked["train"]
+    assert len(terms) == (8 if unit == "words" else 30_522)
+    arrays = DatasetArrays(counted, terms, vocabulary, AugmenterDataSettings(), PIECES, ["train"])
+    texts, _, own = arrays.queries["train"]
     rng = np.random.default_rng(0)
     added = np.maximum(rng.normal(-0.2, 0.5, (len(texts), len(terms))), 0) * (
-        material.collection.shares[: len(terms)] > 0
+        arrays.collection.document_share[: len(terms)] > 0
     )
     weights = rng.random((len(texts), 66))
-    asked = AugmentedQueries(torch.tensor(added), torch.tensor(weights))
-    queries = query_vectors(asked, torch.tensor(own.pairs), len(material.columns)).numpy() * material.collection.factors
-    documents = material.collection.matrix(torch.device("cpu")).straight.to_dense().numpy()
+    augmented = AugmentedQueries(torch.tensor(added), torch.tensor(weights))
+    queries = query_vectors(augmented, torch.tensor(own.pairs), len(arrays.columns)).numpy() * arrays.collection.idf
+    documents = arrays.collection.matrix(torch.device("cpu")).matrix.to_dense().numpy()
 
     class Scripted:
         def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:  # noqa: ARG002
@@ -201,24 +208,24 @@ def test_training_scores_are_the_engines(
     network = Folder(Path("nowhere"), "digest", kind="augmenter", length=64)
     running = Scripted()
     network.__dict__["running"] = running
-    augmenter = Augmenter(network, tuple(terms), plan.bm25.text_analyzer, PIECES)
-    with Index.create(tmp_path / "i", plan.bm25) as index:
-        index.add(read.documents)
+    augmenter = Augmenter(network, tuple(terms), vocabulary.bm25.text_analyzer, PIECES)
+    with Index.create(tmp_path / "i", vocabulary.bm25) as index:
+        index.add(counted.documents)
         index.commit()
         model = with_expansion(index.model, augmenter)
         for number, text in enumerate(texts.values()):
             running.at = number
             scores = {h.id: h.score for h in index.search(text, 50, model=model)}
             expected = documents @ queries[number]
-            found = np.array([scores.get(d.id, 0.0) for d in read.documents])
+            found = np.array([scores.get(d.id, 0.0) for d in counted.documents])
             assert np.allclose(found, expected, atol=1e-4)
 
 
 def test_a_stem_is_spelt_as_its_word(judged: Path) -> None:
-    plan = Augmentation(terms=50, common=1.0)
-    read = read_dataset(BeirDataset.open(judged), plan.bm25)
-    terms = chosen_terms([read], plan, PIECES)
-    pieces = surface_pieces([read], terms, plan, PIECES)
+    vocabulary = TermVocabulary(size=50, max_df=1.0)
+    counted = CountedDataset.read(BeirDataset.open(judged), vocabulary.bm25)
+    terms = chosen_terms([counted], vocabulary, PIECES)
+    pieces = surface_pieces([counted], terms, vocabulary, PIECES)
     names = PIECES.tokenizer.vocabulary  # type: ignore[attr-defined]
     words = {t: "".join(names[i] for i in ids).replace("##", "") for t, ids in zip(terms, pieces, strict=True)}
     assert words["theori"] == "theory"
@@ -235,7 +242,7 @@ def test_a_narrow_head_begins_near_the_whole_one() -> None:
     assert torch.equal(whole._logits(words).argmax(1), torch.arange(60))  # a word is most like itself
     states = torch.randn(5, 16)
     assert torch.allclose(whole._logits(states), narrow._logits(states), atol=0.2)
-    whole.calm(states, terms=10, highest=0.5)
+    whole.sparsify(states, terms=10, highest=0.5)
     made = whole(states)
     assert 5 <= (made > 0).sum(1).float().median() <= 15
     assert made.amax(1).median().item() == pytest.approx(0.5, abs=0.01)
@@ -244,7 +251,7 @@ def test_a_narrow_head_begins_near_the_whole_one() -> None:
 def test_what_is_made_of_chunks_comes_back_in_order() -> None:
     network, (ids, mask) = small_augmenter(), batch(8)
     one, several = (
-        network.augmented([network(c) for c in side.chunks], side)
+        network.vectors([network(c) for c in side.chunks], side)
         for side in (packed(ids, mask, 1000), packed(ids, mask, 30))
     )
     assert torch.allclose(one.added, several.added, atol=1e-12)
@@ -271,10 +278,10 @@ def test_several_collections_come_in_turn_and_each_goes_through_its_queries() ->
     seen: dict[int, set[tuple[int, ...]]] = {6: set(), 4: set()}
     sizes = []
     for step in range(12):
-        drawn = pairs.sides(6, 3, step, torch.device("cpu"))
+        drawn = pairs.batch(6, 3, step, torch.device("cpu"))
         sizes.append(len(drawn.texts[0][0]))  # a set of few queries has smaller batches
         seen[sizes[-1]] |= {tuple(row.tolist()) for row in drawn.texts[0][0]}
-        again = pairs.sides(6, 3, step, torch.device("cpu"))
+        again = pairs.batch(6, 3, step, torch.device("cpu"))
         assert torch.equal(drawn.texts[0][0], again.texts[0][0])
     assert set(sizes) == {4, 6}
     assert {size: len(rows) for size, rows in seen.items()} == {6: 6, 4: 4}
@@ -297,39 +304,38 @@ def test_half_way_to_what_was_learnt() -> None:
     assert network.trust == 1.0
 
 
-def test_embeddings_are_taken_and_left_alone() -> None:
+def test_embeddings_are_copied_and_frozen() -> None:
     pytest.importorskip("transformers")
-    from vizsla.recipes.training import starting_network
-
-    encoder, _, _ = starting_network("bm26", "augmenter")
+    encoder = base_encoder("bm26").network
     table = encoder.embeddings.word_embeddings.weight
     expected = table.detach().clone()
     with torch.no_grad():
         table.zero_()
-    take_embeddings(encoder, "bm26", PIECES)
+    freeze_embeddings(encoder, "bm26", PIECES)
     assert torch.equal(table, expected)
     assert not table.requires_grad
     with pytest.raises(VizslaError, match="do not fit"):
-        take_embeddings(encoder_of(small_bert()), "bm26", PIECES)
+        freeze_embeddings(encoder_of(small_bert()), "bm26", PIECES)
     with pytest.raises(VizslaError, match="no network called 'bm27' comes with Vizsla"):
-        take_embeddings(encoder, "bm27", PIECES)
+        freeze_embeddings(encoder, "bm27", PIECES)
 
 
 SHARED = """
 import sys, torch
 sys.path.insert(0, {tests!r})
 from test_augmentation import small_augmenter, small_pairs
-from vizsla.training import Settings, Team, Trainer, asked_well
-team = Team.assembled("cpu")
+from vizsla.training import AugmenterLoss, AugmenterObjective, Distributed, Trainer, TrainingSettings
+distributed = Distributed.start("cpu")
 torch.set_num_threads(1)
-settings = Settings(steps=3, batch=5, precision="float32", added_cost=0.2, rate=1e-2, warmup=1, symmetric=False)
+settings = TrainingSettings(steps=3, batch_size=5, precision="float32", learning_rate=1e-2, warmup_steps=1)
+objective = AugmenterObjective(AugmenterLoss(added_cost=0.2))
 network = small_augmenter()
 frozen = network.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
 before = frozen.clone()
-trainer = Trainer(network, small_pairs(), settings, team=team, objective=asked_well)
+trainer = Trainer(network, small_pairs(), settings, objective=objective, distributed=distributed)
 trainer.run()
 assert torch.equal(frozen, before)
-if team.leads:
+if distributed.is_main:
     torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
 """
 
@@ -339,68 +345,3 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
     made = same_in_processes(SHARED, Path(__file__).parent, tmp_path)
     for a, b in zip(*made, strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("vocabulary", ["words", "pieces"])
-def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path: Path, vocabulary: str) -> None:
-    changes = (f"start={start}", *SETTINGS, f"augment.vocabulary={vocabulary}", "augment.head=narrow", "augment.rank=4")
-    asked = [part for change in (*changes, "augment.trust=0.5") for part in ("--set", change)]
-    made = tmp_path / "a"
-    code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "--dev", judged, "-o", made, *asked)
-    assert code == 0, said
-    assert "Best at step" in said
-    assert "vizsla search INDEX --expand" in said
-    from safetensors.torch import load_file
-
-    log = [json.loads(line) for line in (made / "training" / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in log] == [1, 2, 3, 4]
-    learnt = load_file(made / "training" / CHECKPOINT)["best.weigh.bias"].numpy()
-    written = read_weights(Augmenter.load(made).network.folder)["weigh.bias"]
-    assert written == pytest.approx(0.5 * learnt + 0.5)  # half way
-    model = "bm25" if vocabulary == "words" else "bm25-wp"
-    assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", model)[0] == 0
-    code, out, said = cli("search", tmp_path / "i", "dog bark night", "--expand", made, "--json")
-    assert code == 0, said
-    assert json.loads(out)["results"]
-    code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", made, *asked)
-    assert (code, "there is a model here already" in said) == (2, True)
-
-
-def test_a_stopped_run_goes_on_to_the_same_augmenter(judged: Path, start: Path, tmp_path: Path) -> None:
-    recipe = load_training_recipe("bm25-augmented").changed([f"start={start}", *SETTINGS])
-    dataset = BeirDataset.open(judged)
-
-    def stop(line: dict[str, Any]) -> None:
-        if line["step"] == 3:
-            raise KeyboardInterrupt
-
-    whole, _ = train(recipe, [], tmp_path / "whole", datasets=[dataset], dev=[dataset])
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, [], tmp_path / "stopped", datasets=[dataset], dev=[dataset], report=stop)
-    plan, dev, datasets = resumed(tmp_path / "stopped")
-    for change in ("augment.vocabulary=pieces", "pooling=cls", "normalised=no", "group=9"):
-        with pytest.raises(VizslaError, match="goes on with what it began with; "):
-            go_on_with(plan, [change])
-    assert go_on_with(plan, ["keep=3"]).settings["keep"] == 3
-    again, _ = train(plan, [], tmp_path / "stopped", datasets=datasets, dev=dev, resume=True)
-    assert isinstance(whole, Augmenter)
-    assert again == whole
-
-
-def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> None:
-    code, _, said = cli("train", "bm25-augmented", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "a")
-    assert (code, "name a data set with --dataset" in said) == (2, True)
-    for change, problem in (
-        ("augment.vocabulary=letters", "vocabulary of an augmenter"),
-        ("augment.nothing=1", "option of an augmenter"),
-        ("augment.terms=many", "no whole number"),
-        ("augment.head=tied", "only word pieces can be tied"),
-        ("augment.most=-1", "augment.most must be 0 or more"),
-    ):
-        code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", tmp_path / "a", "--set", change)
-        assert (code, problem in said) == (2, True), said
-    (judged.parent / "bare" / "qrels").mkdir(parents=True, exist_ok=True)
-    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
-        (judged.parent / "bare" / name).write_text((judged / name).read_text())
-    code, _, said = cli("train", "bm25-augmented", "--dataset", judged.parent / "bare", "-o", tmp_path / "b")
-    assert (code, "no split called 'train'" in said) == (2, True), said

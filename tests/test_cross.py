@@ -25,20 +25,26 @@ from vizsla.models import Reranker  # noqa: E402
 from vizsla.networks import cross_encoder, packed  # noqa: E402
 from vizsla.networks.cross import token_types_of  # noqa: E402
 from vizsla.networks.joint import joint_ids  # noqa: E402
-from vizsla.recipes.cross import cross_dev, cross_material, cross_network  # noqa: E402
-from vizsla.recipes.training import load_training_recipe  # noqa: E402
 from vizsla.training import (  # noqa: E402
-    CrossDev,
-    CrossMaterial,
-    CrossPairs,
+    CrossEncoderData,
+    CrossEncoderDev,
+    CrossEncoderPairs,
+    Distributed,
+    GroupLoss,
+    GroupObjective,
     MinedPairs,
-    Settings,
-    Team,
     TokenCorpus,
     Trainer,
-    answered_first,
-    group_loss,
+    TrainingInputs,
+    TrainingSettings,
+    load_training_recipe,
 )
+from vizsla.training.kinds.cross_encoder import (  # noqa: E402
+    cross_encoder_data,
+    cross_encoder_dev,
+    cross_encoder_network,
+)
+from vizsla.training.loop.losses import group_loss  # noqa: E402
 
 
 def options(changes: list[str]) -> list[str]:
@@ -130,55 +136,58 @@ def test_segments_begin_behind_the_first_separator_of_each_text() -> None:
     assert found == [[0, 0, 1, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 1]]
 
 
-def small_pairs(group: int = 3) -> CrossPairs:
+def small_pairs(negatives_per_query: int = 2) -> CrossEncoderPairs:
     """Queries of one word, whose documents have it, among documents that have it not."""
     words = [[1000 + i] for i in range(12)]
     documents = [[1000 + i, 2000, 2001] for i in range(12)]
     right = [np.array([i]) for i in range(12)]
     wrong = [np.array([j for j in range(12) if j != i]) for i in range(12)]
-    mined = MinedPairs(*map(TokenCorpus.pack, (words, documents)), *map(TokenCorpus.of, (right, wrong)), group=group)
-    return CrossPairs(mined, query_length=8, length=16)
+    texts, numbers = map(TokenCorpus.pack, (words, documents)), map(TokenCorpus.of, (right, wrong))
+    return CrossEncoderPairs(MinedPairs(*texts, *numbers, negatives_per_query), max_query_length=8, max_length=16)
 
 
 def test_a_group_is_a_document_and_its_negatives() -> None:
     pairs = small_pairs()
-    (texts,), _, group = pairs.sides(4, 0, 5, torch.device("cpu"))
+    (texts,), _, group = pairs.batch(4, 0, 5, torch.device("cpu"))
     ids, mask = texts
     assert group == 3
     assert ids.shape == mask.shape == (12, 7)
     same = (ids[:, 1] == ids[:, 3]).view(4, 3)
     assert same.tolist() == [[True, False, False]] * 4
-    again = pairs.sides(4, 0, 5, torch.device("cpu")).texts[0][0]
+    again = pairs.batch(4, 0, 5, torch.device("cpu")).texts[0][0]
     assert torch.equal(ids, again)
-    with pytest.raises(VizslaError, match="a query cannot have 30"):
-        CrossPairs(pairs.mined, query_length=30, length=16)
+    with pytest.raises(VizslaError, match="max_query_length 30"):
+        CrossEncoderPairs(pairs.mined, max_query_length=30, max_length=16)
 
 
-@pytest.mark.parametrize("loss", ["contrast", "margins", "binary"])
+@pytest.mark.parametrize("loss", ["contrastive", "margin", "binary"])
 def test_losses_are_what_they_say(loss: str) -> None:
     scores = torch.tensor([[0.5, 1.0, -2.0], [3.0, 0.0, 1.0]], dtype=torch.float64, requires_grad=True)
     rows = scores.detach().numpy()
     expected = {
-        "contrast": np.mean([-np.log(np.exp(row[0]) / np.exp(row).sum()) for row in rows]),
-        "margins": np.mean([[max(0.0, 1 - row[0] + other) for other in row[1:]] for row in rows]),
+        "contrastive": np.mean([-np.log(np.exp(row[0]) / np.exp(row).sum()) for row in rows]),
+        "margin": np.mean([[max(0.0, 1 - row[0] + other) for other in row[1:]] for row in rows]),
         "binary": np.mean([[np.log1p(np.exp(-row[0])), *np.log1p(np.exp(row[1:]))] for row in rows]),
     }[loss]
     assert group_loss(scores, loss).item() == pytest.approx(expected)
     assert torch.autograd.gradcheck(lambda x: group_loss(x, loss), scores)
 
 
-@pytest.mark.parametrize("kept", [0, 9])
-def test_gradients_of_chunks_are_those_of_the_whole(start: Path, kept: int) -> None:
-    network, _ = cross_network(str(start))
+@pytest.mark.parametrize("kept_chunks", [0, 9])
+def test_gradients_of_chunks_are_those_of_the_whole(start: Path, kept_chunks: int) -> None:
+    network = cross_encoder_network(str(start)).network
     network = network.double()
     with torch.no_grad():
         network.classifier.weight.normal_()
-    pairs, chosen = small_pairs(), Settings(steps=1, batch=4, chunk=30, kept=kept, clip=1e9, precision="float32")
-    trainer = Trainer(network, pairs, chosen, objective=answered_first, team=Team())
+    pairs = small_pairs()
+    chosen = TrainingSettings(
+        steps=1, batch_size=4, tokens_per_chunk=30, kept_chunks=kept_chunks, max_grad_norm=1e9, precision="float32"
+    )
+    trainer = Trainer(network, pairs, chosen, objective=GroupObjective(), distributed=Distributed())
     grown: dict[str, Any] = {}
-    trainer.optimiser.step = lambda *_: grown.update({n: p.grad.clone() for n, p in network.named_parameters()})  # type: ignore[method-assign]
+    trainer.optimizer.step = lambda *_: grown.update({n: p.grad.clone() for n, p in network.named_parameters()})  # type: ignore[method-assign]
     line = trainer.step()
-    drawn = pairs.sides(4, 0, 0, torch.device("cpu"))
+    drawn = pairs.batch(4, 0, 0, torch.device("cpu"))
     network.zero_grad()
     whole = packed(*drawn.texts[0], 10_000)
     loss = group_loss(network.vectors([network(whole.chunks[0])], whole).view(-1, 3))
@@ -188,33 +197,34 @@ def test_gradients_of_chunks_are_those_of_the_whole(start: Path, kept: int) -> N
         torch.testing.assert_close(grown[name], parameter.grad, msg=name)
 
 
-@pytest.mark.parametrize("loss", ["contrast", "binary"])
+@pytest.mark.parametrize("loss", ["contrastive", "binary"])
 def test_training_learns_what_an_answer_is(start: Path, loss: str) -> None:
     torch.manual_seed(0)
-    network, _ = cross_network(str(start))
+    network = cross_encoder_network(str(start)).network
     pairs = small_pairs()
     candidates = TokenCorpus.of([np.roll(np.arange(12), -i - 1) for i in range(12)])  # the right one is last
     judgements = np.array([[i, i, 1] for i in range(12)])
-    dev = CrossDev.of(
-        "small", pairs.mined.queries, pairs.mined.documents, candidates, judgements, query_length=8, length=16
+    dev = CrossEncoderDev.of(
+        "small", pairs.mined.queries, pairs.mined.documents, candidates, judgements, max_query_length=8, max_length=16
     )
-    assert dev.judged()["small MRR@10"] == 0
-    chosen = Settings(steps=50, batch=12, chunk=4000, kept=9, rate=3e-3, warmup=5, loss=loss, evaluate=25)
-    outcome = Trainer(network, pairs, chosen, dev=[dev], objective=answered_first, team=Team()).run()
-    losses = [line["loss"] for line in outcome.log]
+    assert dev.evaluate()["small MRR@10"] == 0
+    chosen = TrainingSettings(
+        steps=50, batch_size=12, tokens_per_chunk=4000, kept_chunks=9, learning_rate=3e-3, warmup_steps=5, eval_steps=25
+    )
+    objective = GroupObjective(GroupLoss(loss))
+    result = Trainer(network, pairs, chosen, objective=objective, dev=[dev], distributed=Distributed()).run()
+    losses = [line["loss"] for line in result.log]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
-    assert outcome.figures["small MRR@10"] > 0.5
-    with pytest.raises(VizslaError, match="loss=binary, which is for cross-encoders"):
-        Trainer(network, pairs.mined, chosen.changed("loss=binary", "batch=4"), team=Team()).step()
+    assert result.figures["small MRR@10"] > 0.5
 
 
 def test_dev_figures_are_those_of_an_evaluation(judged: Path, trained: Path, tmp_path: Path) -> None:
     dataset = BeirDataset.open(judged)
-    recipe = load_training_recipe("cross-encoder").changed([*SMALL_CROSS, f"start={trained}"])
-    network, analyzer = cross_network(recipe.start)
-    dev = cross_dev(dataset, analyzer, recipe)
+    recipe = load_training_recipe("cross-encoder").with_changes([*SMALL_CROSS, f"network.base_model={trained}"])
+    network, analyzer, _ = cross_encoder_network(str(trained))
+    dev = cross_encoder_dev(dataset, analyzer, recipe.settings.data)
     dev.save(tmp_path / "dev-0")
-    dev = CrossDev.open(tmp_path / "dev-0")
+    dev = CrossEncoderDev.open(tmp_path / "dev-0")
     with Index.create(tmp_path / "ix", "bm25") as index:
         index.add(dataset.documents())
         index.commit()
@@ -224,31 +234,33 @@ def test_dev_figures_are_those_of_an_evaluation(judged: Path, trained: Path, tmp
         found = rerank(index, run, queries, reranker, 8)
     network.eval()
     figures = dev.figures(network, network.vectors, torch.device("cpu"))
-    for ranking, made in ((run, dev.judged()), (found, figures)):
+    for ranking, made in ((run, dev.evaluate()), (found, figures)):
         expected = evaluate(ranking, dataset.qrels("dev"), "nDCG@10 RR@10").measures
         assert list(made.values()) == pytest.approx(list(expected.values()))
 
 
 def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
     dataset = BeirDataset.open(judged)
-    recipe = load_training_recipe("cross-encoder").changed([*SMALL_CROSS, f"start={start}"])
-    _, analyzer = cross_network(recipe.start)
+    recipe = load_training_recipe("cross-encoder").with_changes([*SMALL_CROSS, f"network.base_model={start}"])
+    analyzer = cross_encoder_network(str(start)).analyzer
     lines = [f"q{q} Q0 {(q + j) % 40} {j} {9 - j} mine" for q in range(40) for j in range(6)]
     run = tmp_path / "mine.trec"
     run.write_text("\n".join(lines) + "\n")
-    material = cross_material(
-        recipe.changed([f"negatives={run}", "depth=4", "candidate_depth=5"]), analyzer, [dataset], [dataset]
-    )
-    material.save(tmp_path / "material")
-    material = CrossMaterial.open(tmp_path / "material", group=2)
-    numbers = [material.pairs.negatives[q].tolist() for q in range(30)]
+
+    def prepared(*changes: str, dev: bool = False) -> CrossEncoderData:
+        inputs = TrainingInputs(datasets=[dataset], dev=[dataset] if dev else [])
+        return cross_encoder_data(recipe.with_changes(changes).settings.data, analyzer, inputs)
+
+    data = prepared(f"data.negatives={run}", "data.negatives_depth=4", "data.candidates_depth=5", dev=True)
+    data.save(tmp_path / "data")
+    data = CrossEncoderData.open(tmp_path / "data", negatives_per_query=1)
+    numbers = [data.pairs.negatives[q].tolist() for q in range(30)]
     assert numbers == [[q + 1, q + 2, q + 3] for q in range(30)]
-    assert [len(material.dev[0].candidates[q]) for q in range(5)] == [5] * 5
-    assert material.dev[0].judged() == {"set nDCG@10": 1, "set MRR@10": 1}
-    by_model = cross_material(recipe.changed(["negatives=bm25(k1=2)"]), analyzer, [dataset], [])
-    plain = cross_material(recipe, analyzer, [dataset], [])
+    assert [len(data.dev[0].candidates[q]) for q in range(5)] == [5] * 5
+    assert data.dev[0].evaluate() == {"set nDCG@10": 1, "set MRR@10": 1}
+    by_model, plain = prepared("data.negatives=bm25(k1=2)"), prepared()
     assert by_model.pairs.negatives.ids.tolist() != plain.pairs.negatives.ids.tolist()
-    told = ["--dataset", str(judged), *options([*SMALL_CROSS, f"start={start}"])]
+    told = ["--dataset", str(judged), *options([*SMALL_CROSS, f"network.base_model={start}"])]
     folder = tmp_path / "trained"
     assert cli("train", "cross-encoder", *told, "--negatives", run, "--dev", judged, "-o", folder)[0] == 0
     other = tmp_path / "other.trec"
@@ -257,26 +269,27 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
         (["--negatives", other], "none of the queries"),
         (["--negatives", "nonsense"], "nonsense"),
         (["--negatives", run, "--dataset", judged], "belongs to one data set"),
-        (["--set", "document_length=10"], "does not fit"),
-        (["--set", "document_length=65"], "reads 64 at most"),
+        (["--set", "data.max_length=10"], "do not fit"),
+        (["--set", "data.max_length=65"], "reads 64 tokens at most"),
     ):
         code, _, said = cli("train", "cross-encoder", *told, *more, "-o", tmp_path / "x")
         assert code == 2
         assert message in said
     code, _, said = cli("train", "cross-encoder", *told, "-o", folder)
     assert (code, "already" in said) == (2, True)
-    code, _, said = cli("train", "cross-encoder", "--resume", "--set", "steps=3", "-o", folder)
+    code, _, said = cli("train", "cross-encoder", "--resume", "--set", "training.steps=3", "-o", folder)
     assert (code, "step     3" in said, "step     2" in said) == (0, True, False)
     code, _, said = cli("train", "cross-encoder", "--resume", "--negatives", "bm25", "-o", folder)
-    assert (code, "goes on with what it began with" in said) == (2, True)
+    assert (code, "the run began with data.negatives" in said) == (2, True)
     for name, more in (("bm26", ["--negatives", run]), ("dpr", ["--candidates", run])):
         code, _, said = cli("train", name, "--dataset", judged, *more, "-o", tmp_path / "x")
-        assert (code, f"leave {more[0]} out" in said) == (2, True)
+        assert (code, f"called 'data.{more[0][2:]}'" in said) == (2, True)
     code, _, said = cli("train", "cross-encoder", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "x")
     assert (code, "--dataset" in said) == (2, True)
 
 
 def test_training_needs_no_numba() -> None:
-    code = "import sys; sys.modules['numba'] = None; from vizsla.networks import cross_encoder; import vizsla.training"
+    code = "import sys; sys.modules['numba'] = None; from vizsla.networks import cross_encoder"
+    code += "; from vizsla.training import CrossEncoderData, CrossEncoderPairs, GroupObjective, Trainer"
     code += "; from vizsla.networks.layout import save_reranker"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -406,7 +406,8 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
     pytest.importorskip("torch")
     from vizsla.models import Dense, Model
 
-    settings = ("batch=8", "steps=4", "warmup=1", "group=3", "precision=float32", "evaluate=2", "keep=2")
+    settings = ("training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",
+                "training.eval_steps=2", "training.save_steps=2", "data.negatives_per_query=2")  # fmt: skip
 
     def train(output: Path, *changes: str) -> tuple[int, str]:
         asked = [part for change in (*settings, *changes) for part in ("--set", change)]
@@ -415,8 +416,8 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
         return code, said
 
     made = tmp_path / "m"
-    for way, output in (((), made), (("pooling=cls", "normalised=no"), tmp_path / "cls")):
-        code, said = train(output, f"start={start}", *way)
+    for way, output in (((), made), (("network.pooling=cls", "network.normalize=false"), tmp_path / "first")):
+        code, said = train(output, f"network.base_model={start}", *way)
         assert code == 0, said
         model = Model.load(output)
         assert isinstance(model, Dense)
@@ -428,6 +429,6 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
     assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", made)[0] == 0
     code, out, said = cli("search", tmp_path / "i", "dog bark night", "--json")
     assert (code, bool(json.loads(out)["results"])) == (0, True), said
-    assert train(tmp_path / "n", f"start={made}")[0] == 0
-    code, said = train(tmp_path / "o", f"start={start}", "pooling=last")
+    assert train(tmp_path / "n", f"network.base_model={made}")[0] == 0
+    code, said = train(tmp_path / "o", f"network.base_model={start}", "network.pooling=last")
     assert (code, "no pooling called 'last'" in said) == (2, True), said

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vizsla.errors import VizslaError
 from vizsla.models import BM25, Augmenter, Model, Network, parse_model
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.recipes.training import TrainingRecipe, load_training_recipe, training_recipes
+from vizsla.training import TrainingRecipe, load_training_recipe, training_recipe_names
 
 OTHERS = (None, True, -1, 7, 1e300, 10**30, "", "x", "../x", [], ["x"], [1], {}, {"kind": "bm25"}, {"x": 1})
 DOCUMENTS = ["a dog barks at birds", "cats and dogs", "fish"]
@@ -106,20 +106,24 @@ def test_a_mistake_in_a_model_is_not_taken_for_a_wrong_file(tmp_path: Path, monk
 
 
 def test_recipes_are_told_in_a_sentence(tmp_path: Path) -> None:
-    for name in training_recipes():
-        assert isinstance(load_training_recipe(name).changed([]), TrainingRecipe)
+    for name in training_recipe_names():
+        recipe = load_training_recipe(name)
+        assert recipe == recipe.with_changes([]) == TrainingRecipe.from_data(recipe.as_data())
     file = tmp_path / "own.yaml"
-    plain = "name: a\ntitle: b\nnetwork: unicoil\nstart: bm26\n"
+    plain = "name: a\ntitle: b\nkind: dense\n"
     for text, message in (
-        ("- 1", "no object of names and values"),
+        ("- 1", "expected name, title, kind"),
         ("name: 1", "title is missing"),
-        (plain + "group: many", "group is 'many', and not a whole number"),
-        (plain + "unheard: 1", "'unheard' is not known"),
-        ("[" * 5000, "this is no training recipe"),
+        (plain + "data: {negatives_per_query: many}", "data.negatives_per_query is 'many', and not a whole number"),
+        (plain + "data: 7", "data is 7, and not keys with values"),
+        (plain + "data: {source: crops, negatives: bm25}", "setting of dense recipes called 'data.negatives'"),
+        (plain + "data: {source: cats}", "data.source called 'cats'; known: judged, crops"),
+        (plain + "training: {learning_rat: 1}", "did you mean 'training.learning_rate'"),
+        (plain + "training: {learning_rate: fast}", "training.learning_rate is 'fast', and not a number"),
+        (plain.replace("dense", "dens"), "did you mean 'dense'"),
+        (plain + "unheard: 1", "setting of dense recipes called 'unheard'"),
+        ("[" * 5000, "this is not YAML"),
     ):
         file.write_text(text)
         with pytest.raises(VizslaError, match=message):
             load_training_recipe(str(file))
-    file.write_text(plain + "settings: {rate: fast, unheard: 1}")
-    with pytest.raises(VizslaError, match="rate is 'fast', and not a number"):
-        load_training_recipe(str(file)).changed([])

@@ -90,12 +90,12 @@ def test_pooling_without_all_logits_is_plain_pooling(monkeypatch: pytest.MonkeyP
     assert all(torch.allclose(a, b, rtol=0, atol=1e-10) for a, b in zip(*made, strict=True))
 
 
-def test_a_calm_head_has_few_active_terms() -> None:
+def test_a_sparsified_head_has_few_active_terms() -> None:
     encoder = encoder_of(small_bert().eval())
     network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16, shift=-3.0))
     side = packed(*batch(6), 1000)
     assert (network(side.chunks[0]) > 0).sum(1).float().mean() > 100
-    network.calm(side.chunks, terms=10)
+    network.sparsify(side.chunks, terms=10)
     assert (network(side.chunks[0]) > 0).sum(1).float().median() <= 10
 
 

@@ -19,8 +19,8 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
 from vizsla.models.bm25 import VARIANTS
-from vizsla.recipes.teaching import Teaching, taught_pairs
 from vizsla.text import Analyzer
+from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -73,10 +73,10 @@ def test_scores_are_the_lexical_models_but_for_chance() -> None:
     off = []
     for width in (256, 4096):
         sketch = Sketch(width=width).fit(documents)
-        found = sketch.encoded_queries(queries)[0] @ sketch.encoded_documents(documents)[0].T
+        found = sketch.query_embeddings(queries)[0] @ sketch.document_embeddings(documents)[0].T
         lengths = [
             np.linalg.norm(v, axis=1)
-            for v in (sketch.encoded_queries(queries)[0], sketch.encoded_documents(documents)[0])
+            for v in (sketch.query_embeddings(queries)[0], sketch.document_embeddings(documents)[0])
         ]
         off.append((found - wanted) / np.outer(*lengths) * np.sqrt(width))
         assert abs(off[-1].mean()) < 0.3  # right on average,
@@ -89,7 +89,7 @@ def test_one_word_scores_exactly() -> None:
     documents = ["dog", "dog dog", "cat"]
     bm25, sketch = BM25(), Sketch(width=64).fit(documents)
     counted = bm25.statistics(documents)
-    found = sketch.encoded_queries(["dog"])[0] @ sketch.encoded_documents(documents)[0].T
+    found = sketch.query_embeddings(["dog"])[0] @ sketch.document_embeddings(documents)[0].T
     wanted = bm25.encode_queries(["dog"], counted).dot(bm25.encode_documents(documents, counted))
     assert found[0, :2] == pytest.approx(wanted[0, :2], rel=1e-6)
 
@@ -128,7 +128,7 @@ def test_any_bm25_is_sketched(variant: str) -> None:
     bm25 = BM25(variant=variant)
     sketch, counted = Sketch(bm25, width=8192).fit(documents), bm25.statistics(documents)
     wanted = bm25.encode_queries(["dog bird"], counted).dot(bm25.encode_documents(documents, counted))
-    found = sketch.encoded_queries(["dog bird"])[0] @ sketch.encoded_documents(documents)[0].T
+    found = sketch.query_embeddings(["dog bird"])[0] @ sketch.document_embeddings(documents)[0].T
     np.testing.assert_allclose(found, wanted, atol=0.15)
 
 
@@ -149,13 +149,13 @@ def test_spar_of_a_sketch_is_the_sum(tmp_path: Path) -> None:
     sketch = Sketch(width=64).fit(documents)
     spar = Spar(dense, Sketch(width=64), 0.3).fit(documents)
     assert not spar.needs_corpus_statistics
-    found = spar.encoded_queries(["word1 word2"])[0] @ spar.encoded_documents(documents)[0].T
-    parts = [m.encoded_queries(["word1 word2"])[0] @ m.encoded_documents(documents)[0].T for m in (dense, sketch)]
+    found = spar.query_embeddings(["word1 word2"])[0] @ spar.document_embeddings(documents)[0].T
+    parts = [m.query_embeddings(["word1 word2"])[0] @ m.document_embeddings(documents)[0].T for m in (dense, sketch)]
     np.testing.assert_allclose(found, parts[0] + 0.3 * parts[1], rtol=1e-4, atol=1e-5)
     spar.save(tmp_path / "saved")
     opened = Model.load(tmp_path / "saved")
     assert isinstance(opened, Spar)
-    np.testing.assert_array_equal(opened.encoded_documents(documents)[0], spar.encoded_documents(documents)[0])
+    np.testing.assert_array_equal(opened.document_embeddings(documents)[0], spar.document_embeddings(documents)[0])
     with Index.create(tmp_path / "index", spar) as index:
         index.add([{"id": str(i), "text": text} for i, text in enumerate(documents)])
         index.commit()
@@ -169,12 +169,12 @@ def test_learned_models_are_sketched_without_counting(tmp_path: Path) -> None:
     assert not sketch.needs_corpus_statistics
     counted = learned.statistics(documents)
     wanted = learned.encode_queries(documents[:3], counted).dot(learned.encode_documents(documents, counted))
-    found = sketch.encoded_queries(documents[:3])[0] @ sketch.encoded_documents(documents)[0].T
+    found = sketch.query_embeddings(documents[:3])[0] @ sketch.document_embeddings(documents)[0].T
     assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.95
     sketch.save(tmp_path / "saved")
     opened = Model.load(tmp_path / "saved")
     assert isinstance(opened, Sketch)
-    np.testing.assert_array_equal(opened.encoded_documents(documents)[0], sketch.encoded_documents(documents)[0])
+    np.testing.assert_array_equal(opened.document_embeddings(documents)[0], sketch.document_embeddings(documents)[0])
 
 
 def test_what_cannot_be_sketched() -> None:
@@ -191,7 +191,7 @@ def test_what_cannot_be_sketched() -> None:
             parse_model(text)
         assert message in str(told.value)
     with pytest.raises(VizslaError, match="call fit\\(\\) with them first"):
-        Sketch().encoded_documents(["dog"])
+        Sketch().document_embeddings(["dog"])
     with pytest.raises(VizslaError, match="cannot be written as an expression"):
         expression(Sketch())
 
@@ -239,8 +239,8 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_sketch_teaches() -> None:
     documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
-    plan = Teaching(depth=5, positives=2, negatives=2)
-    pairs = taught_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), plan)
+    settings = DistillationSettings(depth=5, top_positives=2, bottom_negatives=2)
+    pairs = distillation_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings)
     assert len(pairs.queries) == 30
     assert np.diff(pairs.positives.offsets).tolist() == [2] * 30
 

@@ -38,17 +38,17 @@ def test_vectors_behind_one_another_score_as_the_sum(pair: tuple[Dense, Dense], 
     first, second = pair
     texts, queries = [d["text"] for d in documents(7, seed)], ["dog rain", "stone", ""]
     spar = Spar(first, second, weight)
-    made, there = spar.encoded_documents(texts)
-    asked, known = spar.encoded_queries(queries)
+    made, there = spar.document_embeddings(texts)
+    asked, known = spar.query_embeddings(queries)
     assert (made.shape[1], there.all(), known.tolist()) == (spar.dimensions, True, [True, True, False])
-    parts = [m.encoded_queries(queries)[0] @ m.encoded_documents(texts)[0].T for m in pair]
+    parts = [m.query_embeddings(queries)[0] @ m.document_embeddings(texts)[0].T for m in pair]
     np.testing.assert_allclose(asked @ made.T, parts[0] + weight * parts[1], rtol=1e-4, atol=1e-4)
     added = Spar(first, second, weight, "sum")
-    expected = (first.encoded_queries(queries)[0] + np.float32(weight) * second.encoded_queries(queries)[0]) @ (
-        first.encoded_documents(texts)[0] + second.encoded_documents(texts)[0]
+    expected = (first.query_embeddings(queries)[0] + np.float32(weight) * second.query_embeddings(queries)[0]) @ (
+        first.document_embeddings(texts)[0] + second.document_embeddings(texts)[0]
     ).T
     np.testing.assert_allclose(
-        added.encoded_queries(queries)[0] @ added.encoded_documents(texts)[0].T, expected, rtol=1e-4, atol=1e-4
+        added.query_embeddings(queries)[0] @ added.document_embeddings(texts)[0].T, expected, rtol=1e-4, atol=1e-4
     )
     assert added.dimensions == first.dimensions
 

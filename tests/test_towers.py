@@ -1,4 +1,4 @@
-"""Dense models with two encoders, with segments, taught by another model: how they are trained and written."""
+"""Dense models with two encoders, with token types, with a teacher: how they are trained and written."""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conftest import Cli  # noqa: E402
+from small import SMALL_TRAINING  # noqa: E402
 from vizsla.datasets import Document  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.models import BM25, Dense, Model, Spar  # noqa: E402
-from vizsla.networks import Beside, Towers, packed  # noqa: E402
-from vizsla.recipes.dense import _together, dense_network, network_of  # noqa: E402
-from vizsla.recipes.teaching import Teaching, drawn_queries, read_asked, taught_pairs  # noqa: E402
-from vizsla.recipes.training import TrainingRecipe, load_training_recipe  # noqa: E402
+from vizsla.networks import Towers, WithFrozenCompanion, packed  # noqa: E402
 from vizsla.text.sentences import sentences_of  # noqa: E402
-from vizsla.training import MinedPairs, Settings, TokenCorpus, Trainer, margins  # noqa: E402
-from vizsla.training.dev import framed  # noqa: E402
+from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe  # noqa: E402
+from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
+from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of  # noqa: E402
+from vizsla.training.loop.losses import margin_loss  # noqa: E402
+from vizsla.training.prepare.base_model import base_encoder  # noqa: E402
+from vizsla.training.prepare.distillation import (  # noqa: E402
+    DistillationSettings,
+    distillation_pairs,
+    drawn_queries,
+    read_questions,
+)
 
 
-def recipe_of(start: Path, **more: Any) -> TrainingRecipe:
-    return TrainingRecipe("small", "A small one", "dense", str(start), **more)
+def small_dense_network(start: Path, **options: Any) -> Any:
+    return dense_network(DenseNetwork(str(start), **options))[0]
 
 
 def test_sentences_end_where_a_reader_ends_them() -> None:
@@ -54,11 +61,15 @@ def documents(count: int = 60) -> list[Document]:
 
 def test_fewer_sentences_are_drawn_of_passages_further_down() -> None:
     those = documents(4)
-    drawn = list(drawn_queries(those, Teaching()))
+    drawn = list(drawn_queries(those, DistillationSettings()))
     counts = [sum(q in d.content["text"] for q in drawn) for d in those]
     assert counts == [5, 2, 2, 1]  # of 6 sentences: 6 / 1.2, 6 / 2.4, 6 / 3.6, 6 / 4.8
-    assert drawn == list(drawn_queries(those, Teaching())) != list(drawn_queries(those, Teaching(seed=1)))
-    short = list(drawn_queries(those, Teaching(short=1.0)))
+    assert (
+        drawn
+        == list(drawn_queries(those, DistillationSettings()))
+        != list(drawn_queries(those, DistillationSettings(seed=1)))
+    )
+    short = list(drawn_queries(those, DistillationSettings(short_queries=1.0)))
     assert all(3 <= len(q.split()) <= 8 for q in short)
     assert any(len(q.split()) < 8 for q in short)
 
@@ -66,46 +77,51 @@ def test_fewer_sentences_are_drawn_of_passages_further_down() -> None:
 def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text('{"_id": "a", "text": "who was it"}\n{"_id": "b", "text": "when did they come"}\n')
-    those, plan = documents(), Teaching(questions=str(file), asked=1.0, depth=20)
-    asked = read_asked(plan)
-    assert asked == ["who was it", "when did they come"]
-    drawn = list(drawn_queries(those, plan, asked))
+    those = documents()
+    settings = DistillationSettings(questions=str(file), question_queries=1.0, depth=20)
+    questions = read_questions(settings)
+    assert questions == ["who was it", "when did they come"]
+    drawn = list(drawn_queries(those, settings, questions))
     assert {q.split()[0] for q in drawn} == {"who", "when"}
     assert all(3 <= len(q.split()) <= 3 + 8 + 2 for q in drawn)
     assert 0.3 < np.mean(["Article" in q for q in drawn]) < 0.7
-    assert len(drawn) == len(list(drawn_queries(those, Teaching())))  # as many as sentences
-    mixed = list(drawn_queries(those, Teaching(questions=str(file), asked=0.3, short=0.3), asked))
+    assert len(drawn) == len(list(drawn_queries(those, DistillationSettings())))  # as many as sentences
+    mixed = list(
+        drawn_queries(
+            those, DistillationSettings(questions=str(file), question_queries=0.3, short_queries=0.3), questions
+        )
+    )
     assert 0.15 < np.mean([q.startswith(("who", "when")) for q in mixed]) < 0.45
 
     file.write_text('{"_id": "a", "text": "what is ' + those[0].content["text"].split(".")[0] + '"}\n')
-    twice = replace(plan, questions=f"{file},{file}", asked=0.0)
-    _, analyzer = dense_network(recipe_of(start))
-    pairs = taught_pairs(those, BM25(), analyzer, twice)
+    twice = replace(settings, questions=f"{file},{file}", question_queries=0.0)
+    analyzer = base_encoder(str(start)).analyzer
+    pairs = distillation_pairs(those, BM25(), analyzer, twice)
     assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
-    assert len(taught_pairs(those, BM25(), analyzer, replace(twice, queries=5)).queries) == 2 + 5
+    assert len(distillation_pairs(those, BM25(), analyzer, replace(twice, max_queries=5)).queries) == 2 + 5
     assert 0 in pairs.positives[0]
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 
 
 def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
-    with pytest.raises(VizslaError, match="some are needed"):
-        Teaching(asked=0.5)
-    with pytest.raises(VizslaError, match=r"goes from 0 to 0.4, not 0.5"):
-        Teaching(asked=0.5, short=0.6, questions="some.jsonl")
+    with pytest.raises(VizslaError, match="needs real questions"):
+        DistillationSettings(question_queries=0.5)
+    with pytest.raises(VizslaError, match=r"between 0 and 0.4, not 0.5"):
+        DistillationSettings(question_queries=0.5, short_queries=0.6, questions="some.jsonl")
     (tmp_path / "none.jsonl").write_text("")
     with pytest.raises(VizslaError, match="no questions in"):
-        read_asked(Teaching(questions=str(tmp_path / "none.jsonl")))
+        read_questions(DistillationSettings(questions=str(tmp_path / "none.jsonl")))
     with pytest.raises(VizslaError, match=r"missing\.jsonl"):
-        read_asked(Teaching(questions=str(tmp_path / "missing.jsonl")))
+        read_questions(DistillationSettings(questions=str(tmp_path / "missing.jsonl")))
 
 
 def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
-    those, plan = documents(), Teaching(depth=20, positives=4, negatives=3)
-    _, analyzer = dense_network(recipe_of(start))
-    pairs = taught_pairs(those, BM25(), analyzer, plan)
+    those, settings = documents(), DistillationSettings(depth=20, top_positives=4, bottom_negatives=3)
+    analyzer = base_encoder(str(start)).analyzer
+    pairs = distillation_pairs(those, BM25(), analyzer, settings)
     bm25 = BM25()
     statistics = bm25.statistics([d.content for d in those])
-    queries = list(drawn_queries(those, plan))
+    queries = list(drawn_queries(those, settings))
     stored = bm25.encode_documents([d.content for d in those], statistics)
     scores = bm25.encode_queries(queries, statistics).dot(stored)
     assert len(pairs.queries) == len(queries)
@@ -114,32 +130,32 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
         ranked = np.argsort(-row, kind="stable")[:20]
         np.testing.assert_allclose(row[pairs.positives[number]], row[ranked[:4]], rtol=1e-5)
         np.testing.assert_allclose(row[pairs.negatives[number]], row[ranked[-3:]], rtol=1e-5)
-    with pytest.raises(VizslaError, match="60 cannot be right"):
-        Teaching(positives=60)
+    with pytest.raises(VizslaError, match="positives 60"):
+        DistillationSettings(top_positives=60)
     with pytest.raises(VizslaError, match="for none of the sentences"):
-        taught_pairs(those[:8], BM25(), analyzer, plan)
+        distillation_pairs(those[:8], BM25(), analyzer, settings)
 
 
 def test_a_step_gives_the_same_batch_whenever_it_is_drawn() -> None:
     one = TokenCorpus.pack([[5, 6]] * 40)
-    pairs = MinedPairs(one, one, TokenCorpus.of([np.arange(3)] * 40), TokenCorpus.of([np.arange(9)] * 40), group=2)
+    pairs = MinedPairs(one, one, TokenCorpus.of([np.arange(3)] * 40), TokenCorpus.of([np.arange(9)] * 40), 1)
     steps = [(0, 0), (0, 12), (1, 0), (0, 0), (1, 0), (0, 12)]  # of 10 steps an epoch
-    drawn = [[part.tolist() for part in pairs.drawn(4, seed, step)] for seed, step in steps]
+    drawn = [[part.tolist() for part in pairs.draw(4, seed, step)] for seed, step in steps]
     assert drawn[3:] == [drawn[0], drawn[2], drawn[1]]
     assert len({str(batch[0]) for batch in drawn}) == 3
-    epoch = [q for step in range(10) for q in pairs.drawn(4, 0, step)[0].tolist()]
+    epoch = [q for step in range(10) for q in pairs.draw(4, 0, step)[0].tolist()]
     assert sorted(epoch) == list(range(40))
 
 
 def test_positives_of_a_ranking_are_thrown_for() -> None:
     one = TokenCorpus.pack([[5, 6]] * 400)
     ranked = TokenCorpus.of([np.arange(3)] * 400)
-    pairs = MinedPairs(one, one, ranked, TokenCorpus.of([np.array([9])] * 400), group=2, persistence=0.5)
-    dice = np.random.default_rng(0)
-    drawn = np.bincount(pairs._right(np.zeros(7000, np.int64), 0, dice), minlength=3) / 1000
+    pairs = MinedPairs(one, one, ranked, TokenCorpus.of([np.array([9])] * 400), 1, positive_decay=0.5)
+    rng = np.random.default_rng(0)
+    drawn = np.bincount(pairs._draw_positives(np.zeros(7000, np.int64), 0, rng), minlength=3) / 1000
     np.testing.assert_allclose(drawn, [4, 2, 1], atol=0.25)
-    with pytest.raises(VizslaError, match="persistence"):
-        MinedPairs(one, one, ranked, ranked, persistence=1.5)
+    with pytest.raises(VizslaError, match="positive_decay"):
+        MinedPairs(one, one, ranked, ranked, positive_decay=1.5)
 
 
 def test_margins_are_those_of_the_paper() -> None:
@@ -151,12 +167,12 @@ def test_margins_are_those_of_the_paper() -> None:
         own = {i, *np.flatnonzero(right[i]).tolist()}
         pairs = [(y, j) for y in own for j in range(8) if j not in own]
         expected += sum(max(0.0, 1 - (scores[i, y] - scores[i, j])) for y, j in pairs) / 8 / 4
-    assert margins(torch.tensor(scores), torch.tensor(right)).item() == pytest.approx(expected)
+    assert margin_loss(torch.tensor(scores), torch.tensor(right)).item() == pytest.approx(expected)
 
 
 def texts(side: int) -> Any:
     corpus = TokenCorpus.pack([[5, 6, 7], [8, 9], [10, 11, 12, 13]])
-    return packed(*framed(corpus, range(3), "cpu"), 100, side)
+    return packed(*with_special_tokens(corpus, range(3), "cpu"), 100, side)
 
 
 def vectors(network: Any, side: int) -> Any:
@@ -169,11 +185,12 @@ def train_two_steps(network: Any) -> None:
     one = TokenCorpus.pack([[5 + i, 6 + i, 7] for i in range(8)])
     numbers = TokenCorpus.of([np.array([i]) for i in range(8)])
     others = TokenCorpus.of([np.array([(i + 1) % 8]) for i in range(8)])
-    Trainer(network, MinedPairs(one, one, numbers, others, group=2), Settings(steps=2, batch=8, rate=1e-2)).run()
+    settings = TrainingSettings(steps=2, batch_size=8, learning_rate=1e-2)
+    Trainer(network, MinedPairs(one, one, numbers, others, 1), settings).run()
 
 
 def test_each_side_has_its_tower_and_both_are_trained(start: Path) -> None:
-    network, _ = dense_network(recipe_of(start, towers=2, normalised=False))
+    network = small_dense_network(start, tied_encoders=False, normalize=False)
     assert isinstance(network, Towers)
     torch.testing.assert_close(vectors(network, 0), vectors(network, 1))
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
@@ -183,8 +200,8 @@ def test_each_side_has_its_tower_and_both_are_trained(start: Path) -> None:
     assert not torch.allclose(vectors(network, 0), vectors(network, 1))
 
 
-def test_documents_are_of_the_second_segment(start: Path) -> None:
-    network, _ = dense_network(recipe_of(start, segments=True, normalised=False))
+def test_documents_have_the_second_token_type(start: Path) -> None:
+    network = small_dense_network(start, use_token_types=True, normalize=False)
     embeddings = network.encoder.embeddings.token_type_embeddings.weight
     assert not torch.allclose(vectors(network, 0), vectors(network, 1))
     with torch.no_grad():
@@ -192,21 +209,21 @@ def test_documents_are_of_the_second_segment(start: Path) -> None:
     torch.testing.assert_close(vectors(network, 0), vectors(network, 1))
 
 
-def test_beside_another_model_only_one_learns(start: Path) -> None:
-    own, _ = dense_network(recipe_of(start))
-    other, _ = dense_network(recipe_of(start, towers=2, normalised=False))
-    both = Beside(own, other, 0.5)
-    queries, width = vectors(both, 0), own.encoder.hidden
-    torch.testing.assert_close(queries[:, :width], vectors(own, 0))
-    torch.testing.assert_close(queries[:, width:], 0.5 * vectors(other, 0))
-    torch.testing.assert_close(vectors(both, 1)[:, width:], vectors(other, 1))
+def test_a_companion_is_frozen(start: Path) -> None:
+    trained = small_dense_network(start)
+    frozen = small_dense_network(start, tied_encoders=False, normalize=False)
+    both = WithFrozenCompanion(trained, frozen, 0.5)
+    queries, width = vectors(both, 0), trained.encoder.hidden
+    torch.testing.assert_close(queries[:, :width], vectors(trained, 0))
+    torch.testing.assert_close(queries[:, width:], 0.5 * vectors(frozen, 0))
+    torch.testing.assert_close(vectors(both, 1)[:, width:], vectors(frozen, 1))
     before = {n: p.detach().clone() for n, p in both.named_parameters()}
     train_two_steps(both)
     moved = {n.split(".")[0] for n, p in both.named_parameters() if not torch.equal(p, before[n])}
-    assert moved == {"own", "weight"}
+    assert moved == {"trained", "weight"}
 
 
-SMALL = ["steps=2", "batch=8", "evaluate=2", "chunk=2000", "keep=2", "query_length=16", "document_length=32"]
+SMALL = [*SMALL_TRAINING, "data.max_document_length=32"]
 
 
 def options(changes: list[str]) -> list[str]:
@@ -215,7 +232,7 @@ def options(changes: list[str]) -> list[str]:
 
 def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
     folder = tmp_path / "repbert"
-    told = ["--set", f"start={start}", "--dataset", str(judged), "--dev", str(judged)]
+    told = ["--set", f"network.base_model={start}", "--dataset", str(judged), "--dev", str(judged)]
     assert cli("train", "repbert", *told, *options(SMALL), "-o", str(folder))[0] == 0
     model = Model.load(folder)
     assert isinstance(model, Dense)
@@ -232,8 +249,8 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
     assert cli("search", str(tmp_path / "ix"), "some words")[0] == 0
 
 
-def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
-    taught = ["teaching.depth=12", "teaching.positives=3", "teaching.negatives=2", f"start={start}"]
+def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
+    taught = ["data.depth=12", "data.top_positives=3", "data.bottom_negatives=2", f"network.base_model={start}"]
     folder = tmp_path / "lambda"
     assert (
         cli(
@@ -244,18 +261,20 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
     model = Model.load(folder)
     assert isinstance(model, Dense)
     assert model.query_network is not None
-    assert load_training_recipe("lambda").teaching == {"depth": 50, "positives": 10, "negatives": 5}
+    settings = load_training_recipe("lambda").settings.data
+    assert (settings.depth, settings.top_positives, settings.bottom_negatives) == (50, 10, 5)
     joint = tmp_path / "joint"
-    told = ["--dataset", str(judged), *options([*SMALL, f"start={start}", f"beside={folder}"])]
+    told = ["--dataset", str(judged), *options([*SMALL, f"network.base_model={start}", f"network.companion={folder}"])]
     assert cli("train", "dpr", *told, "-o", str(joint))[0] == 0
     both = Model.load(joint)
     assert isinstance(both, Spar)
     assert (both.first.name, both.second.name) == ("dpr", "lambda")
     assert 0.9 < both.mu != 1
     again = tmp_path / "again"
-    assert cli("train", "dpr", *told[:2], *options([*SMALL, f"start={folder}", "towers=2"]), "-o", str(again))[0] == 0
+    untied = options([*SMALL, f"network.base_model={folder}", "network.tied_encoders=false"])
+    assert cli("train", "dpr", *told[:2], *untied, "-o", str(again))[0] == 0
     assert isinstance(Model.load(again), Dense)
-    taught += [f"teacher=bm25 + 3 * {again}", f"beside={again}", "beside_weight=20"]
+    taught += [f"data.teacher=bm25 + 3 * {again}", f"network.companion={again}", "network.companion_weight=20"]
     residual = tmp_path / "residual"
     corpus = ["--corpus", str(judged / "corpus.jsonl")]
     assert cli("train", "lambda", *corpus, *options([*SMALL, *taught]), "-o", str(residual))[0] == 0
@@ -264,14 +283,14 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
     assert (one.first.name, one.second.name) == ("dpr", "lambda")
     assert one.mu == pytest.approx(1 / 20, abs=0.001)
     with pytest.raises(VizslaError, match="does not help"):
-        _together(one.second, -0.1, load_training_recipe("dpr").changed([f"beside={again}"]))
+        load_training_recipe("dpr").with_changes([f"network.companion={again}"]).make().with_companion(one.second, -0.1)
     for bad, message in (
-        (["towers=3"], "1 encoder or 2"),
-        (["towers=2", "segments=yes"], "set towers=1"),
-        (["teaching.depht=3"], "option of teaching"),
-        (["loss=hinge"], "loss"),
-        ([f"beside={joint}"], "this is no dense model"),
-        (["beside_weight=0"], "beside_weight must be more than 0"),
+        (["network.tied_encoders=2"], "is not true or false"),
+        (["network.tied_encoders=false", "network.use_token_types=true"], "set network.tied_encoders=true"),
+        (["data.depth=3"], "setting of dense recipes called 'data.depth'"),
+        (["loss.name=binary"], "no loss called 'binary'; known: contrastive, margin"),
+        ([f"network.companion={joint}"], "this is not a dense model"),
+        (["network.companion_weight=0"], "network.companion_weight must be more than 0"),
     ):
         code, _, said = cli("train", "dpr", *told, *options(bad), "-o", str(tmp_path / "x"))
         assert code == 2
@@ -279,9 +298,15 @@ def test_lambda_and_what_learns_beside_it(cli: Cli, start: Path, judged: Path, t
 
 
 def test_what_is_read_besides_judged_queries(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
-    assert load_training_recipe("splade").reads_corpus  # its masked stage learns from --corpus
-    assert not load_training_recipe("dpr").reads_corpus
-    told = ["--dataset", str(judged), *options([*SMALL, f"start={start}"]), "--corpus", str(judged / "corpus.jsonl")]
+    assert load_training_recipe("splade").make().reads_corpus  # in its masked-language-model stage
+    assert not load_training_recipe("dpr").make().reads_corpus
+    told = [
+        "--dataset",
+        str(judged),
+        *options([*SMALL, f"network.base_model={start}"]),
+        "--corpus",
+        str(judged / "corpus.jsonl"),
+    ]
     code, _, said = cli("train", "dpr", *told, "-o", str(tmp_path / "d"))
     assert (code, "--corpus is not read" in said) == (0, True)
     assert not (tmp_path / "d" / "training" / "corpus").exists()

@@ -17,7 +17,8 @@ from small import VOCABULARY, documents_of
 from vizsla.index import Index, verify
 from vizsla.models import LearnedSparse, parse_model
 
-SETTINGS = ("batch=16", "steps=4", "warmup=1", "keep=2", "precision=float32", "span=40", "chunk=200")
+SETTINGS = ("training.batch_size=16", "training.steps=4", "training.warmup_steps=1", "training.save_steps=2",
+            "training.precision=float32", "training.tokens_per_chunk=200", "data.window=40")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(cli: Cli, corpus: Path, start: Path, output: Path, *more: str) -> str:
-    changes = [part for setting in (f"start={start}", *SETTINGS) for part in ("--set", setting)]
+    changes = [part for setting in (f"network.base_model={start}", *SETTINGS) for part in ("--set", setting)]
     code, _, said = cli("train", "bm26", "--corpus", corpus, "-o", output, *changes, *more)
     assert code == 0, said
     return said
@@ -49,10 +50,11 @@ def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, 
 
 @pytest.mark.parametrize("recipe", ["unicoil", "splade"])
 def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_path: Path, recipe: str) -> None:
-    changes = (f"start={start}", "batch=8", "steps=2", "warmup=1", "group=3", "precision=float32", "calm=20",
-               "masked.steps=2", "masked.batch=16", "masked.precision=float32")  # fmt: skip
-    asked = [part for c in changes[: None if recipe == "splade" else -4] for part in ("--set", c)]
-    code, _, said = cli("train", recipe, "--dataset", judged, "--dev", judged, "-o", tmp_path / "m", *asked)
+    changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=2", "training.warmup_steps=1",
+               "data.negatives_per_query=2", "training.precision=float32", "masked_lm.active_terms=20",
+               "masked_lm.steps=2", "masked_lm.batch_size=16", "masked_lm.precision=float32")  # fmt: skip
+    options = [part for c in changes[: None if recipe == "splade" else -4] for part in ("--set", c)]
+    code, _, said = cli("train", recipe, "--dataset", judged, "--dev", judged, "-o", tmp_path / "m", *options)
     assert code == 0, said
     assert "Best at step 2" in said
     assert ("masked     2" in said) == (recipe == "splade")
@@ -63,7 +65,7 @@ def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_pat
         index.add(documents_of(5))
         index.commit()
         assert verify(index.path) == []
-    code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *asked)
+    code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *options)
     assert (code, "name a data set with --dataset" in said) == (2, True)
 
 
@@ -74,17 +76,17 @@ def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus:
     )
     folder = tmp_path / "encoder"
     transformers.BertModel(config).save_pretrained(folder)
-    arguments = ("train", "bm26-fresh", "--corpus", corpus, "-o", tmp_path / "m", "--set", f"start={folder}")
-    small = [part for s in SETTINGS for part in ("--set", s)]
-    code, _, said = cli(*arguments, *small)
+    arguments = ("train", "bm26-fresh", "--corpus", corpus)
+    small = [part for s in (f"network.base_model={folder}", *SETTINGS) for part in ("--set", s)]
+    code, _, said = cli(*arguments, "-o", tmp_path / "m", *small)
     assert (code, "tokenizer" in said) == (2, True)
     pieces = json.loads((Path(vizsla.__file__).parent / "text" / "data" / "bert-uncased.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps(pieces))
-    code, _, said = cli(*arguments, *small)
+    code, _, said = cli(*arguments, "-o", tmp_path / "m", *small)
     assert code == 0, said
     pieces["added_tokens"].append({**pieces["added_tokens"][0], "id": VOCABULARY, "content": "[MORE]"})
     (folder / "tokenizer.json").write_text(json.dumps(pieces))
-    code, _, said = cli(*arguments[:4], "-o", tmp_path / "n", *arguments[6:], *small)
+    code, _, said = cli(*arguments, "-o", tmp_path / "n", *small)
     assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
 
 
@@ -95,7 +97,14 @@ def test_what_is_no_plain_bert_is_refused_in_a_sentence(tmp_path: Path, judged: 
         made_encoder(KINDS[kind]()).save_pretrained(tmp_path / kind)
         save_bert_tokenizer(tmp_path / kind)
         for recipe in ("bm25-augmented", "bm26-fresh", "repbert", "cross-encoder"):
-            told = ("--dataset", judged, "--corpus", judged / "corpus.jsonl", "--set", f"start={tmp_path / kind}")
+            told = (
+                "--dataset",
+                judged,
+                "--corpus",
+                judged / "corpus.jsonl",
+                "--set",
+                f"network.base_model={tmp_path / kind}",
+            )
             code, out, said = cli("train", recipe, "-o", tmp_path / "o", *(told[2:] if "26" in recipe else told))
             wanted = f"vizsla: {tmp_path / kind}: only plain BERT encoders can be trained, and this is {kind}\n"
             assert (code, out, said.endswith(wanted)) == (2, "", True), said
@@ -108,21 +117,21 @@ def test_a_stopped_run_goes_on_with_what_it_was_started_with(
     from vizsla.cli import train as verb
 
     documents, show = judged / "corpus.jsonl", verb.show_line
-    trained(cli, documents, start, tmp_path / "whole", "--dev", str(judged), "--set", "evaluate=1")
+    trained(cli, documents, start, tmp_path / "whole", "--dev", str(judged), "--set", "training.eval_steps=1")
 
     def stop(line: dict[str, object]) -> None:
         if line["step"] == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(verb, "show_line", stop)
-    changes = [p for s in (f"start={start}", *SETTINGS, "evaluate=1") for p in ("--set", s)]
+    changes = [p for s in (f"network.base_model={start}", *SETTINGS, "training.eval_steps=1") for p in ("--set", s)]
     begun = ("train", "bm26", "--corpus", documents, "-o", tmp_path / "half", *changes, "--dev", judged)
     assert cli(*begun)[0] == 130
     monkeypatch.setattr(verb, "show_line", show)
     code, _, said = cli(*begun)
-    assert (code, "a run has been stopped here; go on with --resume" in said) == (2, True), said
-    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume", "--set", "rate=1")
-    assert (code, "the run began with rate 5e-05, not 1.0" in said) == (2, True), said
+    assert (code, "a run was stopped here; continue it with --resume" in said) == (2, True), said
+    code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume", "--set", "training.learning_rate=1")
+    assert (code, "the run began with training.learning_rate 5e-05, not 1.0" in said) == (2, True), said
     code, _, said = cli("train", "bm26", "-o", tmp_path / "half", "--resume")
     assert code == 0, said
     networks = [parse_model(str(tmp_path / name)).parts[0].component.network for name in ("whole", "half")]
@@ -134,19 +143,28 @@ def test_a_stopped_run_goes_on_with_what_it_was_started_with(
 def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text('{"_id": "1", "text": ""}\n')
-    documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"start={start}")
+    documents, out, at = ("--corpus", corpus), ("-o", tmp_path / "m"), ("--set", f"network.base_model={start}")
     for arguments, expected in (
         (("bm26", *documents, *out, *at), "a batch of 2,048 needs as many documents, and the corpus has 40"),
-        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "no run here to go on with"),
-        (("bm26", *out, *at, "--resume"), "no checkpoint to go on from"),
+        (("bm26", "-o", tmp_path / "x", *at, "--resume"), "there is no run to resume here"),
+        (("bm26", *out, *at, "--resume"), "no checkpoint to resume from"),
         (("bm26", *out), "name the documents"),
         (("bm26", *documents), "name a folder"),
-        (("bm26", *documents, *out, "--set", "batch=x"), "no whole number"),
-        (("bm26", *documents, *out, "--set", "bach=1"), "did you mean"),
-        (("bm26", *documents, *out, "--set", "keep=0"), "keep must be more than 0"),
+        (("bm26", *documents, *out, "--set", "training.batch_size=x"), "not a whole number"),
+        (("bm26", *documents, *out, "--set", "training.bach_size=1"), "did you mean 'training.batch_size'"),
+        (
+            ("bm26", *documents, *out, "--set", "batch_size=1"),
+            "masked_lm.batch_size or training.batch_size?",
+        ),
+        (("bm26", *documents, *out, "--set", "data.negatives=x"), "setting of learned-sparse recipes"),
+        (("bm26", *documents, *out, "--set", "data.source=cats"), "known: crops, judged"),
+        (("bm26", *documents, *out, "--set", "training.save_steps=0"), "training.save_steps must be more than 0"),
         (("bm27", *documents, *out), "training recipe"),
         (("bm26", "--corpus", empty, "-o", tmp_path / "n", *at), "no document with 20 tokens"),
-        (("bm26", *documents, "-o", tmp_path / "n", "--set", f"start={tmp_path}"), "there is no encoder here"),
+        (
+            ("bm26", *documents, "-o", tmp_path / "n", "--set", f"network.base_model={tmp_path}"),
+            "there is no encoder here",
+        ),
     ):
         code, printed, said = cli("train", *arguments)
         assert (code, printed) == (2, ""), arguments

@@ -17,19 +17,21 @@ transformers = pytest.importorskip("transformers", reason="training needs transf
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.networks import Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
 from vizsla.training import (  # noqa: E402
+    ContrastiveLoss,
+    ContrastiveObjective,
     CroppedPairs,
     Crops,
     DevSet,
     MinedPairs,
-    Settings,
     TokenCorpus,
     Trainer,
-    cached_backward,
-    contrast,
-    info_nce,
-    train_masked,
+    TrainingSettings,
+    train_masked_lm,
 )
-from vizsla.training.dev import Rows, framed  # noqa: E402
+from vizsla.training.arrays.sparse_rows import SparseRows  # noqa: E402
+from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
+from vizsla.training.loop.gradient_cache import cached_backward  # noqa: E402
+from vizsla.training.loop.losses import contrastive_loss, info_nce  # noqa: E402
 
 VOCABULARY = 120
 
@@ -59,8 +61,8 @@ def vectors(network: UniCoil | Splade, ids: torch.Tensor, mask: torch.Tensor, to
     return network.vectors([network(chunk) for chunk in side.chunks], side)
 
 
-@pytest.mark.parametrize(("tokens", "kept"), [(1, 0), (40, 0), (40, 3), (40, 100), (100, 1), (10_000, 0)])
-def test_gradient_caching_is_plain_back_propagation(tokens: int, kept: int) -> None:
+@pytest.mark.parametrize(("tokens", "kept_chunks"), [(1, 0), (40, 0), (40, 3), (40, 100), (100, 1), (10_000, 0)])
+def test_gradient_caching_is_plain_back_propagation(tokens: int, kept_chunks: int) -> None:
     """To 1e-12 in 64-bit floats, a regulariser over all vectors included."""
 
     def loss_of(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
@@ -76,7 +78,7 @@ def test_gradient_caching_is_plain_back_propagation(tokens: int, kept: int) -> N
         cached,
         chunked,
         lambda *made: loss_of(*(cached.vectors(m, s) for m, s in zip(made, chunked, strict=True))),
-        kept=kept,
+        kept_chunks=kept_chunks,
     )
     assert found.item() == pytest.approx(loss.item(), abs=1e-12)
     for a, b in zip(plain.parameters(), cached.parameters(), strict=True):
@@ -85,7 +87,7 @@ def test_gradient_caching_is_plain_back_propagation(tokens: int, kept: int) -> N
             assert torch.allclose(a.grad, b.grad, rtol=0, atol=1e-12)
 
 
-def test_the_second_pass_throws_the_same_dice() -> None:
+def test_the_second_pass_draws_the_same_random_numbers() -> None:
     network, seen = small_network(dropout=0.3).train(), []
 
     def encode(chunk: object) -> torch.Tensor:
@@ -98,7 +100,7 @@ def test_the_second_pass_throws_the_same_dice() -> None:
     first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
     assert len(side.chunks) > 1
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert not torch.equal(first[0], first[len(side.chunks)])  # the two sides had dice of their own
+    assert not torch.equal(first[0], first[len(side.chunks)])  # the two sides had random numbers of their own
 
 
 def test_a_head_learns_to_name_masked_words() -> None:
@@ -106,9 +108,11 @@ def test_a_head_learns_to_name_masked_words() -> None:
     corpus = TokenCorpus.pack([[word] * 12 for word in range(5, 25)] * 4)
     encoder = encoder_of(small_bert())
     network = Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, 16))
-    settings = Settings(steps=60, batch=40, chunk=200, rate=2e-2, warmup=5, precision="float32")
+    settings = TrainingSettings(
+        steps=60, batch_size=40, tokens_per_chunk=200, learning_rate=2e-2, warmup_steps=5, precision="float32"
+    )
     seen = []
-    last = train_masked(network, corpus, settings, report=seen.append)
+    last = train_masked_lm(network, corpus, settings, report=seen.append)
     assert last == seen[-1]["masked_loss"] < 0.5 * seen[0]["masked_loss"]
 
 
@@ -117,11 +121,11 @@ def mined() -> MinedPairs:
     texts = TokenCorpus.pack(rng.integers(4, 100, (30, 8)))
     positives = TokenCorpus.of([np.array(p) for p in ([0], [1, 2], [], [3], [1, 4], [5])])
     negatives = TokenCorpus.of([np.array(n) for n in ([7, 8, 9], [10, 11], [12], [13, 1], [14, 15, 16, 17], [18])])
-    return MinedPairs(TokenCorpus.pack(rng.integers(4, 100, (6, 5))), texts, positives, negatives, group=3)
+    return MinedPairs(TokenCorpus.pack(rng.integers(4, 100, (6, 5))), texts, positives, negatives, 2)
 
 
 def test_pairs_of_several_data_sets_are_those_of_each() -> None:
-    one, both = mined(), MinedPairs.joined([mined(), mined()])
+    one, both = mined(), MinedPairs.concatenate([mined(), mined()])
     assert (len(both.queries), len(both.documents)) == (12, 60)
     for query in range(6):
         for name in ("queries", "positives", "negatives"):
@@ -135,10 +139,10 @@ def test_mined_pairs_go_through_all_queries_and_take_turns() -> None:
     pairs = mined()
     seen: dict[int, set[int]] = {}
     for step in range(10):  # two steps an epoch: query 2 has no positive
-        texts, forbidden, _ = pairs.sides(2, 0, step, torch.device("cpu"))
+        texts, false_negatives, _ = pairs.batch(2, 0, step, torch.device("cpu"))
         assert [len(ids) for ids, _ in texts] == [2, 2, 4]
-        assert forbidden.shape == (2, 6)
-        assert not forbidden[[0, 1], [0, 1]].any()
+        assert false_negatives.shape == (2, 6)
+        assert not false_negatives[[0, 1], [0, 1]].any()
         for row in range(2):
             query = next(
                 q for q in range(6) if torch.equal(texts[0][0][row][1:-1], torch.tensor(pairs.queries[q].astype(int)))
@@ -152,27 +156,29 @@ def test_mined_pairs_go_through_all_queries_and_take_turns() -> None:
     assert seen.keys() <= {0, 1, 3, 4, 5}
     assert all(found <= set(pairs.positives[q].tolist()) for q, found in seen.items())
     assert seen[1] == {1, 2} or seen[4] == {1, 4}
-    again = pairs.sides(2, 0, 3, torch.device("cpu"))
+    again = pairs.batch(2, 0, 3, torch.device("cpu"))
     assert all(
         torch.equal(a[0], b[0])
-        for a, b in zip(again.texts, pairs.sides(2, 0, 3, torch.device("cpu")).texts, strict=True)
+        for a, b in zip(again.texts, pairs.batch(2, 0, 3, torch.device("cpu")).texts, strict=True)
     )
     with pytest.raises(VizslaError, match="needs as many queries"):
-        pairs.sides(6, 0, 0, torch.device("cpu"))
+        pairs.batch(6, 0, 0, torch.device("cpu"))
 
 
 def test_a_document_that_answers_too_is_not_held_against_a_query() -> None:
     pairs = mined()
-    forbidden = pairs._forbidden(np.array([1, 4, 3]), np.array([1, 4, 3, 1, 2, 9]))
+    false_negatives = pairs._false_negatives(np.array([1, 4, 3]), np.array([1, 4, 3, 1, 2, 9]))
     expected = [[0, 0, 0, 1, 1, 0], [1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]]
-    assert forbidden.int().tolist() == expected
+    assert false_negatives.int().tolist() == expected
     scores = torch.zeros(3, 6, dtype=torch.float64)
-    loss = contrast(scores, symmetric=False, forbidden=forbidden)
+    loss = contrastive_loss(scores, symmetric=False, false_negatives=false_negatives)
     assert loss.item() == pytest.approx((np.log(4) + np.log(4) + np.log(6)) / 3)
 
 
 def test_supervised_training_runs_on_the_same_loop() -> None:
-    trainer = Trainer(small_network(), mined(), replace(SMALL, batch=4, symmetric=False, rate=3e-3, steps=30))
+    settings = replace(SMALL, batch_size=4, learning_rate=3e-3, steps=30)
+    objective = ContrastiveObjective(ContrastiveLoss(symmetric=False))
+    trainer = Trainer(small_network(), mined(), settings, objective=objective)
     losses = [trainer.step()["loss"] for _ in range(30)]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
@@ -181,7 +187,7 @@ def test_crops_are_stretches_of_their_documents() -> None:
     rng = np.random.default_rng(2)
     documents = [np.arange(i * 1000 + 200, i * 1000 + 200 + n) % 60_000 for i, n in enumerate(rng.integers(1, 700, 50))]
     corpus = TokenCorpus.pack(documents)
-    crops = Crops(end=102, deletion=0.2)
+    crops = Crops(deletion_rate=0.2)
     ids, offsets = crops.tensors(corpus, "cpu")
     generator = torch.Generator().manual_seed(7)
     chosen = torch.arange(50)
@@ -198,13 +204,13 @@ def test_crops_are_stretches_of_their_documents() -> None:
         assert places[-1] - places[0] < max(128, 4)
         assert body
         assert (tokens[row][~mask[row]] == 0).all()
-    with pytest.raises(VizslaError, match="cannot be made"):
-        Crops(shortest=0.0)
+    with pytest.raises(VizslaError, match="impossible"):
+        Crops(min_fraction=0.0)
 
 
 def test_deletion_takes_its_share() -> None:
     corpus = TokenCorpus.pack([list(range(200, 456))] * 400)
-    crops = Crops(shortest=0.5, longest=0.5, deletion=0.1)
+    crops = Crops(min_fraction=0.5, max_fraction=0.5, deletion_rate=0.1)
     _, mask = crops.crop(*crops.tensors(corpus, "cpu"), torch.arange(400), torch.Generator().manual_seed(1))
     assert mask.sum(1).float().mean().item() - 1 == pytest.approx(0.9 * 128, rel=0.02)
 
@@ -233,10 +239,13 @@ def test_info_nce_by_hand() -> None:
 
 def small_pairs() -> CroppedPairs:
     rng = np.random.default_rng(3)
-    return CroppedPairs(TokenCorpus.pack(rng.integers(2, VOCABULARY, (40, 50))), Crops(span=40, start=2, end=3))
+    return CroppedPairs(TokenCorpus.pack(rng.integers(2, VOCABULARY, (40, 50))), Crops(window=40, cls_id=2, sep_id=3))
 
 
-SMALL = Settings(steps=6, batch=12, chunk=60, warmup=2, rate=1e-2, precision="float32", keep=2, evaluate=2)
+SMALL = TrainingSettings(
+    steps=6, batch_size=12, tokens_per_chunk=60, warmup_steps=2, learning_rate=1e-2, precision="float32", save_steps=2,
+    eval_steps=2,
+)  # fmt: skip
 
 
 def small_trainer(folder: Path | None, **options: object) -> Trainer:
@@ -248,7 +257,7 @@ def small_trainer(folder: Path | None, **options: object) -> Trainer:
 def small_dev() -> DevSet:
     rng = np.random.default_rng(4)
     texts = TokenCorpus.pack(rng.integers(2, VOCABULARY, (15, 9)))
-    rows = Rows(np.arange(16), rng.integers(0, 5, 15), rng.random(15))
+    rows = SparseRows(np.arange(16), rng.integers(0, 5, 15), rng.random(15))
     return DevSet("small", texts, texts, np.array([[i, i, 1] for i in range(15)]), rows, rows)
 
 
@@ -257,7 +266,7 @@ class _Killed(Exception):
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    """Dropout's dice, the optimiser's memory and the best parameters included."""
+    """Dropout's random numbers, the optimizer's state and the best parameters included."""
     whole = small_trainer(tmp_path / "whole")
     expected = whole.run()
 
@@ -282,10 +291,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
 
 
 def test_training_learns_and_stops_in_time() -> None:
-    trainer = small_trainer(None, steps=40, rate=3e-2)
+    trainer = small_trainer(None, steps=40, learning_rate=3e-2)
     losses = [trainer.step()["loss"] for _ in range(40)]
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
-    patient = small_trainer(None, steps=40, patience=1, evaluate=1, rate=1e-9)
+    patient = small_trainer(None, steps=40, patience=1, eval_steps=1, learning_rate=1e-9)
     assert patient.run().step < 40
 
 
@@ -293,7 +302,7 @@ def test_the_dev_figures_are_those_of_the_scores() -> None:
     trainer, dev = small_trainer(None), small_dev()
     trainer.network.eval()
     figures = dev.figures(trainer.encode, trainer.network.vectors, torch.device("cpu"))
-    made = vectors(trainer.network, *framed(dev.documents, range(15), "cpu"), 1000)
+    made = vectors(trainer.network, *with_special_tokens(dev.documents, range(15), "cpu"), 1000)
     ranks = [(row > row[i]).sum().item() for i, row in enumerate(made @ made.T)]
     expected = np.mean([1 / np.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks])
     assert figures["small nDCG@10"] == pytest.approx(expected, abs=1e-6)
@@ -309,7 +318,7 @@ def test_a_dev_set_goes_to_disk_and_back(tmp_path: Path) -> None:
         for d in (small_dev(), DevSet.open(tmp_path / "small"))
     ]
     assert figures[0] == figures[1]
-    with pytest.raises(InputError, match="no packed dev set"):
+    with pytest.raises(InputError, match="no dev set"):
         DevSet.open(tmp_path)
 
 
@@ -318,16 +327,17 @@ import sys, torch
 sys.path.insert(0, {tests!r})
 from dataclasses import replace
 from test_training import SMALL, small_network, small_pairs
-from vizsla.training import Team, Trainer
-team = Team.assembled("cpu")
+from vizsla.training import Distributed, SparseLoss, SparseObjective, Trainer
+distributed = Distributed.start("cpu")
 torch.set_num_threads(1)
-settings = replace(SMALL, flops_queries=0.01, flops_documents=0.02, batch=13)
+settings = replace(SMALL, batch_size=13)
+objective = SparseObjective(SparseLoss(flops_queries=0.01, flops_documents=0.02))
 network = small_network()
 for parameter in network.parameters():
-    parameter.data += team.rank  # all start from the first one's all the same
-trainer = Trainer(network, small_pairs(), settings, team=team)
+    parameter.data += distributed.rank  # the main process's parameters win
+trainer = Trainer(network, small_pairs(), settings, objective=objective, distributed=distributed)
 trainer.run()
-if team.leads:
+if distributed.is_main:
     torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
 """
 
@@ -351,20 +361,6 @@ def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
         assert torch.allclose(a, b, rtol=0, atol=1e-9)
 
 
-def test_settings_are_read_from_text() -> None:
-    changed = Settings().changed("batch=1_024", "rate=5e-5", "symmetric=no")
-    assert (changed.batch, changed.rate, changed.symmetric) == (1024, 5e-5, False)
-    for text, expected in (
-        ("batch", "no setting"), ("bach=1", "did you mean"), ("batch=x", "no whole number"), ("rate=-1", "more than 0"),
-        ("symmetric=maybe", "yes or no"), ("precision=float8", "precision"),
-    ):  # fmt: skip
-        with pytest.raises(VizslaError, match=expected):
-            Settings().changed(text)
-    rates = [Settings(steps=10, warmup=2, rate=1.0, last_rate=0.1).rate_at(s) for s in range(10)]
-    assert rates[:3] == [0.5, 1.0, 1.0]
-    assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
-
-
 def test_too_little_memory_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = small_trainer(None)
 
@@ -372,21 +368,23 @@ def test_too_little_memory_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatc
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(trainer.network, "forward", full)
-    with pytest.raises(VizslaError, match=r"too little memory for chunks of 60 tokens .* --set chunk=30"):
+    with pytest.raises(VizslaError, match=r"too little memory for chunks of 60 tokens .* training.tokens_per_chunk=30"):
         trainer.step()
 
 
 def test_compiled_code_refuses_dropout() -> None:
-    with pytest.raises(VizslaError, match="other dice"):
+    with pytest.raises(VizslaError, match="other random numbers"):
         small_trainer(None, compile=True)
 
 
 def test_training_imports_where_numba_is_not() -> None:
     """On a machine with torch and transformers, and none of the packages that searching needs."""
+    names = "Trainer, Distributed, SparseObjective, DevSet, MinedPairs, CroppedPairs, CrossEncoderData, AugmenterData"
     absent = ("numba", "Stemmer", "ir_measures", "scipy", "typer", "rich", "yaml", "zstandard")
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there makes importing them fail
-        "import vizsla.training, vizsla.networks\n"
+        "import vizsla.networks\n"
+        f"from vizsla.training import {names}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""vizsla train: a model from documents."""
+"""vizsla train: a model from documents or from judged queries."""
 
 from __future__ import annotations
 
@@ -14,109 +14,144 @@ from vizsla.cli.sources import find_sources
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.recipes.training import TrainingRecipe
-    from vizsla.training import Outcome
+    from collections.abc import Sequence
+
+    from vizsla.training import TrainingInputs, TrainingRecipe, TrainingResult
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A training recipe by name, bm26 for one, or a file of your own.")],
+    recipe: Annotated[str | None, typer.Argument(help="A training recipe by name (bm26), or a YAML file.")] = None,
     corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Files or folders of documents.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The folder of the new model.")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in batch=1024; see the recipe.")
-    ] = None,
     dataset: Annotated[
-        list[Path] | None,
-        typer.Option("--dataset", help="BEIR folders whose train splits are learnt from, for such recipes."),
+        list[Path] | None, typer.Option("--dataset", help="BEIR folders whose train queries are learnt from.")
     ] = None,
     dev: Annotated[
-        list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries tell when to stop.")
+        list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries choose the best step.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The folder of the new model.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in training.steps=200; see --list.")
     ] = None,
     negatives: Annotated[
-        str | None,
-        typer.Option("--negatives", help="A TREC run or a model whose best documents are the negatives; else BM25."),
+        str | None, typer.Option("--negatives", help="TREC run or model for hard negatives: --set data.negatives=...")
     ] = None,
     candidates: Annotated[
-        str | None,
-        typer.Option("--candidates", help="Cross-encoders: whose documents of --dev are ranked; else as --negatives."),
+        str | None, typer.Option("--candidates", help="TREC run or model to rerank on --dev: --set data.candidates=...")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no data.")] = False,
+    list_settings: Annotated[
+        bool, typer.Option("--list", help="List the training recipes, or the settings of one.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     format: Format = None,
     id_field: IdField = None,
     text_field: TextField = None,
     title_field: TitleField = None,
 ) -> None:
-    """Train a model on documents or on judged queries: adapt BM26, make one anew, or a reranker."""
-    from vizsla.datasets import BeirDataset, FieldNames
+    """Train a model on documents or on judged queries: adapt BM26, or make a dense model, an augmenter, a reranker."""
+    from vizsla.datasets import FieldNames
 
-    try:
-        from vizsla.networks.inference import transformers
-        from vizsla.recipes.training import go_on_with, load_training_recipe, resumed
-        from vizsla.recipes.training import train as run
-        from vizsla.training import Team
-
-        transformers().utils.logging.disable_progress_bar()  # of saving, which takes a second
-        transformers().utils.logging.set_verbosity_error()  # of heads that are not taken, by name
-    except ImportError as e:
-        raise VizslaError(f"training needs more packages ({e}); install vizsla[train]") from None
-
+    shorthands = (("data.negatives", negatives), ("data.candidates", candidates))
+    changes = [*(changes or []), *(f"{key}={value}" for key, value in shorthands if value is not None)]
+    if list_settings:
+        _list(recipe, changes, as_json)
+        return
+    if recipe is None:
+        raise VizslaError("name a training recipe, as in vizsla train bm26; vizsla train --list shows all")
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
     console.check_folder(output, "a model")
-    judged = [BeirDataset.open(folder) for folder in dataset or []]
-    if not corpus and not judged and not resume:
-        raise VizslaError("name the documents to train on with --corpus FILE, or go on with --resume")
-    plan, sets = load_training_recipe(recipe), [BeirDataset.open(folder) for folder in dev or []]
-    given = (("negatives", negatives), ("candidates", candidates))
-    asked = [*(changes or []), *(f"{name}={value}" for name, value in given if value is not None)]
-    if resume:
-        plan, sets, judged = resumed(output)
-        plan = go_on_with(plan, asked)
-    else:
-        plan = plan.changed(asked)
-    if corpus and plan.pairs == "judged" and not plan.reads_corpus:
-        console.remark(f"{plan.name} learns from the documents of its data sets; --corpus is not read")
-    sources = [] if resume else find_sources(corpus or [], format, names=FieldNames(id_field, text_field, title_field))
-    team = Team.assembled()
-    if team.leads and team.device.type == "cpu" and plan.network != "augmenter":
-        console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
+    chosen = _recipe(recipe, output, changes, resume)
+    names = FieldNames(id_field, text_field, title_field)
+    inputs = None if resume else _inputs(chosen, corpus, dataset or [], dev or [], format, names)
     started = time.perf_counter()
-    documents = (document for source in sources for document in source.documents())
-    if not corpus:
-        documents = (document for each in judged for document in each.documents())
-    model, outcome = run(
-        plan, documents, output, datasets=judged, dev=sets, resume=resume, report=show_line if team.leads else None
-    )
-    if team.leads:
-        console.remark(f"{outcome.step} steps in {time.perf_counter() - started:.0f} s: {model.name} is in {output}")
-        _tell_use(plan, outcome, output)
+    result = _run(chosen, output, inputs)
+    if result is not None:
+        _report_end(chosen, result, output, time.perf_counter() - started, as_json)
 
 
-def _tell_use(plan: TrainingRecipe, outcome: Outcome, output: Path) -> None:
-    """The best figures, and what to do with the model."""
-    if outcome.figures:
-        best = ", ".join(f"{name} {value:.4f}" for name, value in outcome.figures.items())
-        console.remark(f"Best at step {outcome.best_step}: {best}")
-    if plan.network == "augmenter":
-        console.remark(f"Use it with: vizsla search INDEX --expand {output}")
-    elif plan.network == "cross":
-        console.remark(f"Use it with: vizsla rerank INDEX --run RUN --queries QUERIES --reranker {output} -o OUT")
+def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> TrainingRecipe:
+    """The recipe with its changes; that of the stopped run to resume."""
+    from vizsla.training import load_training_recipe, resumed_recipe
+
+    recipe = load_training_recipe(name)
+    return resumed_recipe(output, changes) if resume else recipe.with_changes(changes)
+
+
+def _inputs(
+    recipe: TrainingRecipe, corpus: list[str] | None, datasets: list[Path], dev: list[Path], format: str | None,
+    names: Any,
+) -> TrainingInputs:  # fmt: skip
+    """What there is to learn from."""
+    from vizsla.datasets import BeirDataset
+    from vizsla.training import TrainingInputs
+
+    if corpus and not recipe.make().reads_corpus:
+        console.remark(f"{recipe.name} learns from the documents of its data sets; --corpus is not read")
+    documents = None
+    if corpus:
+        sources = find_sources(corpus, format, names=names)
+        documents = (document for source in sources for document in source.documents())
+    return TrainingInputs(documents, [*map(BeirDataset.open, datasets)], [*map(BeirDataset.open, dev)])
+
+
+def _run(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None) -> TrainingResult | None:
+    """Train; None in processes other than the main one."""
+    from vizsla.training import train as run
+
+    try:
+        from vizsla.networks.inference import transformers
+        from vizsla.training import Distributed
+
+        transformers().utils.logging.disable_progress_bar()  # saving takes a second
+        transformers().utils.logging.set_verbosity_error()  # which heads of a checkpoint are not used
+    except ImportError as e:
+        raise VizslaError(f"training needs more packages ({e}); install vizsla[train]") from None
+    distributed = Distributed.start()
+    if distributed.is_main and distributed.device.type == "cpu" and recipe.make().wants_gpu:
+        console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
+    report = show_line if distributed.is_main else None
+    trained = run(recipe, output, inputs, resume=inputs is None, distributed=distributed, report=report)
+    return trained.result if distributed.is_main else None
+
+
+def _report_end(recipe: TrainingRecipe, result: TrainingResult, output: Path, seconds: float, as_json: bool) -> None:
+    """The best figures, and how to use the model."""
+    console.remark(f"{result.step} steps in {seconds:.0f} s: {recipe.name} is in {output}")
+    if result.figures:
+        best = ", ".join(f"{name} {value:.4f}" for name, value in result.figures.items())
+        console.remark(f"Best at step {result.best_step}: {best}")
+    console.remark(f"Use it with: {recipe.make().usage(output)}")
+    if as_json:
+        about = {"recipe": recipe.name, "output": str(output), "steps": result.step, "seconds": round(seconds, 3)}
+        console.print_json(about | {"best_step": result.best_step, "figures": result.figures})
+
+
+def _list(name: str | None, changes: Sequence[str], as_json: bool) -> None:
+    """The training recipes, or the settings of one of them."""
+    from vizsla.spec.notation import format_value
+    from vizsla.training import load_training_recipe, training_recipe_names
+    from vizsla.training.schema import keys_of
+
+    if name is None:
+        what, columns = "recipes", ("recipe", "kind", "title")
+        recipes = [load_training_recipe(one) for one in training_recipe_names()]
+        rows = [(r.name, r.kind, r.title) for r in recipes]
     else:
-        console.remark(f"Use it with: vizsla index SOURCE -o INDEX --model {output}{_other_use(plan, output)}")
-
-
-def _other_use(plan: TrainingRecipe, output: Path) -> str:
-    """Where a model goes besides by itself."""
-    if plan.pairs == "taught" and not plan.beside:
-        return f', or "spar(dense=minilm, lexical={output})"'
-    return "" if plan.network == "dense" else f', or "bm51(network={output})"'
+        what, columns = "settings", ("setting", "value", "help")
+        keys = keys_of(load_training_recipe(name).with_changes(changes).settings)
+        rows = [(key.name, format_value(key.value), key.help) for key in keys]
+    if as_json:
+        console.print_json({what: [dict(zip(columns, row, strict=True)) for row in rows]})
+    else:
+        console.show_table(columns, rows)
 
 
 def show_line(line: dict[str, Any]) -> None:
-    """A step as a person reads it."""
+    """The log line of a step, for people."""
+    speed = f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s"
     if "masked_loss" in line:
-        rate = f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s"
-        console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {rate}")
+        console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {speed}")
         return
     figures = " ".join(f"{name} {value:.4f}" for name, value in line.items() if "@" in name)
     terms = ""
@@ -126,5 +161,5 @@ def show_line(line: dict[str, Any]) -> None:
         terms = f"  terms {line['query_terms']:.1f}, {line['added_terms']:.1f} added"
     console.remark(
         f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}{terms}  "
-        f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
+        f"{speed}  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
     )

@@ -148,7 +148,7 @@ class Dense(DenseComponent):
             return ""
         return self.separator.join(value for value in values if value or self.token_types)
 
-    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         return self.dense_documents([self.text_of(d) for d in documents])
 
     def dense_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +160,7 @@ class Dense(DenseComponent):
             TokenizerOptions(self.document_prompt, length, self.special_tokens, token_types=self.token_types),
         )
 
-    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         network = self.query_network or self.network
         length = self.query_length or min(self.length or network.length, network.length)
         return self._encoded(

@@ -31,11 +31,11 @@ class DenseComponent(Component):
         """How many numbers a vector has."""
 
     @abstractmethod
-    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         """[documents, dimensions], and [documents] whether each has a known token; without one its vector is 0."""
 
     @abstractmethod
-    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """[queries, dimensions], and [queries] whether each has a known token; without one its vector is 0."""
 
     @property
@@ -45,7 +45,7 @@ class DenseComponent(Component):
 
     def encode(self, documents: Sequence[Fields]) -> DenseDocuments:
         """What an index stores of these documents."""
-        vectors, known = self.encoded_documents(documents)
+        vectors, known = self.document_embeddings(documents)
         words = [max(len(field_text(d, self.fields).split()), 1) for d in documents]
         return DenseDocuments(vectors, np.array(words, np.int64) * known)
 
@@ -54,7 +54,7 @@ class DenseComponent(Component):
         return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
 
     def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        return DenseVectors.of(self.encoded_documents(documents)[0], self.namespace)
+        return DenseVectors.of(self.document_embeddings(documents)[0], self.namespace)
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
-        return DenseVectors.of(self.encoded_queries(texts)[0], self.namespace)
+        return DenseVectors.of(self.query_embeddings(texts)[0], self.namespace)

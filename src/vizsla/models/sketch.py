@@ -95,13 +95,13 @@ class Sketch(DenseComponent):
         assert isinstance(held, Sketch)
         return replace(self, frozen=held.frozen)
 
-    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
         encoded = self.lexical.document_encoder().encode(documents)
         longest = max(self._statistics.longest, int(encoded.lengths.max(initial=0)))
         rows = self.lexical.weigh(encoded, replace(self._statistics, longest=longest))
         return self._sketched(rows, lambda rarity: np.abs(rarity) ** SHARE)
 
-    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         queries = self.lexical.query_terms(texts)
         if self.frozen is not None:
             known = self.frozen.frequencies

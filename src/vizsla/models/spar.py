@@ -97,11 +97,13 @@ class Spar(DenseComponent):
     def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.combine, self.first.index_signature, self.second.index_signature
 
-    def encoded_documents(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
-        return self._combined(self.first.encoded_documents(documents), self.second.encoded_documents(documents), 1.0)
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self._combined(
+            self.first.document_embeddings(documents), self.second.document_embeddings(documents), 1.0
+        )
 
-    def encoded_queries(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._combined(self.first.encoded_queries(texts), self.second.encoded_queries(texts), self.mu)
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self._combined(self.first.query_embeddings(texts), self.second.query_embeddings(texts), self.mu)
 
     def _combined(
         self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], weight: float

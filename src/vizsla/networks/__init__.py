@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
     from vizsla.networks.pooled import Pooled
     from vizsla.networks.splade import Splade, TiedHead
-    from vizsla.networks.towers import Beside, Towers
+    from vizsla.networks.towers import Towers, WithFrozenCompanion
     from vizsla.networks.unicoil import UniCoil
 
 _HOMES = {
@@ -23,7 +23,6 @@ _HOMES = {
     "AugmentedQueries": "augmenter",
     "Augmenter": "augmenter",
     "Batch": "chunks",
-    "Beside": "towers",
     "Chunk": "chunks",
     "Cross": "cross",
     "PackedBert": "encoder",
@@ -33,6 +32,7 @@ _HOMES = {
     "TiedHead": "splade",
     "Towers": "towers",
     "UniCoil": "unicoil",
+    "WithFrozenCompanion": "towers",
     "cross_encoder": "cross",
     "encoder_of": "encoder",
     "forward_operations": "encoder",
@@ -44,7 +44,6 @@ __all__ = [
     "AugmentedQueries",
     "Augmenter",
     "Batch",
-    "Beside",
     "Chunk",
     "Cross",
     "PackedBert",
@@ -54,6 +53,7 @@ __all__ = [
     "TiedHead",
     "Towers",
     "UniCoil",
+    "WithFrozenCompanion",
     "cross_encoder",
     "encoder_of",
     "forward_operations",

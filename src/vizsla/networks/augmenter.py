@@ -48,7 +48,7 @@ class Adder(nn.Module):
         self.out.bias.zero_().sub_(self._logits(middle))
 
     @torch.no_grad()
-    def calm(self, states: Tensor, terms: int = 100, highest: float = 0.3) -> None:
+    def sparsify(self, states: Tensor, terms: int = 100, highest: float = 0.3) -> None:
         """Begin with about so many terms added, the strongest by so much.
 
         Few enough to leave a query what it is, and enough that some are right: what is never added never learns.
@@ -124,7 +124,7 @@ class Augmenter(nn.Module):
         states = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
         return torch.cat(states)[torch.argsort(batch.order)]
 
-    def augmented(self, outputs: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
         """What is added and what tokens weigh, from the outputs for the chunks, in the order of the batch."""
         back = torch.argsort(batch.order)
         sizes = [chunk.starts.diff() for chunk in batch.chunks]

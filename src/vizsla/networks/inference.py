@@ -102,7 +102,7 @@ class TorchNetwork:
         expect_head(self.head, "augmentations")
         augmentations = []
         for first, batch, outputs in self._encoded(ids, offsets):
-            added, weights = (part.float().cpu().numpy() for part in self.network.augmented(outputs, batch))
+            added, weights = (part.float().cpu().numpy() for part in self.network.vectors(outputs, batch))
             lengths = np.diff(offsets[first : first + len(added) + 1])
             augmentations += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
         return augmentations

@@ -71,7 +71,7 @@ class Splade(nn.Module):
         return nn.functional.pad(rows, (0, self.encoder.width - self.vocabulary))
 
     @torch.no_grad()
-    def calm(self, chunks: Sequence[Chunk], terms: int = 100, highest: float = 2.0) -> float:
+    def sparsify(self, chunks: Sequence[Chunk], terms: int = 100, highest: float = 2.0) -> float:
         """Shift and shrink all logits: about so many terms of a text above 0, the highest at so much; gives the shift.
 
         A masked-language head only learns which logits are higher than others, so their level means nothing and may

@@ -1,4 +1,4 @@
-"""Two encoders, one for queries and one for documents, and a model learnt beside another that stands still."""
+"""Two encoders, one for queries and one for documents, and a model in training with a frozen companion."""
 
 from __future__ import annotations
 
@@ -43,30 +43,32 @@ class Towers(nn.Module):
         return self.tower(batch.chunks[0].side).vectors(outputs, batch)
 
 
-class Beside(nn.Module):
-    """A dense network in training, its vectors behind which those of another stand that does not change.
+class WithFrozenCompanion(nn.Module):
+    """A dense network in training whose vectors are concatenated with those of a frozen companion.
 
-    The other's vectors weigh `weight` on the side of queries, which is learnt, too: the joint training of SPAR.
+    The companion's vectors are multiplied by `weight` on the query side. The weight is trained, too: this is the joint
+    training of SPAR.
     """
 
     kind = "dense"
 
-    def __init__(self, own: Pooled | Towers, other: Pooled | Towers, weight: float = 1.0) -> None:
+    def __init__(self, trained: Pooled | Towers, frozen: Pooled | Towers, weight: float = 1.0) -> None:
         super().__init__()
-        self.own, self.other = own, other.requires_grad_(requires_grad=False)
+        self.trained, self.frozen = trained, frozen.requires_grad_(requires_grad=False)
         self.weight = nn.Parameter(torch.tensor(float(weight)))
 
     @property
     def encoder(self) -> PackedBert | Padded:
-        return self.own.encoder
+        """The encoder in training."""
+        return self.trained.encoder
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts, both widths]"""
-        return torch.cat([self.own(chunk), self.other(chunk).detach()], 1)
+        return torch.cat([self.trained(chunk), self.frozen(chunk).detach()], 1)
 
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, both widths] from the outputs for the chunks, in the order of the batch."""
-        width = self.own.width
-        own = self.own.vectors([part[:, :width] for part in outputs], batch)
-        other = self.other.vectors([part[:, width:] for part in outputs], batch)
-        return torch.cat([own, other if batch.chunks[0].side else other * self.weight], 1)
+        width = self.trained.width
+        trained = self.trained.vectors([part[:, :width] for part in outputs], batch)
+        frozen = self.frozen.vectors([part[:, width:] for part in outputs], batch)
+        return torch.cat([trained, frozen if batch.chunks[0].side else frozen * self.weight], 1)

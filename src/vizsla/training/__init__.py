@@ -1,55 +1,113 @@
-"""Text to models: packed corpora, crops, losses, gradient caching, the loop. Needs the extra `train`.
+"""Text to models: training recipes, the kinds of models that can be trained, and the training loop.
 
-Works where only torch, transformers, sentence-transformers, accelerate and numpy are; what needs more comes as arrays.
+Importing this package does not import torch; names are imported when they are first used. The loop and its arrays
+(`Trainer`, `Distributed`, `TokenCorpus`, the pairs, dev sets and objectives) need torch, transformers, accelerate and
+numpy, and nothing else.
 """
 
 from __future__ import annotations
 
-from vizsla.training.augmentation import AskedDev, AskedPairs, Collection, MixedPairs, Own, asked_well
-from vizsla.training.batches import Pairs, Sides
-from vizsla.training.caching import cached_backward
-from vizsla.training.corpus import TokenCorpus
-from vizsla.training.crops import CroppedPairs, Crops
-from vizsla.training.cross import CrossDev, CrossMaterial, CrossPairs, answered_first, group_loss
-from vizsla.training.dev import DevSet
-from vizsla.training.loop import Outcome, Trainer
-from vizsla.training.losses import contrast, flops, info_nce, inner_products, margins, quadratic_rise
-from vizsla.training.masking import train_masked
-from vizsla.training.pairs import MinedPairs
-from vizsla.training.prepared import Prepared
-from vizsla.training.settings import Settings
-from vizsla.training.team import Team
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, MixedPairs
+    from vizsla.training.arrays.bm25_rows import BM25Rows, QueryTerms
+    from vizsla.training.arrays.crops import CroppedPairs, Crops
+    from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
+    from vizsla.training.arrays.dev_set import DevSet
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.inputs import TrainingInputs
+    from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.masked_lm import train_masked_lm
+    from vizsla.training.loop.objectives import (
+        AugmenterObjective,
+        ContrastiveObjective,
+        GroupObjective,
+        SparseObjective,
+    )
+    from vizsla.training.loop.trainer import Trainer, TrainingResult
+    from vizsla.training.plan import resumed_recipe
+    from vizsla.training.recipe import TrainingRecipe, load_training_recipe, training_recipe_names
+    from vizsla.training.run import Trained, train
+    from vizsla.training.settings import (
+        AugmenterLoss,
+        ContrastiveLoss,
+        CropSettings,
+        GroupLoss,
+        SparseLoss,
+        TrainingSettings,
+    )
+
+_HOMES = {
+    "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "MixedPairs"),
+    "arrays.bm25_rows": ("BM25Rows", "QueryTerms"),
+    "arrays.crops": ("CroppedPairs", "Crops"),
+    "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
+    "arrays.dev_set": ("DevSet",),
+    "arrays.mined_pairs": ("MinedPairs",),
+    "arrays.token_corpus": ("TokenCorpus",),
+    "inputs": ("TrainingInputs",),
+    "kind": ("TRAINED_KINDS", "TrainedKind"),
+    "loop.distributed": ("Distributed",),
+    "loop.masked_lm": ("train_masked_lm",),
+    "loop.objectives": ("AugmenterObjective", "ContrastiveObjective", "GroupObjective", "SparseObjective"),
+    "loop.trainer": ("Trainer", "TrainingResult"),
+    "plan": ("resumed_recipe",),
+    "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
+    "run": ("Trained", "train"),
+    "settings": (
+        "AugmenterLoss", "ContrastiveLoss", "CropSettings", "GroupLoss", "SparseLoss", "TrainingSettings",
+    ),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AskedDev",
-    "AskedPairs",
-    "Collection",
+    "TRAINED_KINDS",
+    "AugmenterData",
+    "AugmenterDev",
+    "AugmenterLoss",
+    "AugmenterObjective",
+    "AugmenterPairs",
+    "BM25Rows",
+    "ContrastiveLoss",
+    "ContrastiveObjective",
+    "CropSettings",
     "CroppedPairs",
     "Crops",
-    "CrossDev",
-    "CrossMaterial",
-    "CrossPairs",
+    "CrossEncoderData",
+    "CrossEncoderDev",
+    "CrossEncoderPairs",
     "DevSet",
+    "Distributed",
+    "GroupLoss",
+    "GroupObjective",
     "MinedPairs",
     "MixedPairs",
-    "Outcome",
-    "Own",
-    "Pairs",
-    "Prepared",
-    "Settings",
-    "Sides",
-    "Team",
+    "QueryTerms",
+    "SparseLoss",
+    "SparseObjective",
     "TokenCorpus",
+    "Trained",
+    "TrainedKind",
     "Trainer",
-    "answered_first",
-    "asked_well",
-    "cached_backward",
-    "contrast",
-    "flops",
-    "group_loss",
-    "info_nce",
-    "inner_products",
-    "margins",
-    "quadratic_rise",
-    "train_masked",
+    "TrainingInputs",
+    "TrainingRecipe",
+    "TrainingResult",
+    "TrainingSettings",
+    "load_training_recipe",
+    "resumed_recipe",
+    "train",
+    "train_masked_lm",
+    "training_recipe_names",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'vizsla.training' has no attribute {name!r}")
+    value = getattr(import_module(f"vizsla.training.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,109 +1,157 @@
-"""How a network is trained: all there is to choose, as a value."""
+"""How long, how fast and by which loss a network is trained: settings that every kind shares."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.training.schema import setting
+
+if TYPE_CHECKING:
+    import torch
 
 PRECISIONS = ("bfloat16", "float32")
-LOSSES = ("contrast", "margins", "binary")
+CONTRASTIVE, MARGIN, BINARY = "contrastive", "margin", "binary"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings of a run; `Settings().changed("steps=200", "rate=5e-5")` gives others.
+class TrainingSettings:
+    """The training loop and its optimizer.
 
-    >>> Settings().changed("steps=200", "symmetric=no").steps
-    200
+    >>> TrainingSettings(steps=10, warmup_steps=2, learning_rate=1.0).learning_rate_at(0)
+    0.5
     """
 
-    steps: int = 600
-    batch: int = 16_384
-    chunk: int = 131_072
-    """How many tokens are encoded at once; less needs less memory and changes nothing else."""
-    kept: int = 0
-    """How many chunks of a batch are not encoded twice but keep what the way back needs: faster, for memory."""
-    rate: float = 1e-4
-    """The highest learning rate, reached after `warmup` steps; from there it falls to `last_rate` of it."""
-    warmup: int = 50
-    last_rate: float = 0.02
-    decay: float = 0.01
-    """AdamW's weight decay, of matrices."""
-    clip: float = 1.0
-    """The longest a gradient may be, over all parameters."""
-    loss: str = "contrast"
-    """What a query's document is told from others by: a softmax, or a margin of 1 between scores, as in RepBERT;
-    cross-encoders also by `binary`, a yes or no for each pair by itself."""
-    temperature: float = 1.0
-    symmetric: bool = True
-    flops_queries: float = 0.0
-    flops_documents: float = 0.0
-    flops_rise: int = 0
-    """Over how many steps the weights of regularisers rise, with the square."""
-    added_cost: float = 0.0
-    """What an augmenter pays for the terms it adds: the common ones more, unless `uniform_cost`."""
-    uniform_cost: bool = False
-    precision: str = "bfloat16"
-    """What products are made in; processors without 16-bit floats of their own make them in 32 bits all the same."""
-    compile: bool = False
-    seed: int = 0
-    evaluate: int = 50
-    """Every how many steps the dev sets are asked."""
-    patience: int = 0
-    """After how many evaluations without a better one training stops; 0 for never."""
-    keep: int = 100
-    """Every how many steps a checkpoint is written."""
+    steps: int = setting(600, "optimizer steps", resumable=True)
+    batch_size: int = setting(16_384, "queries per step, over all processes")
+    tokens_per_chunk: int = setting(
+        131_072, "tokens encoded at once; fewer need less memory and change nothing else", resumable=True
+    )
+    kept_chunks: int = setting(
+        0, "chunks of a batch that keep their activations instead of being encoded twice: faster, more memory",
+        resumable=True,
+    )  # fmt: skip
+    learning_rate: float = setting(1e-4, "highest learning rate, reached after warmup_steps; it then falls linearly")
+    warmup_steps: int = setting(50, "steps over which the learning rate rises")
+    final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
+    weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
+    max_grad_norm: float = setting(1.0, "gradients longer than this are clipped")
+    precision: str = setting("bfloat16", "bfloat16, where the device is fast with it, or float32")
+    compile: bool = setting(False, "compile the encoder with torch.compile", resumable=True)
+    seed: int = setting(0, "seed of batches, dropout and new parameters")
+    eval_steps: int = setting(50, "steps between two evaluations on the dev sets", resumable=True)
+    patience: int = setting(
+        0, "stop after this many evaluations without a better one; 0 trains to the end", resumable=True
+    )
+    save_steps: int = setting(100, "steps between two checkpoints", resumable=True)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "chunk", "rate", "temperature", "clip", "evaluate", "keep"):
-            if not getattr(self, name) > 0:
-                raise VizslaError(f"{name} must be more than 0, not {getattr(self, name)}")
-        if self.precision not in PRECISIONS:
-            raise UnknownNameError("precision", self.precision, PRECISIONS)
-        if self.loss not in LOSSES:
-            raise UnknownNameError("loss", self.loss, LOSSES)
+        positive = (
+            "steps", "batch_size", "tokens_per_chunk", "learning_rate", "max_grad_norm", "eval_steps", "save_steps",
+        )  # fmt: skip
+        require_positive(self, "training", *positive)
+        require_one_of("precision", self.precision, PRECISIONS)
 
-    def changed(self, *changes: str) -> Settings:
-        """The settings with some changed, each given as name=value."""
-        kinds: dict[str, Any] = {f.name: type(getattr(self, f.name)) for f in fields(self)}
-        new: dict[str, Any] = {}
-        for change in changes:
-            name, equals, text = (part.strip() for part in change.partition("="))
-            if not equals:
-                raise VizslaError(f"{change!r} is no setting; expected name=value, as in batch=1024")
-            if name not in kinds:
-                raise UnknownNameError("setting", name, tuple(kinds))
-            new[name] = read_setting(text, kinds[name], name)
-        return replace(self, **new)
-
-    def halves(self, device: Any) -> bool:
-        """Whether products are made in 16 bits on this device."""
+    def uses_bfloat16(self, device: torch.device) -> bool:
+        """Whether products on this device are computed in 16 bits."""
         from vizsla.networks.inference import has_fast_bfloat16
 
         return self.precision == "bfloat16" and has_fast_bfloat16(device)
 
-    def rate_at(self, step: int) -> float:
+    def learning_rate_at(self, step: int) -> float:
         """The learning rate at a step."""
-        if step < self.warmup:
-            return self.rate * (step + 1) / self.warmup
-        past = (step - self.warmup) / max(self.steps - self.warmup, 1)
-        return self.rate * max(1 - past * (1 - self.last_rate), self.last_rate)
-
-    def as_data(self) -> dict[str, Any]:
-        return asdict(self)
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        past = (step - self.warmup_steps) / max(self.steps - self.warmup_steps, 1)
+        return self.learning_rate * max(1 - past * (1 - self.final_learning_rate_ratio), self.final_learning_rate_ratio)
 
 
-def read_setting(text: str, kind: type, name: str) -> Any:
-    """A value of some kind from what a person wrote."""
-    if kind is bool:
-        if text.lower() in ("yes", "true", "1", "no", "false", "0"):
-            return text.lower() in ("yes", "true", "1")
-        raise VizslaError(f"{name} is yes or no, not {text!r}")
-    if kind is str:
-        return text
-    try:
-        return kind(text.replace("_", "")) if kind is int else kind(text)
-    except ValueError:
-        raise VizslaError(f"{text!r} is no {'whole number' if kind is int else 'number'} for {name}") from None
+@dataclass(frozen=True)
+class ContrastiveLoss:
+    """How a query's own document is told from the other documents of the batch."""
+
+    name: str = setting(CONTRASTIVE, "contrastive (InfoNCE) or margin (RepBERT's hinge loss with a margin of 1)")
+    temperature: float = setting(1.0, "scores are divided by it")
+    symmetric: bool = setting(True, "also tell each document's own query from the other queries")
+
+    def __post_init__(self) -> None:
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN))
+        require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class SparseLoss(ContrastiveLoss):
+    """A contrastive loss with SPLADE's FLOPS regularizer."""
+
+    flops_queries: float = setting(0.0, "weight of the FLOPS regularizer of query vectors")
+    flops_documents: float = setting(0.0, "weight of the FLOPS regularizer of document vectors")
+    flops_warmup_steps: int = setting(0, "steps over which the regularizer rises, quadratically")
+
+
+@dataclass(frozen=True)
+class GroupLoss:
+    """How a cross-encoder tells a query's document from its negatives."""
+
+    name: str = setting(CONTRASTIVE, "contrastive (softmax over a query's documents), margin (of 1) or binary (each)")
+    temperature: float = setting(1.0, "scores are divided by it")
+
+    def __post_init__(self) -> None:
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, BINARY))
+        require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class AugmenterLoss:
+    """A contrastive loss over BM25 scores, plus a cost for each added term."""
+
+    temperature: float = setting(1.0, "scores are divided by it")
+    added_cost: float = setting(0.0, "cost of the weight of added terms")
+    uniform_cost: bool = setting(False, "all terms cost the same; otherwise common terms cost more")
+    cost_warmup_steps: int = setting(0, "steps over which the cost rises, quadratically")
+
+    def __post_init__(self) -> None:
+        require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class CropSettings:
+    """How two random crops of a document are made; the defaults are those of BM26 and Contriever.
+
+    First a window of tokens is chosen anywhere in the document, then a stretch of that window, then tokens of the
+    stretch are deleted at random.
+    """
+
+    window: int = setting(256, "tokens of the document that a crop is taken from")
+    min_fraction: float = setting(0.05, "shortest crop, as a share of the window")
+    max_fraction: float = setting(0.5, "longest crop, as a share of the window")
+    deletion_rate: float = setting(0.1, "share of a crop's tokens that is deleted")
+    min_tokens: int = setting(4, "tokens that a crop has at least, before deletion")
+
+    def __post_init__(self) -> None:
+        fractions = 0 < self.min_fraction <= self.max_fraction <= 1
+        if not fractions or not 0 <= self.deletion_rate < 1 or self.window < 1 or self.min_tokens < 1:
+            raise VizslaError(
+                f"these crops are impossible: {self}; expected 0 < min_fraction <= max_fraction <= 1, a deletion_rate "
+                "from 0 to below 1, and a window and min_tokens of 1 or more"
+            )
+
+
+def require_positive(settings: Any, section: str, *names: str) -> None:
+    """Refuse settings in which one of these is not above 0."""
+    for name in names:
+        if not getattr(settings, name) > 0:
+            raise VizslaError(f"{section}.{name} must be more than 0, not {getattr(settings, name):g}")
+
+
+def require_at_least(settings: Any, section: str, minimum: int, *names: str) -> None:
+    """Refuse settings in which one of these is below a minimum."""
+    for name in names:
+        if not getattr(settings, name) >= minimum:
+            raise VizslaError(f"{section}.{name} must be {minimum} or more, not {getattr(settings, name):g}")
+
+
+def require_one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the known names."""
+    if value not in known:
+        raise UnknownNameError(what, value, known)

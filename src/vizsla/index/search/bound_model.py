@@ -53,7 +53,7 @@ class DensePart:
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray | None]:
         """The vectors of queries, the weight multiplied in; None for a query without a known token."""
-        vectors, known = self.component.encoded_queries(texts)
+        vectors, known = self.component.query_embeddings(texts)
         weighted = self.weight * vectors.astype(np.float64)
         return [row if has_token else None for row, has_token in zip(weighted, known.tolist(), strict=True)]
 

@@ -35,7 +35,7 @@ def _explain_dense(searcher: Searcher, part: DensePart, text: str, number: int) 
     If the vectors of several models are concatenated, each has a leaf.
     """
     snapshot, component = searcher.snapshot, part.component
-    vectors, _ = component.encoded_queries([text])
+    vectors, _ = component.query_embeddings([text])
     position = snapshot.position(number)
     assert position is not None
     document = snapshot.segments[position[0]].dense[part.space][position[1]].astype(np.float64)

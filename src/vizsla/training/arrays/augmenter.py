@@ -1,0 +1,232 @@
+"""What an augmenter is trained and evaluated on: queries, and documents as rows of BM25 weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vizsla.errors import InputError, VizslaError
+from vizsla.networks import AugmentedQueries, packed
+from vizsla.training.arrays.batch import TrainingBatch
+from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH, BM25Rows, QueryTerms, query_vectors, strongest
+from vizsla.training.arrays.dev_set import Assemble, Encode, mean_ndcg, numbered_folders
+from vizsla.training.arrays.files import read_arrays, save_arrays
+from vizsla.training.arrays.products import SparseMatrix
+from vizsla.training.arrays.special_tokens import with_special_tokens
+from vizsla.training.arrays.token_corpus import TokenCorpus
+
+_TOKENS = 16_384  # of dev queries, encoded at once
+_BLOCK = 256  # dev queries, scored at once
+_TERMS, _WORDS = "terms.json", "words.npz"
+
+
+class BatchRows(NamedTuple):
+    """What the loss of a batch of queries needs besides the network's output."""
+
+    own: Tensor
+    documents: SparseMatrix
+    idf: Tensor
+    document_share: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class AugmenterPairs:
+    """Judged queries of one collection: documents that answer each, and documents that BM25 confuses with them.
+
+    The documents of the other queries of a batch are negatives, too, except where they answer the query.
+    """
+
+    collection: BM25Rows
+    queries: TokenCorpus
+    own: QueryTerms
+    positives: TokenCorpus
+    negatives: TokenCorpus
+    negatives_per_query: int = 1
+
+    def save(self, file: str | Path) -> None:
+        """Write all arrays into one file."""
+        texts = {name: getattr(self, name) for name in ("queries", "positives", "negatives")}
+        parts = {f"{name}_{part}": getattr(c, part) for name, c in texts.items() for part in ("ids", "offsets")}
+        count = np.array(self.negatives_per_query)
+        save_arrays(file, **self.collection.arrays(), **parts, own=self.own.pairs, negatives_per_query=count)
+
+    @classmethod
+    def open(cls, file: str | Path) -> AugmenterPairs:
+        """Saved pairs."""
+        queries, positives, negatives = (
+            TokenCorpus(*read_arrays(file, f"{name}_ids", f"{name}_offsets"))
+            for name in ("queries", "positives", "negatives")
+        )
+        own, count = read_arrays(file, "own", "negatives_per_query")
+        return cls(BM25Rows.read(file), queries, QueryTerms(own), positives, negatives, int(count))
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` queries to encode; `extra` has their documents as BM25 rows."""
+        if size > len(self.usable):
+            raise VizslaError(
+                f"a batch of {size:,} needs as many queries with an answer among the documents, and there are "
+                f"{len(self.usable):,}; use a smaller batch, as in --set training.batch_size=32"
+            )
+        epoch, place = divmod(step, len(self.usable) // size)
+        order = np.random.default_rng((seed, epoch)).permutation(len(self.usable))
+        chosen = self.usable[order[place * size : (place + 1) * size]]
+        documents = self._draw_documents(chosen, np.random.default_rng((seed, epoch, place)))
+        rows = BatchRows(
+            torch.from_numpy(self.own.pairs[chosen]).to(device),
+            self.collection.only(documents).matrix(device),
+            *_tensors(self.collection, device),
+        )
+        texts = [with_special_tokens(self.queries, chosen, device, max_length=MAX_QUERY_LENGTH)]
+        return TrainingBatch(texts, self._false_negatives(chosen, documents).to(device), rows)
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """The queries that have an answer."""
+        return np.flatnonzero(np.diff(self.positives.offsets) > 0)
+
+    def _draw_documents(self, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A positive of each query, then negatives of those queries that have some."""
+        positives = np.array([self.positives[q][rng.integers(len(self.positives[q]))] for q in queries], np.int64)
+        negatives = [self.negatives[q] for q in queries]
+        drawn = [n[rng.integers(len(n), size=self.negatives_per_query)] for n in negatives if len(n)]
+        return np.concatenate([positives, np.concatenate(drawn or [np.zeros(0, np.int64)]).astype(np.int64)])
+
+    def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> Tensor:
+        """[queries, documents] where a document answers a query and is not the positive drawn for it."""
+        answers = [set(self.positives[q].tolist()) for q in queries]
+        answering = np.array([[d in answer for d in documents.tolist()] for answer in answers], bool)
+        answering[np.arange(len(queries)), np.arange(len(queries))] = False
+        return torch.from_numpy(answering)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPairs:
+    """Batches of several collections in turn, each with its own idf; larger collections come more often."""
+
+    collections: Sequence[AugmenterPairs]
+    exponent: float = 0.5
+    """1 draws a collection in proportion to its queries, 0 draws all equally often."""
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """A batch of one collection; a collection with fewer than `size` queries gives a smaller batch."""
+        if len(self.collections) == 1:
+            return self.collections[0].batch(size, seed, step, device)
+        counts = np.array([len(pairs.usable) for pairs in self.collections], float) ** self.exponent
+        if not counts.all():
+            raise VizslaError("one of the data sets has no query with an answer among its documents")
+        draws = np.random.default_rng((seed, 7)).choice(len(counts), step + 1, p=counts / counts.sum())
+        pairs = self.collections[int(draws[step])]
+        own_step = int((draws[:step] == draws[step]).sum())  # so that each goes through all its queries
+        return pairs.batch(min(size, len(pairs.usable)), seed, own_step, device)
+
+
+@dataclass(frozen=True, eq=False)
+class AugmenterDev:
+    """Judged queries of a collection that an augmenter is evaluated on."""
+
+    name: str
+    collection: BM25Rows
+    queries: TokenCorpus
+    own: QueryTerms
+    judgements: np.ndarray
+    max_added_terms: int = 0
+    """How many terms are added at most, the strongest; 0 for all."""
+
+    def save(self, file: str | Path) -> None:
+        """Write all arrays into one file."""
+        parts = {
+            "queries_ids": self.queries.ids,
+            "queries_offsets": self.queries.offsets,
+            "judgements": self.judgements,
+            "max_added_terms": np.array(self.max_added_terms),
+        }
+        save_arrays(file, **self.collection.arrays(), **parts, own=self.own.pairs, name=np.array(self.name))
+
+    @classmethod
+    def open(cls, file: str | Path) -> AugmenterDev:
+        """A saved dev set."""
+        queries = TokenCorpus(*read_arrays(file, "queries_ids", "queries_offsets"))
+        name, own, judgements, most = read_arrays(file, "name", "own", "judgements", "max_added_terms")
+        return cls(str(name), BM25Rows.read(file), queries, QueryTerms(own), judgements, int(most))
+
+    @torch.no_grad()
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """nDCG@10 of BM25 with the queries that the network makes."""
+        documents = self._documents(device)
+        idf, document_share = _tensors(self.collection, device)
+        means = []
+        for first in range(0, len(self.queries), _BLOCK):
+            chosen = np.arange(first, min(first + _BLOCK, len(self.queries)))
+            texts = with_special_tokens(self.queries, chosen, device, max_length=MAX_QUERY_LENGTH)
+            batch = packed(*texts, _TOKENS)
+            added, weights = assemble([encode(chunk) for chunk in batch.chunks], batch)
+            own = torch.from_numpy(self.own.pairs[chosen]).to(device)
+            added = strongest(added.float() * (document_share[: added.shape[1]] > 0), own, self.max_added_terms)
+            queries = query_vectors(AugmentedQueries(added, weights.float()), own, len(idf)) * idf
+            in_block = (self.judgements[:, 0] >= first) & (self.judgements[:, 0] < first + len(chosen))
+            judged = self.judgements[in_block] - np.array([first, 0, 0])
+            if len(judged):
+                scores = (documents @ queries.T.contiguous()).T
+                means.append((mean_ndcg(scores, judged), len(np.unique(judged[:, 0]))))
+        total = sum(count for _, count in means)
+        return {f"{self.name} nDCG@10": sum(mean * count for mean, count in means) / max(total, 1)}
+
+    def _documents(self, device: torch.device) -> Tensor:
+        by_device: dict[torch.device, Tensor] = self.__dict__.setdefault("_by_device", {})
+        if device not in by_device:
+            by_device[device] = self.collection.matrix(device).matrix
+        return by_device[device]
+
+
+@dataclass(frozen=True, eq=False)
+class AugmenterData:
+    """All that an augmenter is trained on, in a folder that can be copied to the machine with the GPU."""
+
+    terms: Sequence[str]
+    """The terms that can be added."""
+    words: TokenCorpus | None
+    """The word pieces of each term's most frequent word; None where the head is tied to the input embeddings."""
+    pairs: Sequence[AugmenterPairs]
+    dev: Sequence[AugmenterDev]
+
+    def save(self, folder: str | Path) -> None:
+        """Write all of it into a folder, in place of what was prepared there before."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for old in [path / _WORDS, *path.glob("pairs-*.npz"), *path.glob("dev-*.npz")]:
+            old.unlink(missing_ok=True)
+        (path / _TERMS).write_text(json.dumps(list(self.terms)), "utf-8")
+        if self.words is not None:
+            np.savez(path / _WORDS, ids=self.words.ids, offsets=self.words.offsets)
+        for number, pairs in enumerate(self.pairs):
+            pairs.save(path / f"pairs-{number}.npz")
+        for number, dev in enumerate(self.dev):
+            dev.save(path / f"dev-{number}.npz")
+
+    @classmethod
+    def open(cls, folder: str | Path) -> AugmenterData:
+        """Saved data."""
+        path = Path(folder)
+        try:
+            terms = json.loads((path / _TERMS).read_text("utf-8"))
+        except (OSError, ValueError):
+            raise InputError(f"there is no training data here (no {_TERMS})", file=str(folder)) from None
+        words = TokenCorpus(*read_arrays(path / _WORDS, "ids", "offsets")) if (path / _WORDS).exists() else None
+        pairs, dev = (numbered_folders(path, name) for name in ("pairs", "dev"))
+        if not pairs:
+            raise InputError("there are no packed queries here", file=str(folder))
+        return cls(terms, words, [*map(AugmenterPairs.open, pairs)], [*map(AugmenterDev.open, dev)])
+
+
+def _tensors(collection: BM25Rows, device: torch.device) -> tuple[Tensor, Tensor]:
+    """idf and document shares on a device."""
+    idf, share = (torch.from_numpy(x.astype(np.float32)) for x in (collection.idf, collection.document_share))
+    return idf.to(device), share.to(device)

@@ -1,0 +1,137 @@
+"""Dev sets: judged queries that a network is evaluated on during training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vizsla.errors import InputError
+from vizsla.networks import Batch, Chunk, packed
+from vizsla.training.arrays.products import inner_products
+from vizsla.training.arrays.sparse_rows import SparseRows
+from vizsla.training.arrays.special_tokens import with_special_tokens
+from vizsla.training.arrays.token_corpus import TokenCorpus
+
+_TOKENS = 65_536  # encoded at once
+_BLOCK = 8192  # documents scored at once
+_DEPTH = 10
+_NAME = "name.txt"
+
+Encode = Callable[[Chunk], Tensor]
+"""What a network makes of a chunk of texts."""
+Assemble = Callable[[list[Tensor], Batch], Any]
+"""Puts together what a network made of the chunks of a batch."""
+
+
+class Dev(Protocol):
+    """Measures a network while it is trained."""
+
+    @property
+    def name(self) -> str:
+        """The data set's name."""
+
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """The values of measures, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class DevSet:
+    """Documents, queries and judgements, and BM25's vectors, whose scores can be added to the network's."""
+
+    name: str
+    documents: TokenCorpus
+    queries: TokenCorpus
+    judgements: np.ndarray
+    """[judgements, 3] query, document and grade."""
+    bm25_documents: SparseRows | None = None
+    bm25_queries: SparseRows | None = None
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        self.documents.save(path / "documents")
+        self.queries.save(path / "queries")
+        np.save(path / "judgements.npy", self.judgements, allow_pickle=False)
+        (path / _NAME).write_text(self.name, "utf-8")
+        for name, rows in (("documents", self.bm25_documents), ("queries", self.bm25_queries)):
+            if rows is not None:
+                for part, array in rows._asdict().items():
+                    np.save(path / f"bm25_{name}_{part}.npy", array, allow_pickle=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> DevSet:
+        """A saved dev set."""
+        path = Path(folder)
+        try:
+            judgements, name = np.load(path / "judgements.npy", allow_pickle=False), (path / _NAME).read_text("utf-8")
+        except (FileNotFoundError, ValueError):
+            raise InputError(f"there is no dev set here (no judgements.npy and {_NAME})", file=str(folder)) from None
+        bm25 = []
+        for side in ("documents", "queries"):
+            files = [path / f"bm25_{side}_{part}.npy" for part in SparseRows._fields]
+            complete = all(f.exists() for f in files)
+            bm25.append(SparseRows(*(np.load(f, allow_pickle=False) for f in files)) if complete else None)
+        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
+        return cls(name, documents, queries, judgements, *bm25)
+
+    @torch.no_grad()
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
+        queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
+        scores = torch.cat(
+            [
+                inner_products(queries, self._vectors(self.documents, first, last, 1, encode, assemble, device))
+                for first, last in _blocks(len(self.documents))
+            ],
+            dim=1,
+        )
+        figures = {f"{self.name} nDCG@10": mean_ndcg(scores, self.judgements)}
+        bm25 = self._bm25_scores(device)
+        if bm25 is not None:
+            total = bm25 + scores * (bm25.std() / scores.std())
+            figures[f"{self.name} with BM25 nDCG@10"] = mean_ndcg(total, self.judgements)
+        return figures
+
+    def _bm25_scores(self, device: torch.device) -> Tensor | None:
+        if self.bm25_documents is None or self.bm25_queries is None:
+            return None
+        size = 1 + max(int(rows.terms.max(initial=0)) for rows in (self.bm25_documents, self.bm25_queries))
+        queries = self.bm25_queries.dense(0, len(self.queries), size, device)
+        documents, blocks = self.bm25_documents, _blocks(len(self.documents))
+        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in blocks], 1)
+
+    def _vectors(
+        self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
+        device: torch.device,
+    ) -> Tensor:  # fmt: skip
+        batch = packed(*with_special_tokens(texts, range(first, last), device), _TOKENS, side)
+        vectors: Tensor = assemble([encode(chunk) for chunk in batch.chunks], batch)
+        return vectors
+
+
+def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
+    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement."""
+    grades = torch.zeros_like(scores, dtype=torch.float32)
+    queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in judgements.T.copy())
+    grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
+    judged = torch.unique(queries.long())
+    depth = min(_DEPTH, scores.shape[1])
+    discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
+    gain = grades.gather(1, scores.topk(depth, 1).indices)[judged] @ discount
+    ideal = grades.topk(depth, 1).values[judged] @ discount
+    return float(torch.where(ideal > 0, gain / ideal, 0.0).mean())
+
+
+def numbered_folders(folder: Path, prefix: str) -> list[Path]:
+    """What a folder holds under `prefix-0`, `prefix-1`, ..., in this order."""
+    return sorted(folder.glob(f"{prefix}-*"), key=lambda path: int(path.stem.removeprefix(f"{prefix}-")))
+
+
+def _blocks(size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + _BLOCK, size)) for first in range(0, size, _BLOCK)]

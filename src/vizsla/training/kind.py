@@ -1,0 +1,108 @@
+"""What can be trained: one class per kind of model, each with its own settings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+
+from vizsla.errors import VizslaError
+from vizsla.models import Augmenter, Model, Reranker
+from vizsla.spec import Registry
+from vizsla.training.inputs import TrainingData, TrainingInputs
+from vizsla.training.prepare.base_model import Base
+from vizsla.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.objectives import Objective
+    from vizsla.training.loop.trainer import Report
+
+TrainedModel = Model | Augmenter | Reranker
+
+
+class KindSettings(Protocol):
+    """The settings of a kind: a frozen dataclass whose fields are sections; one of them is `training`."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The training loop and its optimizer."""
+
+
+S = TypeVar("S", bound=KindSettings)
+
+
+class TrainedKind(ABC, Generic[S]):
+    """A kind of model that can be trained.
+
+    A run goes through these methods in order: `load_base`, `prepare` (not when it resumes), `open_data`,
+    `build_network`, `pretrain` (not when it resumes), the training loop with `objective`, and `write`. A new kind is a
+    subclass in a file of its own that is registered in `TRAINED_KINDS`. Importing it must not import torch.
+    """
+
+    settings_class: ClassVar[type]
+    wants_gpu: ClassVar[bool] = True
+
+    def __init__(self, name: str, settings: S) -> None:
+        self.name, self.settings = name, settings
+        """The name of the trained model, and the settings of the run."""
+
+    @property
+    @abstractmethod
+    def reads_datasets(self) -> bool:
+        """Whether it learns from judged queries of data sets."""
+
+    @property
+    @abstractmethod
+    def reads_corpus(self) -> bool:
+        """Whether it learns from documents by themselves."""
+
+    def check_inputs(self, inputs: TrainingInputs) -> None:
+        """Refuse inputs that lack what it learns from, before anything is read."""
+        if self.reads_datasets and not inputs.datasets:
+            raise VizslaError(f"{self.name} learns from judged queries; name a data set with --dataset")
+        if inputs.corpus is None and not inputs.datasets:
+            raise VizslaError(f"{self.name} learns from documents; name the documents to train on with --corpus FILE")
+
+    @abstractmethod
+    def load_base(self) -> Base:
+        """The network or the encoder that training starts from."""
+
+    @abstractmethod
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
+        """Turn inputs into arrays in the folder of the run; only the main process does it."""
+
+    @abstractmethod
+    def open_data(self, folder: Path) -> TrainingData:
+        """The arrays in the folder of the run, as batches and dev sets."""
+
+    def build_network(self, base: Base, folder: Path) -> Any:  # noqa: ARG002
+        """The network to train."""
+        return base.network
+
+    def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
+        """A stage before the training loop; nothing for most kinds."""
+
+    @abstractmethod
+    def objective(self) -> Objective:
+        """The loss to minimize."""
+
+    @abstractmethod
+    def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
+        """Write the trained network as a model; `folder` is that of the run, `output` that of the model."""
+
+    @abstractmethod
+    def open_model(self, output: Path) -> TrainedModel:
+        """The written model."""
+
+    @abstractmethod
+    def usage(self, output: Path) -> str:
+        """A command that uses the model."""
+
+
+TRAINED_KINDS: Registry[TrainedKind[Any]] = Registry("trained kind", package="vizsla.training.kinds")
+
+
+def kind_class(name: str) -> type[TrainedKind[Any]]:
+    """The class of a kind by its name."""
+    return cast(type[TrainedKind[Any]], TRAINED_KINDS[name].make)

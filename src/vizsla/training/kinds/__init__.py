@@ -1,0 +1,1 @@
+"""The kinds of models that come with Vizsla's training, one file each."""

@@ -1,0 +1,188 @@
+"""Learned sparse models: BM26, uniCOIL and SPLADE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vizsla.errors import VizslaError
+from vizsla.models import LearnedSparse, Model
+from vizsla.training.inputs import TrainingData, TrainingInputs
+from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
+from vizsla.training.prepare.sources import CropSource, JudgedSource, open_dev, prepare_dev
+from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.prepare.writing import SAMPLE, write_network
+from vizsla.training.schema import setting
+from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of
+
+if TYPE_CHECKING:
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.objectives import Objective
+    from vizsla.training.loop.trainer import Report
+
+_HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
+_CHUNK = 1 << 14  # tokens
+_MASKED_LM_CORPUS = "corpus"
+_SPARSIFY_TEXTS, _SPARSIFY_LENGTH = 256, 128
+
+
+@dataclass(frozen=True)
+class SparseNetwork:
+    """The network of a learned sparse model."""
+
+    base_model: str = setting("bm26", "shipped network, saved model, or transformers encoder (folder or name)")
+    head: str = setting("unicoil", "unicoil weighs a text's own terms, splade also adds terms")
+
+    def __post_init__(self) -> None:
+        require_one_of("head", self.head, SPARSE_HEADS)
+
+
+@dataclass(frozen=True)
+class MaskedLM:
+    """A masked-language-model stage for a new head, before the training loop."""
+
+    steps: int = setting(0, "optimizer steps; 0 leaves the stage out")
+    batch_size: int = setting(512, "documents per step")
+    tokens_per_chunk: int = setting(65_536, "tokens encoded at once")
+    learning_rate: float = setting(5e-4, "highest learning rate")
+    warmup_steps: int = setting(100, "steps over which the learning rate rises")
+    final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
+    weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
+    max_grad_norm: float = setting(1.0, "gradients longer than this are clipped")
+    precision: str = setting("bfloat16", "bfloat16, where the device is fast with it, or float32")
+    compile: bool = setting(False, "compile the encoder with torch.compile")
+    seed: int = setting(0, "seed of batches and masks")
+    active_terms: int = setting(100, "terms of a text with a weight above 0 when the stage is over")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "masked_lm", 0, "steps")
+        require_at_least(self, "masked_lm", 1, "active_terms")
+        if self.steps:
+            self.training_settings()
+
+    def training_settings(self) -> TrainingSettings:
+        """The settings of the stage's loop."""
+        return TrainingSettings(
+            steps=self.steps, batch_size=self.batch_size, tokens_per_chunk=self.tokens_per_chunk,
+            learning_rate=self.learning_rate, warmup_steps=self.warmup_steps,
+            final_learning_rate_ratio=self.final_learning_rate_ratio, weight_decay=self.weight_decay,
+            max_grad_norm=self.max_grad_norm, precision=self.precision, compile=self.compile, seed=self.seed,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnedSparseSettings:
+    """The settings of a learned sparse model."""
+
+    network: SparseNetwork = field(default_factory=SparseNetwork)
+    data: CropSource | JudgedSource = field(default_factory=CropSource)
+    masked_lm: MaskedLM = field(default_factory=MaskedLM)
+    loss: SparseLoss = field(default_factory=SparseLoss)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+@TRAINED_KINDS.register("learned-sparse", help="BM26, uniCOIL or SPLADE.", needs=("torch", "transformers", "onnx"))
+class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
+    """Trains a network that weighs terms, from crops of documents or from judged queries."""
+
+    settings_class = LearnedSparseSettings
+
+    @property
+    def reads_datasets(self) -> bool:
+        """Whether it learns from judged queries of data sets."""
+        return self.settings.data.reads_datasets
+
+    @property
+    def reads_corpus(self) -> bool:
+        """Whether it learns from documents by themselves: from crops, or in a masked-language-model stage."""
+        return not self.reads_datasets or self.settings.masked_lm.steps > 0
+
+    def load_base(self) -> Base:
+        """The base model with the head of the settings."""
+        network = self.settings.network
+        return base_sparse_network(network.base_model, network.head, self.settings.training.seed)
+
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
+        """Pack pairs, dev sets and the corpus of the masked-language-model stage."""
+        self.settings.data.prepare(inputs, base.analyzer, folder)
+        if self.reads_datasets and self.reads_corpus:
+            packed_documents(inputs.documents(), base.analyzer).save(folder / _MASKED_LM_CORPUS)
+        prepare_dev(inputs, base.analyzer, folder)
+
+    def open_data(self, folder: Path) -> TrainingData:
+        """The pairs and the dev sets."""
+        return TrainingData(self.settings.data.open_pairs(folder), open_dev(folder))
+
+    def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
+        """The masked-language-model stage of a new head; it leaves a text with few active terms."""
+        from vizsla.networks import packed
+        from vizsla.training.arrays.special_tokens import with_special_tokens
+        from vizsla.training.loop.masked_lm import train_masked_lm
+
+        stage = self.settings.masked_lm
+        if not base.new_head or not stage.steps:
+            return
+        corpus = self._documents(folder)
+        train_masked_lm(network, corpus, stage.training_settings(), distributed=distributed, report=report)
+        first = range(min(len(corpus), _SPARSIFY_TEXTS))
+        device = next(network.parameters()).device
+        texts = with_special_tokens(corpus, first, device, max_length=_SPARSIFY_LENGTH)
+        network.sparsify(packed(*texts, _CHUNK).chunks, stage.active_terms)
+
+    def objective(self) -> Objective:
+        """A contrastive loss with the FLOPS regularizer."""
+        from vizsla.training.loop.objectives import SparseObjective
+
+        return SparseObjective(self.settings.loss)
+
+    def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
+        """Write the model in 8 bits to search with, and in floats as other libraries open it."""
+        from vizsla.networks.layout import save_layout
+        from vizsla.training.arrays.special_tokens import sample_of
+
+        network = network.cpu().eval()
+        length = network.encoder.config.max_position_embeddings
+        corpus = self._documents(folder)
+        highest = _highest_weight(network, corpus, length)
+        if not highest > 0:
+            raise VizslaError(
+                "the network gives no term a weight any more; train with a lower learning rate, as in "
+                "--set training.learning_rate=1e-5"
+            )
+        sample = sample_of(corpus, SAMPLE, length)
+        written = write_network(network, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
+        LearnedSparse(written, base.analyzer, namespace=self.name, name=self.name).save(output)
+        save_layout(network, base.analyzer.tokenizer.content, output)  # type: ignore[attr-defined]
+
+    def open_model(self, output: Path) -> Model:
+        """The written model."""
+        return Model.load(output)
+
+    def usage(self, output: Path) -> str:
+        """A command that indexes with the model."""
+        return f'vizsla index SOURCE -o DIR --model {output}, or "bm51(network={output})"'
+
+    def _documents(self, folder: Path) -> TokenCorpus:
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        if self.reads_corpus:
+            return TokenCorpus.open(folder / _MASKED_LM_CORPUS)
+        return self.settings.data.open_documents(folder)
+
+
+def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
+    """The highest weight that a network gives a term in a sample of documents."""
+    import torch
+
+    from vizsla.networks import packed
+    from vizsla.training.arrays.special_tokens import with_special_tokens
+
+    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
+    with torch.inference_mode():
+        batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK)
+        return max(float(network(chunk).max()) for chunk in batch.chunks)

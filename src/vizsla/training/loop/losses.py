@@ -1,0 +1,78 @@
+"""Losses and regularizers."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vizsla.training.arrays.products import inner_products
+from vizsla.training.settings import BINARY, CONTRASTIVE, MARGIN
+
+
+def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:
+    """The cross-entropy of finding each query's own document among all documents of the batch (InfoNCE).
+
+    Document i belongs to query i; further documents are negatives for all queries, except for `false_negatives`, which
+    are ignored. `symmetric`: the mean of this loss and that of finding each document's own query.
+    """
+    if false_negatives is not None:
+        scores = scores.masked_fill(false_negatives, -torch.inf)
+    own = torch.arange(len(scores), device=scores.device)
+    loss = F.cross_entropy(scores, own)
+    if not symmetric:
+        return loss
+    return (loss + F.cross_entropy(scores[:, : len(scores)].T, own)) / 2
+
+
+def margin_loss(scores: Tensor, more_positives: Tensor | None = None) -> Tensor:
+    """RepBERT's hinge loss: each query's documents should score 1 more than all other documents of the batch.
+
+    Document i belongs to query i, and so do its `more_positives`. The sum over all pairs of a positive and a negative
+    is divided by the number of documents.
+    """
+    positives = torch.zeros_like(scores, dtype=torch.bool)
+    positives.fill_diagonal_(True)
+    if more_positives is not None:
+        positives |= more_positives
+    places = torch.where(positives, torch.arange(scores.shape[1], device=scores.device), scores.shape[1]).sort(1).values
+    return F.multilabel_margin_loss(scores, places.masked_fill(places == scores.shape[1], -1))
+
+
+def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:
+    """The contrastive loss of the inner products of vectors."""
+    scores = inner_products(queries, documents)
+    return contrastive_loss(scores if temperature == 1.0 else scores / temperature, symmetric=symmetric)
+
+
+def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
+    """How well the first document of each group is told from the others, given [groups, documents] scores.
+
+    >>> round(group_loss(torch.zeros(1, 4)).item(), 4), group_loss(torch.tensor([[2.0, 0.0]]), "margin").item()
+    (1.3863, 0.0)
+    """
+    if name == BINARY:
+        labels = torch.zeros_like(scores)
+        labels[:, 0] = 1
+        return F.binary_cross_entropy_with_logits(scores, labels)
+    if name == MARGIN:
+        return (1 - scores[:, :1] + scores[:, 1:]).clamp(min=0).mean()
+    return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+
+
+def flops(vectors: Tensor) -> Tensor:
+    """SPLADE's FLOPS regularizer: the sum over the vocabulary of squared mean weights.
+
+    >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]])).item()
+    4.0
+    """
+    return (vectors.abs().mean(0, dtype=torch.promote_types(vectors.dtype, torch.float32)) ** 2).sum()
+
+
+def quadratic_rise(step: int, steps: int) -> float:
+    """The share of a regularizer's weight at a step: it rises quadratically for `steps` steps, then stays at 1.
+
+    >>> [quadratic_rise(s, 4) for s in (0, 2, 4, 9)]
+    [0.0, 0.25, 1.0, 1.0]
+    """
+    return min(step / steps, 1.0) ** 2 if steps > 0 else 1.0

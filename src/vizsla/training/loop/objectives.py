@@ -1,0 +1,147 @@
+"""What training minimizes: the loss of a batch, from what the network made of its texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from vizsla.networks import AugmentedQueries, Batch
+from vizsla.training.arrays.augmenter import BatchRows
+from vizsla.training.arrays.batch import TrainingBatch
+from vizsla.training.arrays.bm25_rows import query_vectors
+from vizsla.training.arrays.products import inner_products, sparse_product
+from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.losses import contrastive_loss, flops, group_loss, margin_loss, quadratic_rise
+from vizsla.training.settings import MARGIN, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
+
+
+class Step(NamedTuple):
+    """One step of training, after the texts of its batch are encoded."""
+
+    number: int
+    """How many steps were made before."""
+    network: Any
+    distributed: Distributed
+    batch: TrainingBatch
+    packed: list[Batch]
+    """This process's share of the texts, as they were encoded."""
+    outputs: tuple[list[Tensor], ...]
+    """What the network made of each chunk."""
+
+    def vectors(self, side: int) -> Tensor:
+        """What the network made of the queries (0), of their documents (1) or of more documents, of all processes."""
+        own = self.network.vectors(self.outputs[side], self.packed[side])
+        return self.distributed.all_gather(own)
+
+
+class Objective(Protocol):
+    """A loss; a frozen dataclass of plain settings, so that a resumed run can be compared with its checkpoint."""
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step; what is to be logged besides goes into `metrics`."""
+
+
+@dataclass(frozen=True)
+class ContrastiveObjective:
+    """Each query's document must score higher than all other documents of the batch."""
+
+    loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step; logs the share of queries whose own document has the highest score."""
+        loss, _, _ = _contrast(self.loss, step, metrics)
+        return loss
+
+
+@dataclass(frozen=True)
+class SparseObjective:
+    """As `ContrastiveObjective`, with SPLADE's FLOPS regularizer."""
+
+    loss: SparseLoss = field(default_factory=SparseLoss)
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step; logs also how many terms vectors have."""
+        settings = self.loss
+        loss, queries, documents = _contrast(settings, step, metrics)
+        with torch.no_grad():
+            metrics["query_terms"] = (queries > 0).sum(1).float().mean()
+            metrics["document_terms"] = (documents[0] > 0).sum(1).float().mean()
+        if not settings.flops_queries and not settings.flops_documents:
+            return loss
+        share = quadratic_rise(step.number, settings.flops_warmup_steps)
+        cost = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
+        metrics["flops"] = (share * cost).detach()
+        return loss + share * cost
+
+
+def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The loss of a step, its query vectors, and its document vectors side by side."""
+    queries, *documents = (step.vectors(side) for side in range(len(step.outputs)))
+    scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
+    if settings.temperature != 1:
+        scores = scores / settings.temperature
+    metrics["accuracy"] = _accuracy(scores)
+    false_negatives = step.batch.false_negatives
+    if settings.name == MARGIN:
+        return margin_loss(scores, false_negatives), queries, documents
+    loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
+    return loss, queries, documents
+
+
+@dataclass(frozen=True)
+class GroupObjective:
+    """A cross-encoder must score the document that answers a query higher than the query's negatives."""
+
+    loss: GroupLoss = field(default_factory=GroupLoss)
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and the share of queries whose own document has the highest score."""
+        scores = step.vectors(0).view(-1, step.batch.extra)
+        with torch.no_grad():
+            metrics["accuracy"] = (scores[:, 0] > scores[:, 1:].amax(1)).float().mean()
+        return group_loss(scores / self.loss.temperature, self.loss.name)
+
+
+@dataclass(frozen=True)
+class AugmenterObjective:
+    """An augmenter's queries must find their documents by BM25's score, and each added term has a cost.
+
+    A term costs the square root of the share of documents that contain it, so common terms are expensive; with
+    `uniform_cost` all terms cost the same. A term that no document contains is never added.
+    """
+
+    loss: AugmenterLoss = field(default_factory=AugmenterLoss)
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and how many terms queries have."""
+        rows: BatchRows = step.batch.extra
+        added, weights = step.network.vectors(step.outputs[0], step.packed[0])
+        shares = rows.document_share[: added.shape[1]]
+        own = step.distributed.share(rows.own)
+        added = added.to(torch.promote_types(added.dtype, torch.float32)) * (shares > 0)
+        queries = query_vectors(AugmentedQueries(added, weights.to(added.dtype)), own, len(rows.idf))
+        queries, added = step.distributed.all_gather(queries), step.distributed.all_gather(added)
+        scores = sparse_product(rows.documents, (queries * rows.idf).T.contiguous()).T
+        false_negatives = step.batch.false_negatives
+        scaled = scores / self.loss.temperature
+        loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
+        prices = (shares > 0).to(added.dtype) if self.loss.uniform_cost else shares.sqrt().to(added.dtype)
+        rise = quadratic_rise(step.number + 1, self.loss.cost_warmup_steps)
+        cost = self.loss.added_cost * rise * (added @ prices).mean()
+        with torch.no_grad():
+            masked = scores if false_negatives is None else scores.masked_fill(false_negatives, -torch.inf)
+            metrics["accuracy"] = _accuracy(masked)
+            metrics["query_terms"] = (queries > 0).sum(1).float().mean()
+            metrics["added_terms"] = (added > 0).sum(1).float().mean()
+            metrics["cost"] = cost.detach()
+        total: Tensor = loss + cost
+        return total
+
+
+@torch.no_grad()
+def _accuracy(scores: Tensor) -> Tensor:
+    """The share of queries whose own document has the highest score."""
+    return (scores.argmax(1) == torch.arange(len(scores), device=scores.device)).float().mean()

@@ -1,0 +1,213 @@
+"""The training loop: batches in, a trained network out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vizsla.errors import VizslaError
+from vizsla.networks import Batch, Chunk, PackedBert, Padded, forward_operations, packed
+from vizsla.training.arrays.batch import BatchSource
+from vizsla.training.arrays.dev_set import Dev
+from vizsla.training.loop.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
+from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.gradient_cache import cached_backward
+from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
+from vizsla.training.loop.optimizer import adamw
+from vizsla.training.schema import keys_of
+from vizsla.training.settings import TrainingSettings
+
+Report = Callable[[dict[str, Any]], None]
+"""Gets the log line of each step."""
+
+
+@dataclass
+class TrainingResult:
+    """How a run ended: its last step, and the best values on the dev sets with the step that reached them."""
+
+    step: int = 0
+    best: float = float("-inf")
+    """The highest mean over all values on the dev sets."""
+    best_step: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains a network.
+
+    `pairs` gives the batches and `objective` their loss. Checkpoints and the log go to `folder`; without a folder,
+    nothing is written. After a run with dev sets the network has the parameters of its best evaluation, by the mean
+    over all values.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        pairs: BatchSource,
+        settings: TrainingSettings,
+        *,
+        objective: Objective | None = None,
+        dev: Sequence[Dev] = (),
+        folder: str | Path | None = None,
+        distributed: Distributed | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.network, self.pairs, self.settings, self.dev = network, pairs, settings, dev
+        self.report, self.objective = report, objective or ContrastiveObjective()
+        self.distributed = distributed or Distributed.start()
+        self.folder = Path(folder) if folder is not None else None
+        self.network.to(self.distributed.device)
+        self.distributed.broadcast(self.network)
+        self._random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in network.modules())
+        if settings.compile and self._random:
+            raise VizslaError(
+                "compiled code draws other random numbers in its second pass; set dropout to 0 or compile to false"
+            )
+        if settings.compile:
+            for encoder in (m for m in network.modules() if isinstance(m, PackedBert | Padded)):
+                encoder.compile(dynamic=True)
+        self.optimizer = adamw(network, settings, self.distributed.device)
+        self.result = TrainingResult()
+        self._best_parameters: dict[str, Tensor] = {}
+        self._evaluations_since_best = 0
+
+    def run(self, *, resume: bool = False) -> TrainingResult:
+        """Train to the last step, or until the dev sets show no progress any more."""
+        if resume:
+            self._resume()
+        settings = self.settings
+        self.network.train()
+        while self.result.step < settings.steps:
+            line = self.step()
+            step = self.result.step
+            if self.dev and (step % settings.eval_steps == 0 or step == settings.steps):
+                line |= self._evaluate()
+            self._log(line)
+            if self.folder is not None and self.distributed.is_main and step % settings.save_steps == 0:
+                self._save()
+            if settings.patience and self._evaluations_since_best >= settings.patience:
+                break
+        if self._best_parameters:
+            self.network.load_state_dict(self._best_parameters, strict=False)
+        self.network.eval()
+        return self.result
+
+    def step(self) -> dict[str, Any]:
+        """Make one step of the optimizer; gives its log line."""
+        settings, step, distributed = self.settings, self.result.step, self.distributed
+        started = time.perf_counter()
+        torch.manual_seed((settings.seed * 1_000_003 + step) * distributed.world_size + distributed.rank)
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.learning_rate_at(step)
+        batch = self.pairs.batch(settings.batch_size, settings.seed, step, distributed.device)
+        shares = [[distributed.share(part) for part in texts] for texts in batch.texts]
+        metrics: dict[str, Tensor] = {}
+        with self._memory_errors():
+            sides = [packed(ids, mask, settings.tokens_per_chunk, min(i, 1)) for i, (ids, mask) in enumerate(shares)]
+            loss = cached_backward(
+                self.encode,
+                sides,
+                lambda *outputs: self.objective(Step(step, self.network, distributed, batch, sides, outputs), metrics),
+                random=self._random,
+                kept_chunks=settings.kept_chunks,
+            )
+            distributed.sum_gradients(self.network.parameters())
+            norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.max_grad_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        self.result.step += 1
+        values = {name: value.item() for name, value in (metrics | {"loss": loss, "grad_norm": norm}).items()}
+        line = {"step": self.result.step, "learning_rate": settings.learning_rate_at(step), **values}
+        return line | self._speed(sides, time.perf_counter() - started)
+
+    def encode(self, chunk: Chunk) -> Tensor:
+        """What the network makes of a chunk of texts."""
+        device = self.distributed.device
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.settings.uses_bfloat16(device)):
+            return self.network(chunk)  # type: ignore[no-any-return]
+
+    def _speed(self, sides: Sequence[Batch], seconds: float) -> dict[str, float]:
+        chunks = [chunk for side in sides for chunk in side.chunks]
+        lengths = torch.cat([chunk.starts.diff() for chunk in chunks]).cpu().numpy()
+        operations = 4 * forward_operations(self.network.encoder, lengths)  # two forward passes, backward counts twice
+        kept = [chunk.starts.diff() for chunk in chunks[: self.settings.kept_chunks]]
+        if kept:  # these have one forward pass only
+            operations -= forward_operations(self.network.encoder, torch.cat(kept).cpu().numpy())
+        processes = self.distributed.world_size
+        return {
+            "tokens_per_second": lengths.sum().item() * processes / seconds,
+            "tflops": operations * processes / seconds / 1e12,
+        }
+
+    def _evaluate(self) -> dict[str, float]:
+        self.network.eval()
+        figures: dict[str, float] = {}
+        for dev in self.dev:
+            figures |= dev.figures(self.encode, self.network.vectors, self.distributed.device)
+        self.network.train()
+        mean = sum(figures.values()) / len(figures)
+        if mean > self.result.best:
+            self.result.best, self.result.best_step, self.result.figures = mean, self.result.step, figures
+            self._best_parameters = {n: p.detach().clone() for n, p in self.network.named_parameters()}
+            self._evaluations_since_best = 0
+        else:
+            self._evaluations_since_best += 1
+        return figures
+
+    def _log(self, line: dict[str, Any]) -> None:
+        self.result.log.append(line)
+        if self.distributed.is_main:
+            if self.report is not None:
+                self.report(line)
+            if self.folder is not None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with (self.folder / "log.jsonl").open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a resumed run to be the same run."""
+        fixed = {key.name: key.value for key in keys_of(self.settings) if not key.resumable}
+        return fixed | {"objective": asdict(self.objective), "dev": [d.name for d in self.dev]}  # type: ignore[call-overload]
+
+    def _save(self) -> None:
+        assert self.folder is not None
+        state = {
+            "step": self.result.step, "best": self.result.best, "best_step": self.result.best_step,
+            "figures": self.result.figures, "evaluations_since_best": self._evaluations_since_best,
+            "identity": self._identity(),
+        }  # fmt: skip
+        save_checkpoint(self.folder, self.network, self.optimizer, state, self._best_parameters)
+
+    def _resume(self) -> None:
+        if self.folder is None or not has_checkpoint(self.folder):
+            raise VizslaError(f"there is no checkpoint to resume from in {self.folder}")
+        state, self._best_parameters = load_checkpoint(self.folder, self.network, self.optimizer)
+        before, now = state["identity"], self._identity()
+        changed = next((name for name in now if before.get(name) != now[name]), None)
+        if changed is not None:
+            raise VizslaError(
+                f"the run began with {changed} {before.get(changed)}, not {now[changed]}; resume it with the same value"
+            )
+        self.result = TrainingResult(state["step"], state["best"], state["best_step"], state["figures"])
+        self._evaluations_since_best = state["evaluations_since_best"]
+
+    @contextmanager
+    def _memory_errors(self) -> Iterator[None]:
+        """Turn out-of-memory errors into advice."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            chunk, batch = self.settings.tokens_per_chunk, self.settings.batch_size
+            raise VizslaError(
+                f"the device has too little memory for chunks of {chunk:,} tokens in a batch of {batch:,}; try half, "
+                f"as in --set training.tokens_per_chunk={chunk // 2}"
+            ) from None

@@ -1,0 +1,1 @@
+"""From data sets, documents and checkpoints to what training reads: arrays, and the network to start from."""

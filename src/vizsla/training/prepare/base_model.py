@@ -1,0 +1,120 @@
+"""What training starts from: a network that comes with Vizsla, a saved model, or an encoder of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vizsla.encoders.checkpoint import find_checkpoint
+from vizsla.encoders.network import ABOUT, Network
+from vizsla.encoders.sentence import read_json
+from vizsla.encoders.transformer import Transformer
+from vizsla.errors import InputError, VizslaError
+from vizsla.models import Dense, LearnedSparse, Model
+from vizsla.models.learned_sparse import SHIPPED
+from vizsla.text import Analyzer
+
+DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+SPARSE_HEADS = ("unicoil", "splade")
+
+
+class Base(NamedTuple):
+    """An encoder or a whole network to start from, and the analyzer that makes its word pieces."""
+
+    network: Any
+    analyzer: Analyzer
+    new_head: bool = True
+    """Whether the network's head is untrained."""
+
+
+def base_encoder(base_model: str, seed: int = 0) -> Base:
+    """The encoder of a base model, without a head."""
+    import torch
+
+    torch.manual_seed(seed)
+    model = known_model(base_model)
+    if model is None:
+        return _transformers_encoder(base_model)
+    assert isinstance(model.analyzer, Analyzer)
+    return Base(load_network(model.network).encoder, model.analyzer)
+
+
+def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
+    """A uniCOIL or SPLADE network; the head is the base model's where it has one of this kind."""
+    import torch
+
+    from vizsla.networks import Splade, TiedHead, UniCoil
+
+    model = known_model(base_model)
+    if model is not None and model.network.kind == head:
+        torch.manual_seed(seed)
+        assert isinstance(model.analyzer, Analyzer)
+        return Base(load_network(model.network), model.analyzer, new_head=False)
+    encoder, analyzer, _ = base_encoder(base_model, seed)
+    networks: dict[str, Callable[[Any], Any]] = {
+        "unicoil": UniCoil,
+        "splade": lambda encoder: Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
+    }
+    return Base(networks[head](encoder), analyzer)
+
+
+def known_model(base_model: str) -> LearnedSparse | Dense | None:
+    """A model of Vizsla's own, by name or by folder; None if it is none."""
+    if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
+        raise VizslaError(
+            f"{base_model} is an augmenter; training starts from an encoder, or from a model such as bm26"
+        )
+    if (SHIPPED / base_model / ABOUT).is_file():
+        return LearnedSparse.shipped(base_model)
+    if (Path(base_model) / "model.json").is_file():
+        components = [p.component for p in Model.load(base_model).parts]
+        networks = [component for component in components if isinstance(component, LearnedSparse | Dense)]
+        if len(networks) != 1:
+            raise InputError("this model has no network to start from, or several", file=base_model)
+        return networks[0]
+    return None
+
+
+def _transformers_encoder(base_model: str) -> Base:
+    """An encoder of transformers, by folder or name."""
+    from vizsla.networks import encoder_of
+    from vizsla.networks.inference import transformers
+
+    folder = find_checkpoint(base_model)
+    kind = read_json(folder / "config.json").get("model_type", "without a model_type")
+    if kind != "bert":  # checked before opening, since others do not know BERT's options
+        raise InputError(f"only plain BERT encoders can be trained, and this is {kind}", file=base_model)
+    analyzer = Analyzer.parse(f"wordpiece:{folder}")
+    try:
+        encoder = transformers().AutoModel.from_pretrained(
+            folder, local_files_only=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+        )
+    except (OSError, ValueError) as e:
+        raise InputError(f"there is no encoder here ({str(e).splitlines()[0]})", file=base_model) from None
+    if encoder.config.hidden_act != "gelu":
+        raise InputError(
+            f"only BERT with gelu can be trained, and this has {encoder.config.hidden_act}", file=base_model
+        )
+    numbers = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+    if [numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")] != [0, 101, 102, 103]:
+        raise InputError(
+            "only encoders whose special tokens are numbered as in BERT's vocabulary can be trained", file=base_model
+        )
+    pieces = len(analyzer.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    if pieces > encoder.config.vocab_size:
+        raise InputError(
+            f"the encoder knows {encoder.config.vocab_size:,} word pieces and its tokenizer gives {pieces:,}",
+            file=base_model,
+        )
+    return Base(encoder_of(encoder), analyzer)
+
+
+def load_network(network: Network | Transformer) -> Any:
+    """A saved network, in torch."""
+    if not isinstance(network, Network):
+        raise InputError("only plain BERT encoders can be trained, and this is another", file=str(network.folder))
+    from vizsla.networks.inference import load
+    from vizsla.networks.weights import read_weights
+
+    return load(read_weights(network.folder), network.kind, network.heads, network.pooling or "mean")

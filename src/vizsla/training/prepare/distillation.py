@@ -1,0 +1,183 @@
+"""Queries drawn from documents, with the ranking of a teacher to imitate: how SPAR's Lambda is trained."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vizsla.datasets import Document, read_queries
+from vizsla.errors import VizslaError
+from vizsla.index import Index
+from vizsla.models import Model, field_text
+from vizsla.text import Analyzer
+from vizsla.text.sentences import sentences_of
+from vizsla.training.prepare.texts import FIELDS, packed_texts, tokenizer_of
+from vizsla.training.schema import setting
+from vizsla.training.settings import require_positive
+
+if TYPE_CHECKING:
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+
+_QUERIES = 20_000  # searched at once
+_SHORT_QUERY = 3, 10  # words
+_QUESTION_BODY = 2, 8  # words of a sentence in a made-up question
+_QUESTION_START = 1, 3  # words of a real question that a made-up question begins with
+
+
+@dataclass(frozen=True)
+class DistillationSettings:
+    """How queries are drawn from documents, and which documents of the teacher's ranking are positives and negatives.
+
+    The defaults are those of SPAR. Of the i-th document with the same title, its sentences divided by
+    `sentence_thinning * i` are drawn, at least one.
+
+    >>> DistillationSettings().depth
+    50
+    """
+
+    teacher: str = setting("bm25", "the model to imitate")
+    depth: int = setting(50, "documents of the teacher's ranking")
+    top_positives: int = setting(10, "first documents of the ranking that are positives")
+    bottom_negatives: int = setting(5, "last documents of the ranking that are negatives")
+    negatives_per_query: int = setting(1, "negatives drawn for a query in each step")
+    positive_decay: float = setting(1.0, "how likely a positive is drawn, relative to the one ranked before it")
+    max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
+    max_document_length: int = setting(224, "tokens of a document that are read, special ones included")
+    sentence_thinning: float = setting(1.2, "the higher, the fewer sentences are drawn from later passages")
+    short_queries: float = setting(0.0, "share of sentences that are cut to three to ten random words")
+    questions: str = setting("", "files of real questions that are queries, too, separated by commas")
+    question_queries: float = setting(0.0, "share of sentences that are reworded like the real questions")
+    max_queries: int = setting(0, "queries drawn from sentences at most; 0 for all")
+    seed: int = setting(0, "seed of the drawn queries")
+
+    def __post_init__(self) -> None:
+        if (
+            min(self.top_positives, self.bottom_negatives) < 1
+            or self.top_positives + self.bottom_negatives > self.depth
+        ):
+            raise VizslaError(
+                f"data.top_positives {self.top_positives} and data.bottom_negatives {self.bottom_negatives} do not fit "
+                f"data.depth {self.depth}: both must be 1 or more, and together at most the depth"
+            )
+        require_positive(self, "data", "sentence_thinning")
+        if not 0 <= self.short_queries <= 1:
+            raise VizslaError(f"data.short_queries must be between 0 and 1, not {self.short_queries:g}")
+        rest = 1 - self.short_queries
+        if not 0 <= self.question_queries <= rest:
+            raise VizslaError(f"data.question_queries must be between 0 and {rest:g}, not {self.question_queries:g}")
+        if self.question_queries and not self.questions:
+            raise VizslaError("data.question_queries needs real questions, as in --set data.questions=train.jsonl")
+
+
+def read_questions(settings: DistillationSettings) -> list[str]:
+    """The real questions in the files of the settings; a file named twice counts twice."""
+    files = [Path(name.strip()) for name in settings.questions.split(",") if name.strip()]
+    questions = [text for file in files for text in read_queries(file).values()]
+    if files and not questions:
+        raise VizslaError(f"there are no questions in {settings.questions}")
+    return questions
+
+
+def drawn_queries(
+    documents: Iterable[Document], settings: DistillationSettings, questions: Sequence[str] = ()
+) -> Iterator[str]:
+    """Random sentences of documents, fewer of later passages of an article; neighbours with one title are an article.
+
+    Reworded sentences begin as one of `questions`.
+    """
+    rng = np.random.default_rng(settings.seed)
+    for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
+        for place, document in enumerate(article):
+            sentences = sentences_of(field_text(document.content, ("text",)))
+            if not sentences:
+                continue
+            count = max(1, round(len(sentences) / (settings.sentence_thinning * (place + 1))))
+            for chosen in rng.permutation(len(sentences))[:count].tolist():
+                draw = rng.random() if settings.short_queries or settings.question_queries else 1.0
+                words = sentences[chosen].split()
+                if draw < settings.short_queries:
+                    words = _random_words(words, _random_number(_SHORT_QUERY, rng), rng)
+                elif draw < settings.short_queries + settings.question_queries:
+                    words = _as_question(words, field_text(document.content, ("title",)), questions, rng)
+                yield " ".join(words)
+
+
+def _as_question(words: list[str], title: str, questions: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """The first words of a question, then some words of a sentence, perhaps with the title."""
+    count = _random_number(_QUESTION_BODY, rng)
+    if rng.random() < 0.5:
+        first = int(rng.integers(max(1, len(words) - count + 1)))
+        body = words[first : first + count]
+    else:
+        body = _random_words(words, count, rng)
+    if rng.random() < 0.5:
+        title_words = re.sub(r"\(.*?\)", "", title).split()
+        body = title_words + body if rng.random() < 0.5 else body + title_words
+    start = questions[int(rng.integers(len(questions)))].split()[: _random_number(_QUESTION_START, rng)]
+    return start + body
+
+
+def _random_words(words: list[str], count: int, rng: np.random.Generator) -> list[str]:
+    return [words[i] for i in sorted(rng.permutation(len(words))[:count].tolist())]
+
+
+def _random_number(bounds: tuple[int, int], rng: np.random.Generator) -> int:
+    return int(rng.integers(bounds[0], bounds[1] + 1))
+
+
+def distillation_pairs(
+    documents: Sequence[Document], teacher: Model, analyzer: Analyzer, settings: DistillationSettings
+) -> MinedPairs:
+    """Queries drawn from documents, with the first and the last documents of the teacher's ranking.
+
+    Queries for which the teacher finds fewer than `depth` documents are left out.
+    """
+    questions = read_questions(settings)
+    drawn = list(drawn_queries(documents, settings, questions))
+    if settings.max_queries and len(drawn) > settings.max_queries:
+        chosen = np.random.default_rng((settings.seed, 1)).permutation(len(drawn))[: settings.max_queries]
+        drawn = [drawn[i] for i in np.sort(chosen).tolist()]
+    if teacher.needs_corpus_statistics:
+        teacher = teacher.fit([d.content for d in documents])
+    with (
+        tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
+        Index.create(f"{folder}/index", teacher, store=False) as index,
+    ):
+        index.add(documents)
+        index.commit()
+        return _ranked_pairs([*questions, *drawn], documents, index, analyzer, settings)
+
+
+def _ranked_pairs(
+    queries: Sequence[str], documents: Sequence[Document], index: Index, analyzer: Analyzer,
+    settings: DistillationSettings,
+) -> MinedPairs:  # fmt: skip
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    numbers, tokenize = {d.id: i for i, d in enumerate(documents)}, tokenizer_of(analyzer)
+    query_tokens: list[np.ndarray] = []
+    positives: list[np.ndarray] = []
+    negatives: list[np.ndarray] = []
+    for first in range(0, len(queries), _QUERIES):
+        block = queries[first : first + _QUERIES]
+        run = index.run({str(i): text for i, text in enumerate(block)}, settings.depth)
+        for number, tokens in enumerate(tokenize(block)):
+            ranking = run[str(number)].documents if str(number) in run else ()
+            if len(ranking) < settings.depth or not len(tokens):
+                continue
+            ranked = np.array([numbers[d] for d in ranking], np.int64)
+            query_tokens.append(tokens)
+            positives.append(ranked[: settings.top_positives])
+            negatives.append(ranked[-settings.bottom_negatives :])
+    if not query_tokens:
+        raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of the sentences")
+    contents = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)
+    return MinedPairs(TokenCorpus.of(query_tokens), contents, TokenCorpus.of(positives), TokenCorpus.of(negatives))

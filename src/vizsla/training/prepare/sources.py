@@ -1,0 +1,149 @@
+"""Where the pairs of a query and a document come from: crops of documents, judged queries, or a teacher's rankings.
+
+A source is a section of a recipe, and knows how to turn the inputs of a run into arrays and how to read them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from vizsla.models import parse_model
+from vizsla.text import Analyzer
+from vizsla.training.inputs import TrainingInputs
+from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
+from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
+from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.schema import setting
+from vizsla.training.settings import CropSettings, require_at_least
+
+if TYPE_CHECKING:
+    from vizsla.training.arrays.batch import BatchSource
+    from vizsla.training.arrays.dev_set import DevSet
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+_CORPUS, _PAIRS = "corpus", "pairs"
+_SOURCE_HELP = "where pairs come from: crops of documents, or judged queries of data sets"
+
+
+class PairSource(Protocol):
+    """Makes pairs of queries and documents from the inputs of a run."""
+
+    reads_datasets: ClassVar[bool]
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Tokenize what is learnt from, once, into a folder."""
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The pairs in a folder."""
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The documents in a folder."""
+
+
+@dataclass(frozen=True)
+class CropSource(CropSettings):
+    """Two random crops of a document are a pair; no judgements are needed."""
+
+    reads_datasets: ClassVar[bool] = False
+    source: str = setting("crops", _SOURCE_HELP)
+    passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Pack the documents."""
+        packed_documents(inputs.documents(), analyzer, self.passages_per_document).save(folder / _CORPUS)
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """Random crops of the packed documents."""
+        from vizsla.training.arrays.crops import CroppedPairs, Crops
+
+        return CroppedPairs(self.open_documents(folder), Crops.of(self))
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The packed documents."""
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        return TokenCorpus.open(folder / _CORPUS)
+
+
+@dataclass(frozen=True)
+class JudgedSource:
+    """Judged queries of data sets, each with a document that answers it and hard negatives."""
+
+    reads_datasets: ClassVar[bool] = True
+    source: str = setting("judged", _SOURCE_HELP)
+    negatives_per_query: int = setting(7, "hard negatives drawn for a query in each step")
+    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
+    negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
+    max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
+    max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 1, "negatives_per_query", "negatives_depth")
+        require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Find positives and hard negatives, and pack all texts."""
+        pairs = judged_pairs(inputs.datasets, analyzer, negatives=self.negatives, negatives_depth=self.negatives_depth)
+        pairs.save(folder / _PAIRS)
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their positives and negatives."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+
+        return MinedPairs.open(
+            folder / _PAIRS,
+            negatives_per_query=self.negatives_per_query,
+            max_query_length=self.max_query_length,
+            max_document_length=self.max_document_length,
+        )
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The documents of the data sets."""
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        return TokenCorpus.open(folder / _PAIRS / "documents")
+
+
+@dataclass(frozen=True)
+class TeacherSource(DistillationSettings):
+    """Sentences of documents with the ranking of a teacher, which is to be imitated."""
+
+    reads_datasets: ClassVar[bool] = False
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Draw queries, rank the documents with the teacher, and pack all texts."""
+        documents = list(inputs.documents())
+        distillation_pairs(documents, parse_model(self.teacher), analyzer, self).save(folder / _PAIRS)
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their positives and negatives."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+
+        return MinedPairs.open(
+            folder / _PAIRS,
+            negatives_per_query=self.negatives_per_query,
+            max_query_length=self.max_query_length,
+            max_document_length=self.max_document_length,
+            positive_decay=self.positive_decay or None,
+        )
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The packed documents."""
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        return TokenCorpus.open(folder / _PAIRS / "documents")
+
+
+def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+    """Write the dev queries of data sets into a folder."""
+    for number, dataset in enumerate(inputs.dev):
+        dev_set(dataset, analyzer).save(folder / f"dev-{number}")
+
+
+def open_dev(folder: Path) -> list[DevSet]:
+    """The dev sets in a folder."""
+    from vizsla.training.arrays.dev_set import DevSet, numbered_folders
+
+    return [DevSet.open(place) for place in numbered_folders(folder, "dev")]

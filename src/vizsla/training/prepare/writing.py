@@ -1,0 +1,39 @@
+"""Trained networks, written as models store them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vizsla.models import Network
+
+SAMPLE = 40  # texts that the scales of 8-bit weights are fitted on
+
+
+def write_network(
+    network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = ""
+) -> Network:
+    """Write a trained network in 8 bits into a subfolder that is named by its hash.
+
+    `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
+    """
+    from vizsla.networks.inference import plain_name
+
+    shutil.rmtree(folder / "written", ignore_errors=True)
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    written = Network.write(
+        folder / "written",
+        weights,
+        kind=network.kind,
+        heads=network.encoder.heads,
+        max_weight=max_weight,
+        length=length,
+        sample=sample,
+        pooling=pooling,
+    )
+    final = folder / written.digest[:12]
+    shutil.rmtree(final, ignore_errors=True)
+    written.folder.rename(final)
+    return Network.open(final)

@@ -1,0 +1,85 @@
+"""A training run: from documents and data sets to a saved model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from vizsla.errors import VizslaError
+from vizsla.training.inputs import TrainingInputs
+from vizsla.training.kind import TrainedModel
+from vizsla.training.plan import write_plan
+from vizsla.training.recipe import TrainingRecipe
+
+if TYPE_CHECKING:
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.trainer import Report, TrainingResult
+
+_MODEL_FILES = ("model.json", "augmenter.json", "reranker.json")
+
+
+class Trained(NamedTuple):
+    """A trained model, and how its run ended."""
+
+    model: TrainedModel
+    result: TrainingResult
+
+
+def train(
+    recipe: TrainingRecipe,
+    output: str | Path,
+    inputs: TrainingInputs | None = None,
+    *,
+    resume: bool = False,
+    distributed: Distributed | None = None,
+    report: Report | None = None,
+) -> Trained:
+    """Train a model and save it in a folder; checkpoints and the log go to `training` inside it.
+
+    Inputs are tokenized once. With `resume` the run reads what was prepared then, and needs no inputs. `report` gets
+    the log line of each step.
+    """
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.trainer import Trainer
+
+    kind, inputs = recipe.make(), inputs or TrainingInputs()
+    folder, run_folder = Path(output), Path(output) / "training"
+    distributed = distributed or Distributed.start()
+    prepares = distributed.is_main and not resume
+    if not resume:
+        kind.check_inputs(inputs)
+    if prepares:
+        check_output(folder)
+    base = kind.load_base()
+    if prepares:
+        kind.prepare(inputs, base, run_folder)
+        write_plan(run_folder, recipe)
+    distributed.barrier()
+    data, network = kind.open_data(run_folder), kind.build_network(base, run_folder)
+    if not resume:
+        kind.pretrain(network, base, run_folder, distributed, report)
+    trainer = Trainer(
+        network,
+        data.pairs,
+        recipe.settings.training,
+        objective=kind.objective(),
+        dev=data.dev,
+        folder=run_folder,
+        distributed=distributed,
+        report=report,
+    )
+    result = trainer.run(resume=resume)
+    if distributed.is_main:
+        kind.write(trainer.network, base, run_folder, folder)
+    distributed.barrier()
+    return Trained(kind.open_model(folder), result)
+
+
+def check_output(folder: Path) -> None:
+    """Refuse to write over a model, or over a run that was stopped."""
+    from vizsla.training.loop.checkpoints import has_checkpoint
+
+    if any((folder / name).exists() for name in _MODEL_FILES):
+        raise VizslaError(f"{folder}: there is a model here already; name another folder")
+    if has_checkpoint(folder / "training"):
+        raise VizslaError(f"{folder}: a run was stopped here; continue it with --resume, or name another folder")
