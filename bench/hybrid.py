@@ -38,7 +38,7 @@ def encoded(model: Model, texts: list[str]) -> Callable[[], None]:
         for part in model.parts:
             if part.component.dimensions:
                 for text in texts:
-                    part.component.dense_queries([text])
+                    part.component.query_embeddings([text])
 
     return encode
 

@@ -33,7 +33,7 @@ def exhaustive(documents: dict[str, dict[str, Any]], query: str, form: str = "fl
     model = Scattered()
     some = {i: d for i, d in documents.items() if d["text"].strip()}
     rows = convert_rows(model.document_embeddings([d["text"] for d in some.values()])[0], form)[:].astype(np.float64)
-    (vector,) = model.dense_queries([query])
+    (vector,) = model.query_embeddings([query])[0]
     scores = np.einsum("ij,j->i", rows, vector).astype(np.float32)
     return sorted(zip(some, scores.tolist(), strict=True), key=lambda pair: -pair[1])
 

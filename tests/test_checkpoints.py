@@ -58,7 +58,7 @@ def test_any_architecture(kind: str, tmp_path: Path) -> None:
     for text, vector in zip(TEXTS, vectors, strict=False):
         ids = tokens(text, truncation=True, max_length=64)["input_ids"]
         assert vector == pytest.approx(states(model, ids).mean(0), abs=1e-5)
-    assert dense.dense_queries([""]) == [None]
+    assert not dense.query_embeddings([""])[1].any()
     sent = pickle.loads(pickle.dumps(dense))  # as to another process: it opens the encoder for itself
     assert (sent, "running" in vars(sent.network)) == (dense, False)
 
@@ -76,11 +76,11 @@ def test_threads_that_share_an_encoder(kind: str, tmp_path: Path) -> None:
     shared = models[0].network
     models = [replace(model, network=shared) for model in models]
     asked = [(model, text) for text in ("dogs " * 200, "a dog", "birds and " * 12, "x") for model in models]
-    alone = [replace(model, network=Dense.open(folder).network).dense_queries([text])[0] for model, text in asked]
+    alone = [replace(model, network=Dense.open(folder).network).query_embeddings([text])[0][0] for model, text in asked]
 
     def search(seed: int) -> list[tuple[int, Any]]:
         order = np.random.default_rng(seed).permutation(np.tile(np.arange(len(asked)), 4)).tolist()
-        return [(i, asked[i][0].dense_queries([asked[i][1]])[0]) for i in order]
+        return [(i, asked[i][0].query_embeddings([asked[i][1]])[0][0]) for i in order]
 
     with ThreadPoolExecutor(6) as pool:
         for i, vector in [pair for pairs in pool.map(search, range(6)) for pair in pairs]:
@@ -144,7 +144,7 @@ def test_layers_prompts_and_lengths_of_sentence_transformers(tmp_path: Path) -> 
     torch.save({f"norm.{n}": p.detach() for n, p in norm.named_parameters()}, folder / "3_LayerNorm/pytorch_model.bin")
     dense = Dense.open(folder)
     assert (dense.dimensions, dense.normalize, dense.network.length) == (5, True, 20)
-    made = {"ask: ": dense.dense_queries(TEXTS), "read: ": dense.dense_documents(TEXTS)[0]}
+    made = {"ask: ": dense.query_embeddings(TEXTS)[0], "read: ": dense.dense_documents(TEXTS)[0]}
     for prompt, vectors in made.items():
         for text, vector in zip(TEXTS, vectors, strict=True):
             found = states(model, tokens((prompt + text).lower(), truncation=True, max_length=20)["input_ids"])
@@ -166,7 +166,7 @@ def test_prompts_that_are_not_pooled(tmp_path: Path) -> None:
     pooling = {"pooling_mode": ["mean", "lasttoken"], "include_prompt": False}
     save_modules(tmp_path / "e", ("1_Pooling", "Pooling", pooling), prompts={"query": "Find birds: "})
     dense = Dense.open(tmp_path / "e")
-    (vector,) = dense.dense_queries(["dogs that point"])
+    (vector,) = dense.query_embeddings(["dogs that point"])[0]
     found = states(model, tokens("Find birds: dogs that point")["input_ids"])
     skipped = len(tokens("Find birds: ")["input_ids"]) - 1
     assert vector == pytest.approx(np.concatenate([found[skipped:].mean(0), found[-1]]), abs=1e-5)
@@ -215,7 +215,7 @@ def test_two_ways_through_a_router(tmp_path: Path) -> None:
     told: dict[str, Any] = {"types": types, "structure": {side: [name] for side, name in names.items()}}
     (tmp_path / "r" / "router_config.json").write_text(json.dumps(told | {"parameters": {}}))
     dense = Dense.open(tmp_path / "r")
-    made = {"query": dense.dense_queries(TEXTS), "document": dense.dense_documents(TEXTS)[0]}
+    made = {"query": dense.query_embeddings(TEXTS)[0], "document": dense.dense_documents(TEXTS)[0]}
     for side, vectors in made.items():
         for text, vector in zip(TEXTS, vectors, strict=True):
             ids = tokens(text, truncation=True, max_length=64)["input_ids"]

@@ -311,7 +311,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
     texts = ["A dog that points.", "Taxes on vehicles, " * 20, "", "x", "☃☃"]
     encoder = transformers.AutoModel.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    for prompt, made in (("passage: ", model.dense_documents(texts)[0]), ("query: ", model.dense_queries(texts))):
+    for prompt, made in (("passage: ", model.dense_documents(texts)[0]), ("query: ", model.query_embeddings(texts)[0])):
         for text, vector in zip(texts, made, strict=True):
             if not text.isascii() or not text:  # no token, or none that is known
                 assert vector is None or not vector.any()
@@ -391,7 +391,7 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
     two.save(tmp_path / "m")
     again = Model.load(tmp_path / "m")
     assert again == two
-    assert not np.array_equal(two.dense_queries(["dogs"])[0], two.dense_documents(["dogs"])[0][0])
+    assert not np.array_equal(two.query_embeddings(["dogs"])[0][0], two.dense_documents(["dogs"])[0][0])
     with Index.create(tmp_path / "i", two) as index:
         index.add(DOCUMENTS)
         index.commit()

@@ -55,7 +55,7 @@ def test_dpr(runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with torch.no_grad():
             expected = towers[0](torch.tensor([ids])).pooler_output[0]
         assert vector == pytest.approx(expected.numpy(), abs=1e-5)
-    (vector,) = dense.dense_queries(["Which dog?"])
+    (vector,) = dense.query_embeddings(["Which dog?"])[0]
     with torch.no_grad():
         expected = towers[1](torch.tensor([tokens("Which dog?")["input_ids"]])).pooler_output[0]
     assert vector == pytest.approx(expected.numpy(), abs=1e-5)
@@ -111,10 +111,10 @@ def test_tct_colbert(tmp_path: Path) -> None:
         ids = ([cls] + [i for t in ("[", "d", "]") for i in plain(t)] + plain(text))[:64]
         assert sep not in ids
         assert vector == pytest.approx(states(model, ids)[4:].mean(0), abs=1e-5)
-    for text, vector in zip(TEXTS, dense.dense_queries(TEXTS), strict=True):
+    for text, vector in zip(TEXTS, dense.query_embeddings(TEXTS)[0], strict=True):
         ids = ([cls] + [i for t in ("[", "q", "]") for i in plain(t)] + plain(text) + [mask] * 36)[:36]
         assert vector == pytest.approx(states(model, ids)[4:].mean(0), abs=1e-5)
-    assert dense.dense_queries(["", "\u200b"]) == [None, None]
+    assert not dense.query_embeddings(["", "\u200b"])[1].any()
 
 
 def test_rocketqa(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_rocketqa(tmp_path: Path) -> None:
         assert sorted(set(told["token_type_ids"])) == [0, 1]
         expected = states(towers[0], told["input_ids"], token_type_ids=kinds)[0]
         assert vector == pytest.approx(expected, abs=1e-5)
-    (vector,) = dense.dense_queries(["dogs that point " * 30])
+    (vector,) = dense.query_embeddings(["dogs that point " * 30])[0]
     ids = tokens("dogs that point " * 30, truncation=True, max_length=32)["input_ids"]
     assert vector == pytest.approx(states(towers[1], ids)[0], abs=1e-5)
 
@@ -181,7 +181,7 @@ def test_presets_of_one_encoder(
     dense = parse_model(f"{preset}(checkpoint={tmp_path / 'e'}, precision=float32)")
     assert isinstance(dense, Dense)
     assert dense.namespace == preset
-    made = dense.dense_queries(TEXTS), dense.dense_documents(TEXTS)[0]
+    made = dense.query_embeddings(TEXTS)[0], dense.dense_documents(TEXTS)[0]
     for prompt, vectors in zip(prompts, made, strict=True):
         for text, vector in zip(TEXTS, vectors, strict=True):
             found = states(model, tokens(prompt + text, truncation=True, max_length=64)["input_ids"])
