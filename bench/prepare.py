@@ -48,7 +48,7 @@ def encode(texts: Iterable[str], model: LearnedSparse, folder: Path) -> None:
     pointers, terms, weights = [0], [], []
     stream = iter(texts)
     while batch := list(islice(stream, BATCH)):
-        for row in model.query_terms_of(batch):
+        for row in model.query_terms(batch):
             terms.append(np.array([numbers[t] for t in row], np.uint32))
             weights.append(np.array([*row.values()], np.uint16))
             pointers.append(pointers[-1] + len(row))

@@ -34,17 +34,16 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
 
     from vizsla.datasets import read_questions
     from vizsla.engine.projection import term_keys
-    from vizsla.models import BM25
-    from vizsla.models.model import counted, field_text
+    from vizsla.models import BM25, count_statistics, field_text
     from vizsla.text import Analyzer
     from vizsla.training.prepare.texts import tokenizer_of
 
     folder.mkdir(parents=True, exist_ok=True)
     bm25 = BM25()
-    reader, pieces = bm25.reader(), tokenizer_of(Analyzer.parse(f"wordpiece:{encoder}"))
+    encoder_of_documents, pieces = bm25.document_encoder(), tokenizer_of(Analyzer.parse(f"wordpiece:{encoder}"))
     rows, lengths, tokens = [], [], []
     for documents in batches(corpus):
-        stored = reader.read(documents)
+        stored = encoder_of_documents.encode(documents)
         vectors = stored.vectors
         shape = len(documents), len(vectors.vocabulary)
         rows.append(sparse.csr_matrix((vectors.values, vectors.indices, vectors.pointers), shape))
@@ -57,8 +56,8 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
     whole = stored._replace(
         vectors=type(vectors)(vectors.vocabulary, counts.indptr, counts.indices, counts.data), lengths=size
     )
-    statistics = counted(whole)
-    weights = bm25.weighed(whole, statistics).values.astype(np.float32)
+    statistics = count_statistics(whole)
+    weights = bm25.weigh(whole, statistics).values.astype(np.float32)
     posted = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
     posted.sort_indices()
     np.save(folder / "starts.npy", posted.indptr.astype(np.int64))
@@ -72,7 +71,7 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
         texts = list(read_questions(file).texts.values())
         spans[file.stem] = len(asked), len(asked) + len(texts)
         asked += texts
-    found = [[(numbers[t], w) for t, w in row.items() if t in numbers] for row in bm25.query_terms_of(asked)]
+    found = [[(numbers[t], w) for t, w in row.items() if t in numbers] for row in bm25.query_terms(asked)]
     save_rows(folder, "asked", [np.array([t for t, _ in row], np.int32) for row in found], np.int32)
     np.save(folder / "asked_weights.npy", np.array([w for row in found for _, w in row], np.float32))
     save_rows(folder, "asked_pieces", [ids[: READ["queries"] - 2] for ids in pieces(asked)], np.uint16)

@@ -211,7 +211,7 @@ def test_without_faiss(built: Index, cli: Cli, tmp_path: Path, monkeypatch: pyte
 
 def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     for model, kind, problem in (
-        ("bm25", "hnsw", "bm25 has no dense vectors, which hnsw is for"),
+        ("bm25", "hnsw", "hnsw is for dense vectors, and bm25 has no dense part"),
         (Scattered(), "pq(m=3)", "cannot be cut into 3 equal parts"),
     ):
         with pytest.raises(VizslaError, match=problem):
@@ -289,7 +289,7 @@ def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
     )
     assert code == 0, said
     exact, little, much = json.loads(out)["settings"]
-    assert (exact["setting"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)
+    assert (exact["search_params"], exact["recall"], exact["ratio"]) == ("exact", 1.0, 1.0)
     assert little["recall"] < much["recall"] == 1.0
     with Index.open(built.path) as index:
         shares = []

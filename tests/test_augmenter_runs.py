@@ -34,7 +34,7 @@ def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path:
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "--dev", judged, "-o", made, *options)
     assert code == 0, said
     assert "Best at step" in said
-    assert "vizsla search DIR --augment" in said
+    assert "vizsla search INDEX --expand" in said
     from safetensors.torch import load_file
 
     log = [json.loads(line) for line in (made / "training" / "log.jsonl").read_text().splitlines()]
@@ -44,7 +44,7 @@ def test_train_makes_an_augmenter(cli: Cli, judged: Path, start: Path, tmp_path:
     assert written == pytest.approx(0.5 * learnt + 0.5)  # half way
     model = "bm25" if unit == "words" else "bm25-wp"
     assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i", "--model", model)[0] == 0
-    code, out, said = cli("search", tmp_path / "i", "dog bark night", "--augment", made, "--json")
+    code, out, said = cli("search", tmp_path / "i", "dog bark night", "--expand", made, "--json")
     assert code == 0, said
     assert json.loads(out)["results"]
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged, "-o", made, *options)

@@ -300,7 +300,7 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["search", "x" * 300, "dog"], "File name too long"),
         (["index", "x" * 300 + ".jsonl", "-o", "x"], "File name too long"),
         (["index", "CORPUS", "-o", "x", "--memory", "much"], "'much' is not a size"),
-        (["index", "CORPUS", "-o", "x", "--model", "1e400 * bm25"], "is no weight"),
+        (["index", "CORPUS", "-o", "x", "--model", "1e400 * bm25"], "is not a weight"),
         (["delete", "INDEX"], "no id was given"),
         (["add", "missing", "CORPUS"], "missing: there is no such folder"),
         (["explain", "INDEX", "", "d1"], "the query is empty"),

@@ -40,7 +40,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Index]]:
     options: list[dict[str, Any]] = [
         {},
         {"passages": Splitter(6, 2)},
-        {"dense": "ivf(min_documents=50, nlist=4, nprobe=4)"},
+        {"vector_index": "ivf(min_documents=50, nlist=4, nprobe=4)"},
     ]
     made = []
     for i, some in enumerate(options):
@@ -141,9 +141,9 @@ def test_what_cannot_be_combined(indexes: list[Index]) -> None:
     with pytest.raises(VizslaError, match="combines the parts of a sum"):
         index.search("word1", model=BM25(), combine="rrf")
     with pytest.raises(VizslaError, match="a sum is searched exactly"):
-        approximate.search("word1", dense="nprobe=2")
-    assert approximate.search("word1", dense="nprobe=2", combine="rrf")
-    assert approximate.search("word1", dense="exact")
+        approximate.search("word1", search_params="nprobe=2")
+    assert approximate.search("word1", search_params="nprobe=2", combine="rrf")
+    assert approximate.search("word1", search_params="exact")
     assert str(Combination.parse("linear( depth = 7 )")) == "linear(normalise=minmax, missing=zero, depth=7)"
 
 

@@ -389,7 +389,7 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert "no query in common" in cli("fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
     for verb in (["eval", dataset, "--run"], ["compare", dataset, "--run"]):
         assert "none of" in cli(*verb, tmp_path / "x")[2]
-    assert "is no model" in cli("eval", dataset, "-m", "")[2]
+    assert "is not a model" in cli("eval", dataset, "-m", "")[2]
     assert "at the edge of what was tried" in cli("tune", dataset, "--set", "b=0,1")[2]
 
 

@@ -20,11 +20,12 @@ from small import SMALL_CROSS  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.evaluation import evaluate  # noqa: E402
-from vizsla.index import Index, rerank  # noqa: E402
+from vizsla.index import Index  # noqa: E402
 from vizsla.models import Reranker  # noqa: E402
 from vizsla.networks import cross_encoder, packed  # noqa: E402
 from vizsla.networks.cross import token_types_of  # noqa: E402
 from vizsla.networks.joint import joint_ids  # noqa: E402
+from vizsla.retrievers import rerank  # noqa: E402
 from vizsla.training import (  # noqa: E402
     CrossEncoderData,
     CrossEncoderDev,

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 
 import vizsla
 
@@ -139,3 +141,37 @@ def test_every_public_name_is_there() -> None:
     for name in vizsla.__all__:
         assert getattr(vizsla, name) is not None
     assert set(vizsla.__all__) == set(vizsla._HOMES)
+
+
+def test_one_search_is_a_short_walk(tmp_path: Path) -> None:
+    """Few calls, few changes from file to file, and not deep: a reader can follow one search."""
+    from vizsla import Index
+
+    root = str(ROOT)
+    calls: list[tuple[str, int]] = []
+
+    def depth_of(frame: FrameType | None) -> int:
+        count = 0
+        while frame is not None:
+            count += frame.f_code.co_filename.startswith(root)
+            frame = frame.f_back
+        return count
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(root) and not code.co_name.startswith("<"):
+            calls.append((code.co_filename, depth_of(frame)))
+
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": str(i), "text": f"dogs bark at cat {i}"} for i in range(2000)])
+        index.commit()
+        index.search("barking dogs")
+        sys.setprofile(record)
+        try:
+            index.search("barking dogs")
+        finally:
+            sys.setprofile(None)
+    files = [file for file, _ in calls]
+    assert 0 < len(calls) <= 60
+    assert sum(a != b for a, b in pairwise(files)) <= 25
+    assert max(depth for _, depth in calls) <= 10

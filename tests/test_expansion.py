@@ -184,7 +184,7 @@ def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: C
     again = Augmenter.load(tmp_path / "a")
     assert again == made
     texts = ["dogs bark", "the sun"]
-    assert again.query_terms(texts, BM25(analyzer="wordpiece")) == made.terms_of(texts, BM25(analyzer="wordpiece"))
+    assert again.query_terms(texts, BM25(analyzer="wordpiece")) == made.query_terms(texts, BM25(analyzer="wordpiece"))
     model = BM25(analyzer="wordpiece").expand(made)
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
@@ -254,7 +254,7 @@ def test_one_augmenter_comes_with_the_package(tmp_path: Path) -> None:
 
 def test_rm3_adds_nothing_common(index: Index) -> None:
     """With four documents every word is in more than a tenth of them."""
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         (terms,) = BM25().expand(RM3()).query_terms(["dog bark"], searcher.context(None))
     assert terms == {"dog": 0.25, "bark": 0.25}
 
@@ -266,7 +266,7 @@ def test_rm3_learns_nothing_from_documents_worth_nothing(tmp_path: Path) -> None
         with Index.create(tmp_path / variant, model) as index:
             index.add([{"id": str(i), "text": f"dog rare{i}"} for i in range(20)])
             index.commit()
-            with index.reading() as searcher:
+            with index._reading() as searcher:
                 (terms,) = model.expand(RM3()).query_terms(["dog"], searcher.context(None))
         assert terms == {"dog": 0.5}
 
@@ -278,7 +278,7 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         index.commit()
         rm3 = RM3(documents=1, terms=2, original=0.4)
         (hit,) = index.search("bark", 1)
-        with index.reading() as searcher:
+        with index._reading() as searcher:
             (terms,) = BM25().expand(rm3).query_terms(["bark"], searcher.context(None))
         # of the one document postman and dog come twice, once in the title; of equal counts the first by name
         assert terms == pytest.approx({"bark": 0.4, "dog": 0.3, "postman": 0.3})
@@ -349,7 +349,7 @@ def test_rm3_mixes_documents_by_their_scores(tmp_path: Path) -> None:
         index.add([*two, *filler])
         index.commit()
         scores = {h.id: h.score for h in index.search("zebra")}
-        with index.reading() as searcher:
+        with index._reading() as searcher:
             (terms,) = (
                 BM25().expand(RM3(documents=2, terms=3, original=0.25)).query_terms(["zebra"], searcher.context(None))
             )

@@ -227,8 +227,8 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
         assert index.model.frozen is not None
         assert (index.model.frozen.documents, index.model.frozen.longest) == (21, 20)
     for text, good, message in (
-        ('{"id": "1", "text": 5}', '{"id": "2", "text": "dog"}', "that is no text"),
-        ('{"id": "1", "text": "the"}', "", "no words in"),
+        ('{"id": "1", "text": 5}', '{"id": "2", "text": "dog"}', "that is not a text"),
+        ('{"id": "1", "text": "the"}', "", "have no words"),
     ):
         file.write_text(text + "\n" + good)
         code, _, err = cli("index", file, "-o", tmp_path / "none.index", "--model", "sketch")

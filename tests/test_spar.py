@@ -161,9 +161,12 @@ def test_the_weight_that_ranks_best_is_found(pair: tuple[Dense, Dense], both: Pa
         assert list(own.tried) == [1.0, 10.0]  # but not one's own
         with pytest.raises(VizslaError, match="neither judgements nor answers"):
             choose_weight(index, pair[0] + pair[1], [QuestionSet("none", QUERIES)], measure)
-        texts = {q: index.texts([wanted[q].documents[0]]) for q in QUERIES}
+        texts = {q: index.get_many([wanted[q].documents[0]]) for q in QUERIES}
     file = tmp_path / "questions.jsonl"
-    lines = [{"_id": q, "text": QUERIES[q], "metadata": {"answers": [next(iter(texts[q].values()))]}} for q in QUERIES]
+    lines = [
+        {"_id": q, "text": QUERIES[q], "metadata": {"answers": [next(iter(texts[q].values()))["text"]]}}
+        for q in QUERIES
+    ]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
     code, out, said = cli("tune", file, "--index", both, "--measure", "Success@1", "--json")
     assert code == 0, said

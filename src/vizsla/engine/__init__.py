@@ -8,6 +8,7 @@ from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.query import Query
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
+from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.vector_indexes import STORES, VECTOR_INDEXES, Approximate, Exact, VectorIndex, read_vector_index
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
 from vizsla.engine.weighting import Weighting, Weightings
@@ -25,6 +26,7 @@ __all__ = [
     "Query",
     "ScaledRows",
     "Segment",
+    "SegmentList",
     "TopDocuments",
     "VectorIndex",
     "VectorRows",

@@ -11,6 +11,7 @@ a posting has no block.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,15 @@ class Blocks(NamedTuple):
     starts: np.ndarray
     postings: np.ndarray
     values: np.ndarray
+
+
+class Directory(NamedTuple):
+    """Where the posting lists of terms are; see `PostingLists`."""
+
+    terms: np.ndarray
+    block_starts: np.ndarray
+    ranges: np.ndarray
+    maxima: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +72,14 @@ class PostingLists:
     def __len__(self) -> int:
         return len(self.postings)
 
-    @property
+    @cached_property
+    def directory(self) -> Directory:
+        """Where the lists of terms are, as the kernels read it."""
+        return Directory(self.terms, self.block_starts, self.ranges, self.maxima)
+
+    @cached_property
     def all_blocks(self) -> Blocks:
+        """All blocks, as the kernels read them."""
         return Blocks(self.ranges, self.starts, self.postings, self.values)
 
     def places(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +92,7 @@ class PostingLists:
 
     def find(self, terms: np.ndarray, blocks: np.ndarray, maxima: np.ndarray) -> None:
         """Put where the blocks of these terms start and end into `blocks`, and their largest values into `maxima`."""
-        if not _find(self.terms, self.block_starts, self.ranges, self.maxima, terms, blocks, maxima):
+        if not find_blocks(self.terms, self.block_starts, self.ranges, self.maxima, terms, blocks, maxima):
             raise DamagedSegmentError
 
     def frequencies(self, terms: np.ndarray) -> np.ndarray:
@@ -160,7 +176,7 @@ def _descend(numbers: np.ndarray) -> bool:
 
 
 @njit_no_alloc
-def _find(terms, blocks, ranges, maxima, wanted, out, out_maxima):
+def find_blocks(terms, blocks, ranges, maxima, wanted, out, out_maxima):
     for i in range(wanted.size):
         first, last = 0, terms.size
         while first < last:

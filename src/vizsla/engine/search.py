@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +23,13 @@ from vizsla.engine.query import Query
 from vizsla.engine.ranges import Candidates, search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms
 from vizsla.engine.segment import Segment
+from vizsla.engine.segment_list import Masks, SegmentList
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit_no_alloc
 
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
-
-Masks = Sequence[np.ndarray | None]
-"""For each segment a mask of the documents that may be found; None for all."""
 
 
 def _are_positive(weights: np.ndarray) -> bool:
@@ -51,6 +48,9 @@ class TopDocuments:
         return len(self.numbers)
 
 
+_NOTHING = TopDocuments(np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
 class Queries(NamedTuple):
     """Several queries for the kernels, end to end."""
 
@@ -61,6 +61,9 @@ class Queries(NamedTuple):
 
     @classmethod
     def pack(cls, queries: Sequence[Query]) -> Queries:
+        if len(queries) == 1:
+            (only,) = queries
+            return cls(np.array([0, len(only.terms)]), only.terms, only.spaces, only.weights)
         return cls(
             np.cumsum([0, *(len(q.terms) for q in queries)]),
             np.concatenate([q.terms for q in queries]),
@@ -114,25 +117,11 @@ def _search_segment(segment, queries, blocks, maxima, w, expected, scratch, scor
     return True
 
 
-def _firsts(segments: Sequence[Segment]) -> list[int]:
-    """Where each segment's documents start among the documents of all segments, and where the last one's end."""
-    return [0, *accumulate(map(len, segments))]
-
-
-def _numbers_at(segments: Sequence[Segment], places: np.ndarray) -> np.ndarray:
-    """The insertion numbers of documents by their places among those of all segments."""
-    numbers = np.empty(places.shape, np.int64)
-    for segment, (a, z) in zip(segments, pairwise(_firsts(segments)), strict=True):
-        here = (places >= a) & (places < z)
-        numbers[here] = segment.numbers[places[here] - a]
-    return numbers
-
-
 _local = threading.local()
 
 
 def _search_batch(
-    segments: Sequence[Segment], queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, expected: float
+    segments: SegmentList, queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, expected: float
 ) -> list[TopDocuments]:
     """The top k of some queries, in this thread."""
     packed = Queries.pack(queries)
@@ -143,36 +132,27 @@ def _search_batch(
     if scratch is None or not scratch.is_enough(k, terms, width):
         scratch = Scratch.make(max(k, 1000), max(terms, 32), width)
     _local.scratch = None  # an error leaves it dirty
-    for segment, mask, first in zip(segments, masks, _firsts(segments), strict=False):
+    for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
         blocks, maxima = segment.blocks_of(packed.terms)
         if not _search_segment(
             segment.arrays(mask, first), packed, blocks, maxima, weightings, expected, scratch, scores, places, counts
         ):
             raise DamagedSegmentError
     _local.scratch = scratch
-    numbers = _numbers_at(segments, places)
+    numbers = segments.numbers_at(places)
     return [TopDocuments(n[:c], s[:c]) for n, s, c in zip(numbers, scores, counts.tolist(), strict=True)]
 
 
-def _search_alone(
-    segments: Sequence[Segment], query: Query, weightings: Weightings, k: int, masks: Masks
-) -> TopDocuments:
+def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
     """The top k of a query that bounds do not work for, by scoring every document that shares a term with it."""
     topk, count = TopK(np.empty(k, np.float32), np.empty(k, np.int64)), 0
-    for segment, mask, first in zip(segments, masks, _firsts(segments), strict=False):
+    for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
         terms = Terms(query.weights, query.spaces, segment.blocks_of(query.terms)[0])
         arrays = segment.arrays(mask, first)
         count = search_exhaustively(arrays, terms, weightings, SortScratch.of_size(RANGE_SIZE, k), topk, count)
         if count < 0:
             raise DamagedSegmentError
-    return TopDocuments(_numbers_at(segments, topk.places[:count]), topk.scores[:count])
-
-
-def _in_order(segments: Sequence[Segment], masks: Masks | None) -> tuple[list[Segment], Masks]:
-    """Segments by insertion number, so that of equal scores the first found goes first; empty ones left out."""
-    pairs = [(s, masks[i] if masks is not None else None) for i, s in enumerate(segments) if len(s)]
-    pairs.sort(key=lambda pair: int(pair[0].numbers[0]))
-    return [s for s, _ in pairs], [m for _, m in pairs]
+    return TopDocuments(segments.numbers_at(topk.places[:count]), topk.scores[:count])
 
 
 def search_many(
@@ -198,9 +178,10 @@ def search_many(
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
         raise ValueError("query weights must be finite numbers")
-    segments, allowed = _in_order(segments, masks)
-    k = min(k, sum(map(len, segments)))
-    results = [TopDocuments(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+    ordered = segments if isinstance(segments, SegmentList) else SegmentList(segments)
+    allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
+    k = min(k, ordered.documents)
+    results = [_NOTHING] * len(queries)
     all_positive = _are_positive(weights)
     pruned, dense = [], []
     for i, query in enumerate(queries):
@@ -212,13 +193,13 @@ def search_many(
         if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MAX_TERMS:
             pruned.append(i)
         else:
-            results[i] = _search_alone(segments, query, weightings, k, allowed)
+            results[i] = _search_alone(ordered, query, weightings, k, allowed)
     if dense:
-        ranked = search_dense(segments, [queries[i] for i in dense], weightings, k, allowed, search_params)
+        ranked = search_dense(ordered, [queries[i] for i in dense], weightings, k, allowed, search_params)
         for i, (places, scores) in zip(dense, ranked, strict=True):
-            results[i] = TopDocuments(_numbers_at(segments, places), scores)
+            results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:
-        batch = _search_batch(segments, [queries[i] for i in pruned], weightings, k, allowed, expected)
+        batch = _search_batch(ordered, [queries[i] for i in pruned], weightings, k, allowed, expected)
         for i, top_documents in zip(pruned, batch, strict=True):
             results[i] = top_documents
     return results
@@ -228,13 +209,13 @@ def search_among(
     segments: Sequence[Segment], query: Query, weightings: Weightings, numbers: np.ndarray, k: int
 ) -> TopDocuments:
     """The best k of some documents, given by their insertion numbers."""
-    ordered, _ = _in_order(segments, None)
+    ordered = SegmentList.of(segments)
     wanted, places = np.unique(numbers), [np.zeros(0, np.int64)]
-    for segment, first in zip(ordered, _firsts(ordered), strict=False):
+    for segment, first in zip(ordered.segments, ordered.firsts, strict=False):
         rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
         places.append(first + rows[segment.numbers[rows] == wanted])
     best, scores = score_places(ordered, query, weightings, np.concatenate(places), k)
-    return TopDocuments(_numbers_at(ordered, best), scores)
+    return TopDocuments(ordered.numbers_at(best), scores)
 
 
 def search(

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, DamagedSegmentError, PostingLists, freeze, pack
+from vizsla.engine.posting_lists import (
+    RANGE_BITS,
+    RANGE_SIZE,
+    Blocks,
+    DamagedSegmentError,
+    PostingLists,
+    find_blocks,
+    freeze,
+    pack,
+)
 from vizsla.engine.vector_rows import VectorRows
 from vizsla.kernels import njit
 
@@ -108,13 +117,13 @@ class Segment:
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()
         mask.flags.writeable = False  # one kind of array, so that kernels are compiled once
-        return SegmentArrays(self.small.all_blocks, self.large.all_blocks, self.lengths, mask, len(self), first)
+        return SegmentArrays(self.small.all_blocks, self.large.all_blocks, self.lengths, mask, len(self.numbers), first)
 
     def blocks_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the small blocks of these terms start and end, and the large ones, [n, 4]; their largest values."""
         blocks, maxima = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
-        self.small.find(terms, blocks[:, :2], maxima)
-        self.large.find(terms, blocks[:, 2:], maxima)
+        if not _find_blocks(self.small.directory, self.large.directory, terms, blocks, maxima):
+            raise DamagedSegmentError
         return blocks, maxima
 
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
@@ -149,6 +158,15 @@ class Segment:
         documents, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(2))
         order = np.argsort(documents, kind="stable")
         return documents[order], values[order]
+
+
+@njit
+def _find_blocks(small, large, terms, blocks, maxima):
+    """Put where the blocks of terms start and end into `blocks`, and their largest values into `maxima`."""
+    found = find_blocks(small.terms, small.block_starts, small.ranges, small.maxima, terms, blocks[:, :2], maxima)
+    return found and find_blocks(
+        large.terms, large.block_starts, large.ranges, large.maxima, terms, blocks[:, 2:], maxima
+    )
 
 
 def smallest_numbers(numbers: np.ndarray) -> np.ndarray:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import vizsla
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.index.creation import create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.explain import explain
@@ -23,8 +21,8 @@ from vizsla.index.search.highlight import Highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
-from vizsla.index.storage import arrays, database, forking, model_files
-from vizsla.index.storage.folder import absolute, is_being_built, recover, replace_index
+from vizsla.index.storage import forking
+from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.view import IndexView
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import (
@@ -62,9 +60,10 @@ class Index(Retriever):
         self._turns = threading.RLock()  # of threads that refresh, open writers or close
         self._closed = False
         self._current: Searcher | None = Searcher(Snapshot(self.path))
+        self.name = self.model.name
         self._writer: Writer | None = None
         self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
-        forking.watch(self)
+        forking.watch(self, Index._clean_up_in_child)
 
     @classmethod
     def create(
@@ -86,24 +85,11 @@ class Index(Retriever):
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
         """
-        folder = absolute(path)
         chosen = parse_model(model) if isinstance(model, str) else model
-        vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
-        check_vector_index(vectors, chosen)
-        if chosen.needs_corpus_statistics:
-            raise VizslaError(f"{chosen.name} needs the statistics of all documents; call model.fit(documents) first")
-        meta = {
-            "stored": store,
-            "passages": None if passages is None else astuple(Splitter.of(passages)),
-            database.DENSE: str(vectors),
-            "vizsla": vizsla.__version__,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        if is_being_built(folder):
-            _write_new(folder, chosen, meta)
-        else:
-            with replace_index(folder, overwrite=overwrite) as building:
-                _write_new(building, chosen, meta)
+        splitter = None if passages is None else Splitter.of(passages)
+        folder = create_index(
+            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index
+        )
         return cls(folder, memory=memory)
 
     @classmethod
@@ -219,7 +205,7 @@ class Index(Retriever):
         if self._closed:
             raise CollectionError(f"{self.path}: the index has been closed")
 
-    def clean_up_in_child(self, may_close: bool) -> None:
+    def _clean_up_in_child(self, may_close: bool) -> None:
         """In a forked child: leave the parent's connections alone, and open the index again when it is used."""
         self._turns = threading.RLock()
         searcher, writer = self._current, self._writer
@@ -243,7 +229,7 @@ class Index(Retriever):
         return searcher
 
     @contextmanager
-    def reading(self) -> Iterator[Searcher]:
+    def _reading(self) -> Iterator[Searcher]:
         """What this object sees now, kept open to the end of the block whatever is committed meanwhile."""
         searcher = self._searcher
         while not searcher.snapshot.acquire():
@@ -259,10 +245,6 @@ class Index(Retriever):
     def model(self) -> Model:
         """The model the index was built with."""
         return self._searcher.snapshot.model
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.model.name
 
     def __len__(self) -> int:
         """How many documents there are; a document in passages counts once."""
@@ -282,7 +264,7 @@ class Index(Retriever):
         A model that the index has no data for is refused here.
         """
         options = SearchOptions(self._model_of(model) or self.model, combine, search_params, approximate, threads)
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             Search.prepare(searcher, 1, None, options)
         return IndexView(self, options)
 
@@ -310,10 +292,12 @@ class Index(Retriever):
         taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
         fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
         """
-        text = query_with_words(query)
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, 1)
-        with self.reading() as searcher:
-            return Search.prepare(searcher, k, filter, options).hits([text])[0]
+        if not isinstance(query, str) or not query.strip():
+            query_with_words(query)  # says what is wrong
+        chosen = None if model is None else self._model_of(model)
+        options = SearchOptions(chosen, combine, search_params, approximate, 1)
+        with self._reading() as searcher:
+            return Search.prepare(searcher, k, filter, options).hits_of(query)
 
     def search_many(
         self,
@@ -342,7 +326,7 @@ class Index(Retriever):
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         """
         options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
 
     def run(
@@ -360,19 +344,19 @@ class Index(Retriever):
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
         texts = list(check_mapping(queries).values())
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             rankings = Search.prepare(searcher, k, filter, options).rankings(texts)
         return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there; passages are joined to whole documents."""
         given = [ids] if isinstance(ids, str | int) else ids
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             return searcher.snapshot.documents.by_id(map(document_id, given))
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion; passages are joined to whole documents."""
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             yield from searcher.snapshot.documents.all(searcher.snapshot.numbers().tolist())
 
     def explain(
@@ -384,7 +368,7 @@ class Index(Retriever):
         """
         query_with_words(query)
         doc_id, condition = document_id(doc_id), Filter.of(filter)
-        with self.reading() as searcher, searcher.snapshot.naming_damage():
+        with self._reading() as searcher, searcher.snapshot.naming_damage():
             numbers = searcher.snapshot.documents.numbers_of(doc_id)
             if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")
@@ -395,7 +379,7 @@ class Index(Retriever):
 
     def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
             weights = bound.query_weights(check_query(query), searcher.context(Filter.of(filter)))
             return Highlighter(searcher.snapshot.model, weights)
@@ -406,16 +390,5 @@ class Index(Retriever):
         `documents` counts whole documents. If they are cut into passages, `passages` says how many there are, and
         `deleted` and `namespaces` count passages; else `passages` is None.
         """
-        with self.reading() as searcher:
+        with self._reading() as searcher:
             return index_info(searcher.snapshot)
-
-
-def _write_new(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
-    """An index without documents, in a folder that is there already."""
-    try:
-        described = {"model": model.describe(folder / "model")}
-        hashes = {name: arrays.hash_file(f) for name, f in model_files.model_files(folder / "model")}
-        database.create(folder, {**described, **meta, "model_files": hashes})
-        arrays.sync_folder(folder)
-    except OSError as e:
-        raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e

@@ -19,7 +19,7 @@ def term_statistics(index: Index, text: str) -> list[TermStatistics]:
     """For each term of a text, in each namespace: in how many documents and how often it occurs."""
     if not isinstance(text, str):
         raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         return statistics.term_statistics(searcher, text)
 
 
@@ -28,7 +28,7 @@ def document_vectors(index: Index) -> Iterator[tuple[str, dict[str, float]]]:
 
     A document in passages has a vector for each of them, one after the other, all with its id.
     """
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         snapshot = searcher.snapshot
         for number, vector in statistics.document_vectors(searcher):
             stored = snapshot.documents.ids([number])[number]
@@ -37,7 +37,7 @@ def document_vectors(index: Index) -> Iterator[tuple[str, dict[str, float]]]:
 
 def pools(index: Index, queries: Sequence[str], depth: int = 100, model: Model | None = None) -> list[Pool]:
     """For each query the best `depth` documents of each part of a model, with their scores by all parts."""
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         return pooling.pools_of(searcher, queries, depth, model)
 
 
@@ -51,13 +51,13 @@ def measure_recall(
     batch_size: int = 1,
 ) -> list[Recall]:
     """What approximate dense search finds of the exact top k, and how fast it is; the first result is exact search."""
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         return ann_recall.measure_recall(searcher, model, queries, k, search_params, batch_size)
 
 
 def bytes_of(index: Index, model: Model) -> int:
     """How many bytes an index of this model alone would take, without documents."""
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         return statistics.bytes_of(searcher, model)
 
 
@@ -66,7 +66,7 @@ def trust_vector_indexes(index: Index) -> int:
 
     Do this only if you know who made the index: faiss does not check the files it reads.
     """
-    with index.reading() as searcher:
+    with index._reading() as searcher:
         hashes = {ann.sha256 for segment in searcher.snapshot.segments for ann in segment.ann.values()}
     for sha256 in hashes:
         trust.remember(sha256)

@@ -117,12 +117,15 @@ class BM25(SparseComponent):
         return _CountingEncoder(self)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        analyzer = self.analyzer
+        assert isinstance(analyzer, Analyzer)
         if len(texts) == 1:
-            return [_counted(self.text_analyzer(texts[0]))]
-        lexicon = self.text_analyzer.lexicon()
+            return [{term: float(count) for term, count in Counter(analyzer(texts[0])).items()}]
+        lexicon = analyzer.lexicon()
         numbers, ends = lexicon.encode(texts)
         words = [lexicon.terms[n] for n in numbers.tolist()]
-        return [_counted(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+        counts = [Counter(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+        return [{term: float(count) for term, count in some.items()} for some in counts]
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:
         return encode_lengths(self.lengths, lengths)
@@ -157,10 +160,6 @@ class BM25(SparseComponent):
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
         values = described(cls, options, analyzer="str", fields="tuple[str, ...]")
         return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
-
-
-def _counted(terms: Sequence[str]) -> dict[str, float]:
-    return {term: float(count) for term, count in Counter(terms).items()}
 
 
 class _CountingEncoder(SparseDocumentEncoder):

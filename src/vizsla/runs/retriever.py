@@ -122,7 +122,7 @@ def check_queries(queries: object) -> list[str]:
 
 def query_with_words(query: object) -> str:
     """A query that somebody types; an empty one is a mistake."""
-    text = check_query(query)
-    if not text.strip():
-        raise VizslaError("the query is empty; give at least one word")
-    return text
+    if isinstance(query, str) and query.strip():
+        return query
+    check_query(query)
+    raise VizslaError("the query is empty; give at least one word")

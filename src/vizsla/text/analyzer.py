@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.lexicon import Lexicon
+from vizsla.text.scan import find_words
 from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, parse_tokenizer
 
 LUCENE_ENGLISH = "standard | possessive | lower | stop:lucene-english | porter"
+_MAX_CACHED_WORDS = 100_000
 CJK = "standard | width | lower | bigrams | stop:lucene-english"
 
 
@@ -49,7 +53,29 @@ class Analyzer:
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
-        return [token.term for token in self.tokens(text)]
+        known = self._terms_by_word
+        segmenter = self.tokenizer.segmenter
+        if known is None or segmenter is None:
+            return [token.term for token in self.tokens(text)]
+        words = [text[a:b] for a, b in find_words(text, segmenter)]
+        if not known.keys() >= set(words):
+            known = self._learned(words, known)
+        return [term for word in words for term in known[word]]
+
+    @cached_property
+    def _terms_by_word(self) -> dict[str, tuple[str, ...]] | None:
+        """The terms of words met so far, since queries share their words; None if words depend on their neighbours."""
+        return {} if self.works_word_by_word else None
+
+    def _learned(self, words: Sequence[str], known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """The known words and these; when there are too many, a new dict with these alone."""
+        if len(known) > _MAX_CACHED_WORDS:
+            known = self.__dict__["_terms_by_word"] = {}
+        new = [word for word in dict.fromkeys(words) if word not in known]
+        terms, counts = self.terms_of_words(new)
+        ends = accumulate(counts)
+        known.update({w: tuple(terms[end - n : end]) for w, n, end in zip(new, counts, ends, strict=True)})
+        return known
 
     def tokens(self, text: str) -> list[Token]:
         """The terms of a text with the characters each came from."""

@@ -63,13 +63,14 @@ class VectorIndex:
         if call.name != self.name:
             raise VizslaError(
                 f"this index has {self} and cannot be searched by {call.name}; "
-                f"'vizsla compact DIR --dense {call.name}' builds it"
+                f"'vizsla compact INDEX --vector-index {call.name}' builds it"
             )
         changes = entry.read_options(call)
         for option, value in changes.items():
             if option not in self.search_options and value != getattr(self, option):
                 raise VizslaError(
-                    f"{option} takes effect when the index is built; change it with 'vizsla compact DIR --dense ...'"
+                    f"{option} takes effect when the index is built; change it with "
+                    "'vizsla compact INDEX --vector-index ...'"
                 )
         return replace(self, **changes)
 

@@ -28,8 +28,11 @@ class ReadConnection:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows that a statement gives."""
-        with self.lock, database.using_sqlite(self.path):
-            return self.db.execute(sql, values).fetchall()
+        try:
+            with self.lock, forking.gate:
+                return self.db.execute(sql, values).fetchall()
+        except sqlite3.Error as e:
+            raise database.plain_error(self.path, e) from e
 
     def begin(self) -> None:
         """Hold on to the current commit; the log of writes cannot shrink meanwhile."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import Splitter
-from vizsla.engine import DamagedSegmentError, Segment, read_vector_index
+from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
@@ -74,7 +74,7 @@ class Snapshot:
         self.vector_index = read_vector_index(self.meta.get(database.DENSE))
         self.model = self._model(previous)
         self._stored = self._read_segments([(name, facts) for name, facts, _ in rows], previous)
-        self.segments: list[Segment] = [s.segment for s in self._stored]
+        self.segments = SegmentList([s.segment for s in self._stored])
         self.alive = [s.alive for s in self._stored]
         self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
         """How many rows live: documents, or passages where documents are cut into them."""
@@ -200,7 +200,7 @@ class Snapshot:
     def _close(self) -> None:
         """Let go of everything now: the garbage collector may be late."""
         self.connection.close()
-        self.segments, self.alive, self._stored = [], [], []
+        self.segments, self.alive, self._stored = SegmentList([]), [], []
         self.statistics = {}
         self.__dict__.pop("terms", None)
 

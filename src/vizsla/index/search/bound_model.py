@@ -35,9 +35,9 @@ class SparsePart:
 
     def encode(self, queries: Sequence[Mapping[str, float]]) -> list[_Encoded]:
         """For each query, given as terms and their weights before idf: term numbers, namespaces and weights."""
-        weighted = self.query_weights(queries)
+        weighted = self.component.query_weights(queries, self.statistics)
         numbers, _ = self.statistics.terms.lookup(self.space, [term for weights in weighted for term in weights])
-        values = np.array([w for weights in weighted for w in weights.values()], np.float64)
+        values = self.weight * np.array([w for weights in weighted for w in weights.values()], np.float64)
         spaces = np.full(len(numbers), self.space, np.int64)
         ends = pairwise([0, *accumulate(map(len, weighted))])
         return [(numbers[a:z], spaces[a:z], values[a:z]) for a, z in ends]
@@ -67,15 +67,9 @@ class BoundModel:
 
     model: Model
     parts: tuple[BoundPart, ...]
+    sparse: tuple[SparsePart, ...]
+    dense: tuple[DensePart, ...]
     weightings: Weightings
-
-    @property
-    def sparse(self) -> list[SparsePart]:
-        return [part for part in self.parts if isinstance(part, SparsePart)]
-
-    @property
-    def dense(self) -> list[DensePart]:
-        return [part for part in self.parts if isinstance(part, DensePart)]
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
@@ -95,11 +89,15 @@ class BoundModel:
             c.weighting(statistics[c.namespace]) if isinstance(c, SparseComponent) else Weighting() for c in searched
         ]
         parts = tuple(_part(space, *bound[space], statistics) for space in bound)
-        return cls(model, parts, Weightings.pack(weightings))
+        sparse = tuple(part for part in parts if isinstance(part, SparsePart))
+        dense = tuple(part for part in parts if isinstance(part, DensePart))
+        return cls(model, parts, sparse, dense, Weightings.pack(weightings))
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
-        sparse = [part.encode(part.component.query_terms(texts, context)) for part in self.sparse]
+        sparse = []
+        for part in self.sparse:
+            sparse.append(part.encode(part.component.query_terms(texts, context)))  # noqa: PERF401 (a frame less)
         dense = self._dense_vectors(texts) if len(sparse) < len(self.parts) else [{}] * len(texts)
         if len(sparse) == 1:
             return [Query(*encoded, vectors) for encoded, vectors in zip(sparse[0], dense, strict=True)]

@@ -61,7 +61,9 @@ class Search:
         condition = None if filter is None else Filter.of(filter)
         if condition is not None:
             searcher.masks(condition)  # refuses a filter that no document can pass
-        threads = processors() if options.threads is None else positive(options.threads, "the number of threads")
+        threads = options.threads
+        if threads != 1:
+            threads = processors() if threads is None else positive(threads, "the number of threads")
         expected = 1.0 if options.approximate is None else _share(options.approximate)
         bound = searcher.own if options.model is None else searcher.bind(options.model)
         own = searcher.snapshot.vector_index
@@ -70,7 +72,9 @@ class Search:
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
-        exact_sum = combination.name == "sum" and not (single and bound.dense)
+        if not bound.dense and combination.name == "sum":
+            return cls(searcher, bound, k, condition, threads, expected)
+        exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with a dense model alone, or with combine"
@@ -88,6 +92,10 @@ class Search:
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
         parts = tuple(replace(deep if bound.dense else sparse, bound=bound) for bound in models)
         return replace(self, fusion=combination, parts=parts)
+
+    def hits_of(self, query: str) -> list[Hit]:
+        """The best k documents for one query with words."""
+        return self._hits([query], True)[0]
 
     def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[list[Hit]]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only.
@@ -130,9 +138,13 @@ class Search:
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
         if self.fusion is not None:
             return self._fused_hits(self.fusion, texts, documents)
-        queries = self.searcher.encode(texts, self.bound, self.condition)
-        if self.searcher.snapshot.splitter is None:
-            return hits_of(self.searcher.snapshot.documents, self.top_k(queries, self.k), documents)
+        searcher = self.searcher
+        queries = searcher.encode(texts, self.bound, self.condition)
+        if searcher.snapshot.splitter is None and self.union is None:
+            top = searcher.top_k(queries, self.bound, self.k, self.condition, self.expected, self.vector_index)
+            return hits_of(searcher.snapshot.documents, top, documents)
+        if searcher.snapshot.splitter is None:
+            return hits_of(searcher.snapshot.documents, self.top_k(queries, self.k), documents)
         return [best_passages(lambda n, q=q: self._passages(q, n, documents), self.k) for q in queries]  # type: ignore[misc]
 
     def _passages(self, query: Query, depth: int, documents: bool) -> list[Hit]:

@@ -49,8 +49,9 @@ class Searcher:
 
     def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> list[Query]:
         """Queries as numbers for the engine; a query that is expanded from documents uses those that pass a filter."""
+        context = self._context if condition is None else _Context(self, condition)
         try:
-            return bound.encode(texts, self.context(condition))
+            return bound.encode(texts, context)
         except (DamagedSegmentError, IndexError):
             raise self.snapshot.damage() from None
 

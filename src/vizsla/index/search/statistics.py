@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
             yield int(segment.numbers[row]), dict(zip((names[n] for n in numbers), weights.tolist(), strict=True))
 
 
-def _term_table(snapshot: Snapshot, parts: list[SparsePart]) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """For each term number its label, its namespace, and the weight of a query that has it once."""
     size = snapshot.meta["next_term"]
     labels, spaces, factors = [""] * size, np.zeros(size, np.int64), np.zeros(size)

@@ -72,10 +72,11 @@ class using_sqlite(forking.inside_sqlite):
         super().__exit__()
         e = raised[1]
         if isinstance(e, sqlite3.Error):
-            raise _plain_error(self._path, e) from e
+            raise plain_error(self._path, e) from e
 
 
-def _plain_error(path: Path, e: sqlite3.Error) -> CollectionError:
+def plain_error(path: Path, e: sqlite3.Error) -> CollectionError:
+    """An error of SQLite in one sentence that names the index."""
     text = str(e)
     if "disk is full" in text or "disk I/O error" in text:
         text = "the disk is full or failing; the last commit is intact"

@@ -14,18 +14,14 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, TypeVar
 
 from vizsla.errors import CollectionError
 
+T = TypeVar("T")
 _PATIENCE = 5.0  # seconds a fork waits for threads to leave SQLite
-
-
-class Forked(Protocol):
-    """Something with connections."""
-
-    def clean_up_in_child(self, may_close: bool) -> None: ...
 
 
 class _Gate:
@@ -37,7 +33,7 @@ class _Gate:
         self._forking = False
         self._own = threading.local()
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         depth = self._own.__dict__.get("depth", 0)
         if depth == 0:
             with self._changed:
@@ -46,7 +42,7 @@ class _Gate:
                 self._inside += 1
         self._own.depth = depth + 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._own.depth -= 1
         if self._own.depth == 0:
             with self._changed:
@@ -68,9 +64,10 @@ class _Gate:
             self._changed.notify_all()
 
 
-_gate = _Gate()
+gate = _Gate()
+"""Enter it around every use of SQLite."""
 _quiet = True
-_open: weakref.WeakSet[Forked] = weakref.WeakSet()
+_open: weakref.WeakKeyDictionary[Any, Callable[[Any, bool], None]] = weakref.WeakKeyDictionary()
 _unusable: set[tuple[int, int]] = set()
 
 
@@ -78,16 +75,19 @@ class inside_sqlite:
     """A context to enter around every use of SQLite."""
 
     def __enter__(self) -> None:
-        self._gate = _gate  # another one in a forked child
-        self._gate.enter()
+        self._gate = gate  # another one in a forked child
+        self._gate.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._gate.leave()
+        self._gate.__exit__()
 
 
-def watch(opened: Forked) -> None:
-    """Call it for everything that has connections."""
-    _open.add(opened)
+def watch(owner: T, clean_up_in_child: Callable[[T, bool], None]) -> None:
+    """Have something with connections cleaned up in a forked child.
+
+    `clean_up_in_child` gets the owner, and whether the child may close what it has inherited.
+    """
+    _open[owner] = clean_up_in_child
 
 
 def check(path: Path) -> None:
@@ -115,18 +115,18 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def _before() -> None:
     global _quiet
-    _quiet = _gate.close()
+    _quiet = gate.close()
 
 
 def _in_parent() -> None:
-    _gate.open()
+    gate.open()
 
 
 def _in_child() -> None:
-    global _gate
-    _gate = _Gate()
-    for opened in list(_open):
-        opened.clean_up_in_child(_quiet)
+    global gate
+    gate = _Gate()
+    for owner, clean_up_in_child in list(_open.items()):
+        clean_up_in_child(owner, _quiet)
 
 
 if hasattr(os, "register_at_fork"):

@@ -182,7 +182,7 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
 
     def usage(self, output: Path) -> str:
         """A command that searches with the augmenter."""
-        return f"vizsla search DIR --augment {output}"
+        return f"vizsla search INDEX --expand {output}"
 
     def _open(self, folder: Path) -> AugmenterData:
         """The arrays of a run, read once."""

@@ -1,6 +1,6 @@
-"""What it costs to ask an index in other words, beside asking it plainly.
+"""What query expansion costs, beside a plain search of the same index.
 
-    python bench/asking.py INDEX QUESTIONS [-m MODEL ...] [-k 20] [--most 500] [--rounds 5]
+    python bench/query_expansion.py INDEX QUESTIONS [-m MODEL ...] [-k 20] [--most 500] [--rounds 5]
 
 One question after the other, on one thread: making the query, then finding its k best documents. Models take turns,
 round by round, so that a busy machine is busy for all of them. The ratios, of the search alone and of all, are to the
@@ -31,24 +31,24 @@ def main() -> None:
     options = parser.parse_args()
     texts = list(read_queries(options.questions).values())
     texts = texts[:: max(1, len(texts) // options.most)][: options.most]
-    with Index.open(options.index) as index, index._reading() as snapshot:
+    with Index.open(options.index) as index, index._reading() as searcher:
         models = {"(plain)": index.model} | {name: parse_model(name) for name in options.model}
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
         terms: dict[str, float] = {}
         for turn in range(options.rounds + 1):
             for name, model in models.items():
-                asking = snapshot.bind(model)
+                bound = searcher.bind(model)
                 begin = time.perf_counter()
-                queries = [snapshot.encode_queries([text], asking)[0] for text in texts]
-                made = time.perf_counter()
+                queries = [searcher.encode([text], bound)[0] for text in texts]
+                encoded = time.perf_counter()
                 for query in queries:
-                    snapshot.search([query], asking, options.k, None)
+                    searcher.top_k([query], bound, options.k)
                 found = time.perf_counter()
                 terms[name] = terms.get(name) or np.mean(
-                    [sum(map(len, snapshot.query_weights(text, asking).values())) for text in texts[:200]]
+                    [sum(map(len, bound.query_weights(text, searcher.context(None)).values())) for text in texts[:200]]
                 )
                 if turn:  # the first one compiles and fills caches
-                    times[name].append((1000 * (made - begin) / len(texts), 1000 * (found - made) / len(texts)))
+                    times[name].append((1000 * (encoded - begin) / len(texts), 1000 * (found - encoded) / len(texts)))
     plain = np.array(times["(plain)"])
     print(f"{len(texts)} questions, k = {options.k}, milliseconds a question, median of {options.rounds} rounds\n")
     print(f"{'model':<50} {'terms':>6} {'encode':>8} {'search':>8} {'to plain':>8} {'in all':>8}")

@@ -1,0 +1,58 @@
+"""A new, empty index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import vizsla
+from vizsla.datasets import Splitter
+from vizsla.engine import VectorIndex
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.search.vector_indexes import check_vector_index
+from vizsla.index.storage import arrays, database, model_files
+from vizsla.index.storage.folder import absolute, is_being_built, replace_index
+from vizsla.models import Model
+
+
+def create_index(
+    path: str | Path,
+    model: Model,
+    *,
+    overwrite: bool,
+    splitter: Splitter | None,
+    store: bool,
+    vector_index: str | VectorIndex,
+) -> Path:
+    """Write an empty index and give its folder; see `Index.create`."""
+    folder = absolute(path)
+    vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
+    check_vector_index(vectors, model)
+    if model.needs_corpus_statistics:
+        raise VizslaError(f"{model.name} needs the statistics of all documents; call model.fit(documents) first")
+    meta = {
+        "stored": store,
+        "passages": None if splitter is None else astuple(splitter),
+        database.DENSE: str(vectors),
+        "vizsla": vizsla.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if is_being_built(folder):
+        _write(folder, model, meta)
+    else:
+        with replace_index(folder, overwrite=overwrite) as building:
+            _write(building, model, meta)
+    return folder
+
+
+def _write(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
+    try:
+        description = {"model": model.describe(folder / "model")}
+        hashes = {name: arrays.hash_file(f) for name, f in model_files.model_files(folder / "model")}
+        database.create(folder, {**description, **meta, "model_files": hashes})
+        arrays.sync_folder(folder)
+    except OSError as e:
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from e
