@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module, util
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from vizsla.errors import VizslaError
@@ -15,6 +17,7 @@ VARIABLE = "VIZSLA_PLUGINS"
 GROUP = "vizsla.plugins"
 _lock = threading.RLock()
 _loaded: set[str] = set()
+_points: list[EntryPoint] = []
 
 
 def load_plugins() -> None:
@@ -25,25 +28,33 @@ def load_plugins() -> None:
     """
     with _lock:
         for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-            if name not in _loaded:
-                _loaded.add(name)
-                _load(name)
+            _load_once(f"{name} in {VARIABLE}", partial(_load, name))
         if GROUP not in _loaded:
-            _loaded.add(GROUP)
-            for point in entry_points(group=GROUP):
-                point.load()
+            _loaded.add(GROUP)  # looking for entry points takes a while
+            _points.extend(entry_points(group=GROUP))
+        for point in _points:
+            _load_once(f"{point.name} of {point.value}", point.load)
+
+
+def _load_once(plugin: str, load: Callable[[], object]) -> None:
+    """Load a plugin that has not been loaded; one that fails is tried again the next time."""
+    if plugin in _loaded:
+        return
+    _loaded.add(plugin)  # it may look something up while it is loaded
+    try:
+        load()
+    except BaseException as e:
+        _loaded.discard(plugin)
+        if isinstance(e, VizslaError) or not isinstance(e, Exception):
+            raise
+        raise VizslaError(f"the plugin {plugin} cannot be loaded: {type(e).__name__}: {e}") from e
 
 
 def _load(name: str) -> None:
-    try:
-        if name.endswith(".py"):
-            _load_file(Path(name))
-        else:
-            import_module(name)
-    except VizslaError:
-        raise
-    except Exception as e:
-        raise VizslaError(f"the plugin {name} in {VARIABLE} cannot be loaded: {type(e).__name__}: {e}") from e
+    if name.endswith(".py"):
+        _load_file(Path(name))
+    else:
+        import_module(name)
 
 
 def _load_file(file: Path) -> None:
