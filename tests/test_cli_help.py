@@ -14,7 +14,6 @@ from conftest import Cli
 from vizsla.cli import models
 from vizsla.cli.app import app
 from vizsla.cli.verbs import GROUPS
-from vizsla.models import MODELS
 from vizsla.spec import Option, Registry
 
 OWNED_BY_OTHERS = ("recipes", "train")
@@ -160,7 +159,6 @@ def test_models_shows_the_options_of_one(cli: Cli) -> None:
     assert "It has no options." in cli("models", "stick", "--kind", "toy")[1]
 
 
-@pytest.mark.skipif(not isinstance(MODELS, Registry), reason="the registry of models is not there yet")
 @pytest.mark.parametrize("kind", models.KINDS)
 def test_everything_with_a_name_and_options_can_be_listed(cli: Cli, kind: str) -> None:
     code, out, err = cli("models", "--kind", kind, "--json")

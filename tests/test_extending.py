@@ -143,7 +143,7 @@ def test_without_the_plugin_the_reason_is_one_sentence(
     code = f"from vizsla import Index; Index.open({str(index.path)!r})"
     environment = {k: v for k, v in os.environ.items() if k != "VIZSLA_PLUGINS"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert "does not know components of the kind 'toy-letters'; a newer version or a plugin may" in done.stderr
+    assert "does not know components of the kind 'toy-letters'; if a plugin has it, name the file" in done.stderr
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
     for value, message in (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "model": "vizsla.models:MODELS",
+    "expander": "vizsla.models:EXPANDERS",
     "fusion": "vizsla.runs.fusion:FUSIONS",
     "vector-index": "vizsla.engine:VECTOR_INDEXES",
     "tokenizer": "vizsla.text.tokenizers:TOKENIZERS",
@@ -45,7 +46,7 @@ def models(
     except ImportError as e:
         raise VizslaError(f"listing each {kind} needs more packages ({e}); install vizsla[train]") from None
     if name is not None:
-        show_entry(registry[name], registry.what, as_json=as_json)
+        show_entry(registry[name], registry.what, registry.usage(name), as_json=as_json)
         return
     list_entries(entries, registry.what, as_json=as_json)
     if not as_json:
@@ -63,7 +64,7 @@ def list_entries(entries: Sequence[Entry[Any]], what: str, *, as_json: bool = Fa
     console.show_table((what, "what it is", ""), rows)
 
 
-def show_entry(entry: Entry[Any], what: str, *, as_json: bool = False) -> None:
+def show_entry(entry: Entry[Any], what: str, usage: str, *, as_json: bool = False) -> None:
     """Print one entry of a registry: its options with types, defaults and help, and what it needs."""
     if as_json:
         console.print_json({"kind": what, **_as_json(entry)})
@@ -78,8 +79,7 @@ def show_entry(entry: Entry[Any], what: str, *, as_json: bool = False) -> None:
     console.line()
     rows = [(option.name, option.expected, _default(option), option.help) for option in entry.options]
     console.show_table(("option", "value", "default", "what it does"), rows)
-    first = entry.options[0]
-    console.remark(f"Write it as in: {entry.name}({first.name}={_default(first) or 'VALUE'})")
+    console.remark(f"Write it as in: {usage}")
 
 
 def split_models(names: Sequence[str]) -> list[str]:

@@ -48,7 +48,7 @@ def build_ann_index(factory: str, rows: VectorRows, write: Callable[[bytes], obj
     index = faiss.index_factory(rows.shape[1], description, faiss.METRIC_INNER_PRODUCT)
     if ef_construction:
         index.hnsw.efConstruction = int(ef_construction)
-    else:
+    elif hasattr(index, "cp"):
         index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _TRAINED_PER_CENTROID
     if ",PQ" in description:
         index.do_polysemous_training = False  # takes most of the time, for a kind of search that is not used here

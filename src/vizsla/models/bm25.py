@@ -26,7 +26,7 @@ from vizsla.models.model import Model, Sum
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics, average_length
-from vizsla.spec import Registry, options_of
+from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -299,7 +299,7 @@ WORD_PIECES: dict[str, Any] = {"analyzer": "wordpiece", "namespace": "pieces"}
 MODELS.register("bm25", help="BM25 over words, as Lucene computes it.", options=BM25_OPTIONS)(BM25)
 
 
-@MODELS.register("bm25-wp", help="BM25 over BERT's word pieces.", options=BM25_OPTIONS)
+@MODELS.register("bm25-wp", help="BM25 over BERT's word pieces.", options=with_defaults(BM25_OPTIONS, **WORD_PIECES))
 def bm25_over_word_pieces(**options: Any) -> BM25:
     return BM25(**{"name": "bm25-wp", **WORD_PIECES, **options})
 

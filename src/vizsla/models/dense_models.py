@@ -11,7 +11,7 @@ from vizsla.models.dense import Dense
 from vizsla.models.presets import PRESETS, find_preset
 from vizsla.models.registry import MODELS
 from vizsla.networks.graph import Precision
-from vizsla.spec import Option
+from vizsla.spec import Option, with_defaults
 
 _SIMILARITIES = ("cosine", "dot")
 _NEEDS = ("onnxruntime|torch",)
@@ -30,7 +30,12 @@ _CHECKPOINTS = (
 )
 
 
-@MODELS.register("minilm", help="all-MiniLM-L6-v2, a small sentence encoder.", options=_OPTIONS, needs=_NEEDS)
+@MODELS.register(
+    "minilm",
+    help="all-MiniLM-L6-v2, a small sentence encoder.",
+    options=with_defaults(_OPTIONS, namespace="minilm"),
+    needs=_NEEDS,
+)
 def minilm(precision: str = "int8", **options: Any) -> Dense:
     return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
 
@@ -64,7 +69,12 @@ def dense(
 
 
 for _name, _preset in PRESETS.items():
-    _register = MODELS.register(_name, help=f"{_preset.about}.", options=(*_CHECKPOINTS, *_OPTIONS), needs=_NEEDS)
+    _register = MODELS.register(
+        _name,
+        help=f"{_preset.about}.",
+        options=with_defaults((*_CHECKPOINTS, *_OPTIONS), namespace=_name),
+        needs=_NEEDS,
+    )
     _register(partial(dense, preset=_name))
 
 

@@ -20,7 +20,7 @@ from vizsla.models.model import Model
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics
-from vizsla.spec import Option, options_of
+from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -190,7 +190,10 @@ NEEDS = ("onnxruntime|torch",)
 
 
 @MODELS.register(
-    "bm26", help="BM26: a uniCOIL network weights the words of a text.", options=LEARNED_OPTIONS, needs=NEEDS
+    "bm26",
+    help="BM26: a uniCOIL network weights the words of a text.",
+    options=with_defaults(LEARNED_OPTIONS, namespace="bm26"),
+    needs=NEEDS,
 )
 def bm26(**options: Any) -> LearnedSparse:
     return LearnedSparse.shipped("bm26", **options)
@@ -199,7 +202,7 @@ def bm26(**options: Any) -> LearnedSparse:
 @MODELS.register(
     "bm26e",
     help="BM26e: a SPLADE network weights words and adds others. You train it.",
-    options=(NETWORK_OPTION, *LEARNED_OPTIONS),
+    options=(NETWORK_OPTION, *with_defaults(LEARNED_OPTIONS, namespace="bm26e")),
     needs=NEEDS,
 )
 def bm26e(network: str = "", **options: Any) -> LearnedSparse:

@@ -234,7 +234,8 @@ def component_from(description: Mapping[str, Any], folder: Path) -> Component:
     kind = str(description.get("kind"))
     if kind not in COMPONENTS:
         raise VizslaError(
-            f"this version does not know components of the kind {kind!r}; a newer version or a plugin may"
+            f"this version does not know components of the kind {kind!r}; if a plugin has it, name the file in "
+            "VIZSLA_PLUGINS, else try a newer version"
         )
     options = {name: value for name, value in description.items() if name != "kind"}
     made: Component = COMPONENTS[kind].make.from_options(options, folder)  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vizsla.spec.notation import Call, WeightedCall, format_call, parse_call, parse_options, parse_sum, split_options
 from vizsla.spec.plugins import load_plugins
-from vizsla.spec.registry import Entry, Option, Registry, options_of
+from vizsla.spec.registry import Entry, Option, Registry, options_of, with_defaults
 
 __all__ = [
     "Call",
@@ -19,4 +19,5 @@ __all__ = [
     "parse_options",
     "parse_sum",
     "split_options",
+    "with_defaults",
 ]

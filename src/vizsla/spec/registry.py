@@ -14,13 +14,13 @@ import inspect
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
-from vizsla.spec.notation import Call, parse_call
+from vizsla.spec.notation import Call, format_value, parse_call
 from vizsla.spec.plugins import load_plugins
 
 T = TypeVar("T")
@@ -68,11 +68,25 @@ def options_of(make: Callable[..., Any], **help: str) -> tuple[Option, ...]:
     (Option(name='factor', type='float', default=2.0, help='every score is multiplied by it'),)
     """
     if is_dataclass(make):
-        known = {f.name: (str(f.type), None if f.default is MISSING else f.default) for f in fields(make)}
+        known = {f.name: (_annotation(f.type), None if f.default is MISSING else f.default) for f in fields(make)}
     else:
         parameters = inspect.signature(make).parameters.values()
-        known = {p.name: (str(p.annotation), None if p.default is p.empty else p.default) for p in parameters}
+        known = {p.name: (_annotation(p.annotation), None if p.default is p.empty else p.default) for p in parameters}
     return tuple(Option(name, *known[name], text) for name, text in help.items())
+
+
+def _annotation(annotation: object) -> str:
+    """An annotation as it is written, with or without `from __future__ import annotations`."""
+    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+
+
+def with_defaults(options: Sequence[Option], **defaults: object) -> tuple[Option, ...]:
+    """Options of which some have other defaults.
+
+    >>> with_defaults((Option("b", "float", 0.4), Option("k1", "float", 0.9)), k1=1.2)[1].default
+    1.2
+    """
+    return tuple(replace(o, default=defaults[o.name]) if o.name in defaults else o for o in options)
 
 
 @dataclass(frozen=True)
@@ -117,9 +131,11 @@ class Registry(Generic[T]):
     ('Hello, Rex!', ['hello'])
     """
 
-    def __init__(self, what: str, *, package: str = "", example: str = "") -> None:
+    def __init__(self, what: str, *, package: str = "", example: str = "", separator: str = "(") -> None:
+        """`separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""
         self.what = what
         self.example = example
+        self._separator = separator
         self._package = package
         self._entries: dict[str, Entry[T]] = {}
         self._lock = threading.RLock()
@@ -160,6 +176,15 @@ class Registry(Generic[T]):
         if entry is None:
             raise UnknownNameError(self.what, name, tuple(self._entries))
         return entry
+
+    def usage(self, name: str) -> str:
+        """How something is written with its first option."""
+        entry = self[name]
+        if not entry.options:
+            return name
+        first = entry.options[0]
+        value = format_value(first.default) if first.default not in (None, "") else first.name.upper()
+        return f"{name}:{value}" if self._separator == ":" else f"{name}({first.name}={value})"
 
     def make(self, call: Call) -> T:
         """What a call stands for."""

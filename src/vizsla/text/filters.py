@@ -64,7 +64,7 @@ class TokenFilter:
         return [Token(term, t.start, t.end) for term, t in zip(changed, tokens, strict=True) if term is not None]
 
 
-TOKEN_FILTERS = Registry[TokenFilter]("token filter", example="stop:german")
+TOKEN_FILTERS = Registry[TokenFilter]("token filter", example="stop:german", separator=":")
 
 
 def _lower(terms: Sequence[str]) -> list[str | None]:
@@ -220,7 +220,13 @@ def parse_token_filter(text: str) -> TokenFilter:
     entry = TOKEN_FILTERS[name]
     if value and not entry.options:
         raise VizslaError(f"the token filter {name!r} takes no option, but got {value!r}")
-    return entry.make(value) if entry.options else entry.make()
+    if not entry.options:
+        return entry.make()
+    (option,) = entry.options
+    try:
+        return entry.make(option.read(value))
+    except ValueError:
+        raise VizslaError(f"{short(value)} is not {option.expected} for the token filter {name}") from None
 
 
 def register_filter(name: str, function: Callable[[str], str | None]) -> None:

@@ -45,7 +45,7 @@ class Tokenizer:
         return hash(str(self))
 
 
-TOKENIZERS = Registry[Tokenizer]("tokenizer", example="standard")
+TOKENIZERS = Registry[Tokenizer]("tokenizer", example="standard", separator=":")
 """Tokenizers by name. One with an option is made with the text behind the colon and the folder of saved files."""
 
 

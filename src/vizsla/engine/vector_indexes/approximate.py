@@ -54,10 +54,10 @@ class Approximate(VectorIndex):
         return k * (self.oversample or (8 if self.has_product_quantizer else 2))
 
     def factory(self, documents: int, width: int) -> str | None:
-        return None if documents < self.min_documents else self._factory(documents, width)
+        return None if documents < self.min_documents else self.faiss_factory(documents, width)
 
     @abstractmethod
-    def _factory(self, documents: int, width: int) -> str | None:
+    def faiss_factory(self, documents: int, width: int) -> str | None:
         """What faiss builds where there are enough documents by `min_documents`."""
 
     @abstractmethod

@@ -30,7 +30,7 @@ class HNSW(Approximate):
         check_choice("codes", self.codes, tuple(CODES))
         check_ranges(self, M=(2, 256), ef_construction=(4, 10_000), ef_search=(1, 100_000))
 
-    def _factory(self, documents: int, width: int) -> str | None:  # noqa: ARG002
+    def faiss_factory(self, documents: int, width: int) -> str | None:  # noqa: ARG002
         codes = ",Flat" if self.codes == "float32" else f"_{CODES[self.codes]}"
         return f"HNSW{self.M}{codes} {self.ef_construction}"
 

@@ -42,7 +42,7 @@ class IVF(Clustered):
     def has_product_quantizer(self) -> bool:
         return self.codes == "pq"
 
-    def _factory(self, documents: int, width: int) -> str | None:
+    def faiss_factory(self, documents: int, width: int) -> str | None:
         nlist = self.nlist or max(min(int(4 * math.sqrt(documents)), documents // POINTS_PER_CENTROID), 1)
         return self.ivf_factory(documents, width, nlist, self.codes)
 

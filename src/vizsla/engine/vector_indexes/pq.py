@@ -21,7 +21,7 @@ class PQ(Clustered):
     def has_product_quantizer(self) -> bool:
         return True
 
-    def _factory(self, documents: int, width: int) -> str | None:
+    def faiss_factory(self, documents: int, width: int) -> str | None:
         return self.ivf_factory(documents, width, 1, "pq")
 
     @property
