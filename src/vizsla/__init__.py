@@ -21,34 +21,44 @@ TYPE_CHECKING = False  # typing's own is worth no import of it: Ctrl-C is not qu
 if TYPE_CHECKING:
     from typing import Any
 
-    from vizsla.datasets import BeirDataset, Document, read_documents
+    from vizsla.datasets import BeirDataset, Splitter, read_documents
+    from vizsla.engine import VectorIndex
     from vizsla.errors import VizslaError
     from vizsla.evaluation import evaluate, evaluate_retriever
     from vizsla.evaluation.systems import compare
-    from vizsla.index import Hit, Index
-    from vizsla.models import BM25, Model, parse_model
+    from vizsla.index import Index, Writer
+    from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
-    from vizsla.runs import Measure, Qrels, Retriever, Run, fuse
+    from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
     from vizsla.text import Analyzer
-    from vizsla.vectors import Quantiser, SparseVectors
+    from vizsla.vectors import Quantiser
 
 _HOMES = {
     "Analyzer": "text",
     "BM25": "models",
     "BeirDataset": "datasets",
-    "Document": "datasets",
+    "Dense": "models",
+    "DenseComponent": "models",
+    "Document": "runs",
+    "Explanation": "runs",
+    "Filter": "runs",
     "FusedRetriever": "retrievers",
-    "Hit": "index",
+    "Hit": "runs",
     "Index": "index",
+    "LearnedSparse": "models",
     "Measure": "runs",
     "Model": "models",
     "Qrels": "runs",
     "Quantiser": "vectors",
     "RerankedRetriever": "retrievers",
+    "Reranker": "models",
     "Retriever": "runs",
     "Run": "runs",
-    "SparseVectors": "vectors",
+    "SparseComponent": "models",
+    "Splitter": "datasets",
+    "VectorIndex": "engine",
     "VizslaError": "errors",
+    "Writer": "index",
     "compare": "evaluation",
     "evaluate": "evaluation",
     "evaluate_retriever": "evaluation",
@@ -62,19 +72,28 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "Analyzer",
     "BM25",
     "BeirDataset",
+    "Dense",
+    "DenseComponent",
     "Document",
+    "Explanation",
+    "Filter",
     "FusedRetriever",
     "Hit",
     "Index",
+    "LearnedSparse",
     "Measure",
     "Model",
     "Qrels",
     "Quantiser",
     "RerankedRetriever",
+    "Reranker",
     "Retriever",
     "Run",
-    "SparseVectors",
+    "SparseComponent",
+    "Splitter",
+    "VectorIndex",
     "VizslaError",
+    "Writer",
     "compare",
     "evaluate",
     "evaluate_retriever",

@@ -39,9 +39,19 @@ def evaluate_retriever(
 ) -> EvaluatedRun:
     """Search the judged queries of a data set's split with any retriever, and evaluate the run.
 
-    with vizsla.open("scifact.index") as retriever:
-        evaluated = vizsla.evaluate_retriever(retriever, vizsla.BeirDataset.open("data/scifact"))
-        print(evaluated.evaluation.measures)  # {'nDCG@10': 0.6789, 'R@100': 0.9253}
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp(), "pets")
+    >>> (folder / "qrels").mkdir(parents=True)
+    >>> lines = '{"_id": "1", "text": "Dogs bark."}\\n{"_id": "2", "text": "Cats purr."}\\n'
+    >>> _ = (folder / "corpus.jsonl").write_text(lines)
+    >>> _ = (folder / "queries.jsonl").write_text('{"_id": "q", "text": "dog"}\\n')
+    >>> _ = (folder / "qrels" / "test.tsv").write_text("query-id\\tcorpus-id\\tscore\\nq\\t1\\t1\\n")
+    >>> with Index.create(folder.with_name("pets.index")) as index:
+    ...     _ = index.add(BeirDataset.open(folder).documents())
+    ...     index.commit()
+    ...     evaluate_retriever(index, BeirDataset.open(folder)).evaluation.measures
+    {'nDCG@10': 1.0, 'R@100': 1.0}
     """
     parsed = parse_measures(measures)
     qrels = dataset.qrels(split)

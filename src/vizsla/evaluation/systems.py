@@ -48,9 +48,19 @@ def compare(
     all of them. `retrievers` and `runs`: by the system's name, then by the data set's. `documents`: reads all documents
     of a data set, perhaps behind a progress bar.
 
-        scifact = vizsla.BeirDataset.open("data/scifact")
-        comparison = vizsla.compare([(scifact, "test")], {"bm25": BM25(), "tuned": BM25(k1=1.2, b=0.75)})
-        comparison.value("scifact", "tuned", "nDCG@10"), comparison.mark("scifact", "tuned", "nDCG@10")
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp(), "pets")
+    >>> (folder / "qrels").mkdir(parents=True)
+    >>> lines = '{"_id": "1", "text": "Dogs bark."}\\n{"_id": "2", "text": "Cats purr."}\\n'
+    >>> _ = (folder / "corpus.jsonl").write_text(lines)
+    >>> _ = (folder / "queries.jsonl").write_text('{"_id": "q", "text": "dog"}\\n')
+    >>> _ = (folder / "qrels" / "test.tsv").write_text("query-id\\tcorpus-id\\tscore\\nq\\t1\\t1\\n")
+    >>> from vizsla import BM25, BeirDataset
+    >>> models = {"bm25": BM25(), "tuned": BM25(k1=1.2, b=0.75)}
+    >>> comparison = compare([(BeirDataset.open(folder), "test")], models, "nDCG@10")
+    >>> comparison.value("pets", "tuned", "nDCG@10")
+    1.0
     """
     rules = Convention.parse(convention) if isinstance(convention, str) else convention
     parsed = parse_measures(measures)

@@ -36,6 +36,11 @@ class Dense(DenseComponent):
     for queries, where there are two towers. `length` and `query_length`: how many tokens are read, 0 for as many as the
     network can, and for queries as many as of documents. The prompts stand before texts, the `separator` between
     fields. `special_tokens`, `pad_with_mask` (queries only) and `token_types`: see `TokenizerOptions`.
+
+    `Dense.open(folder)` reads an encoder as transformers or sentence-transformers save it. What can be set:
+
+    >>> [option.name for option in MODELS["dense"].options if "checkpoint" in option.name]
+    ['checkpoint', 'query_checkpoint']
     """
 
     network: Tower

@@ -23,7 +23,24 @@ class DenseDocuments(NamedTuple):
 
 
 class DenseComponent(Component):
-    """A component whose vectors are dense. A subclass defines `dimensions` and the two encoders."""
+    """A component whose vectors are dense. A subclass is a frozen dataclass with `dimensions` and two encoders.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Lengths(DenseComponent):
+    ...     name: str = "lengths"
+    ...     namespace: str = "lengths"
+    ...     fields: tuple[str, ...] = ("text",)
+    ...     dimensions: int = 1
+    ...     def document_embeddings(self, documents):
+    ...         return self.query_embeddings([document["text"] for document in documents])
+    ...     def query_embeddings(self, texts):
+    ...         return np.array([[len(text)] for text in texts], np.float32), np.array([bool(text) for text in texts])
+    >>> documents = [{"text": "dog"}, {"text": "vizsla"}]
+    >>> queries = Lengths().encode_queries(["cats"], Lengths().statistics(documents))
+    >>> queries.dot(Lengths().encode_documents(documents)).tolist()
+    [[12.0, 24.0]]
+    """
 
     @property
     @abstractmethod

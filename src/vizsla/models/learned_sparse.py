@@ -37,6 +37,10 @@ class LearnedSparse(SparseComponent):
     `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
     many as the network can; the rest of the text cannot be found. `whole`: query weights are rounded to 8 bits like
     document weights, and scores are sums of products of whole numbers up to 255.
+
+    >>> bm26 = LearnedSparse.shipped("bm26", length=64)
+    >>> bm26.name, bm26.length, bm26.network.kind
+    ('bm26', 64, 'unicoil')
     """
 
     network: Network

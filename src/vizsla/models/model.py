@@ -29,7 +29,13 @@ CollectionStatistics = Mapping[str, Statistics]
 
 
 class Model(ABC):
-    """Text to vectors. `a + b` and `w * a` are models, too."""
+    """Text to vectors. `a + b` and `w * a` are models, too.
+
+    >>> from vizsla.models import BM25
+    >>> both = BM25(fields=("title",), namespace="title") + 0.5 * BM25(fields=("text",), namespace="text", name="text")
+    >>> both.name, both.namespaces
+    ('bm25 + 0.5 * text', ('title', 'text'))
+    """
 
     name: str
     fields: tuple[str, ...]

@@ -78,8 +78,23 @@ class TermWeightEncoder(SparseDocumentEncoder):
 class SparseComponent(Component):
     """A component whose vectors are weighted terms.
 
-    A subclass defines `document_encoder` and `query_terms`. It may also define how stored values and lengths become
+    A subclass is a frozen dataclass that defines `document_encoder` and `query_terms`. It may also define how stored values and lengths become
     document weights (`weighting`, `length_codes`) and how much a term counts by its rarity (`term_factors`).
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Words(SparseComponent):
+    ...     name: str = "words"
+    ...     namespace: str = "words"
+    ...     fields: tuple[str, ...] = ("text",)
+    ...     def document_encoder(self):
+    ...         return TermWeightEncoder(self.namespace, lambda document: dict.fromkeys(document["text"].split(), 1))
+    ...     def query_terms(self, texts, context=None):
+    ...         return [dict.fromkeys(text.split(), 1.0) for text in texts]
+    >>> documents = [{"text": "dogs bark"}, {"text": "cats purr"}]
+    >>> queries = Words().encode_queries(["do dogs bark"], Words().statistics(documents))
+    >>> queries.dot(Words().encode_documents(documents)).tolist()
+    [[2.0, 0.0]]
     """
 
     @abstractmethod
