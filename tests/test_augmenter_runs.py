@@ -89,7 +89,7 @@ def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> 
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         (judged.parent / "bare" / name).write_text((judged / name).read_text())
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged.parent / "bare", "-o", tmp_path / "b")
-    assert (code, "no split called 'train'" in said) == (2, True), said
+    assert (code, "unknown split 'train'" in said) == (2, True), said
 
 
 def test_a_run_of_another_version_is_not_resumed(cli: Cli, tmp_path: Path) -> None:

@@ -98,9 +98,9 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing.jsonl", "there is no such file or folder"),
+        ("missing.jsonl", "this file or folder does not exist"),
         ("", "this folder holds no files of .jsonl, "),
-        ("x.pdf", "what is this\\? expected a folder or a file of .jsonl, .csv"),
+        ("x.pdf", "the format is unknown; expected a folder or a file of .jsonl, .csv"),
     ],
 )
 def test_sources_that_are_none(tmp_path: Path, name: str, message: str) -> None:
@@ -116,9 +116,9 @@ def test_a_beir_folder(tmp_path: Path) -> None:
     dataset = BeirDataset.open(tmp_path)
     assert dataset.queries() == {"q1": "dog", "q2": "cat"}
     assert dataset.qrels().judgements == {"q1": {"d 1": 2, "d2": 0}}
-    with pytest.raises(InputError, match="no split called 'dev'; there are test"):
+    with pytest.raises(InputError, match="unknown split 'dev'; known: test"):
         dataset.qrels("dev")
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="this folder does not exist"):
         BeirDataset.open(tmp_path / "missing")
 
 
@@ -169,7 +169,7 @@ def test_comma_separated(tmp_path: Path) -> None:
         ("1", {"text": 'two\nlines, one "cell"', "year": 1999}),
         ("2", {"text": "short", "year": 2000}),
     ]
-    remarks = ["taking the id from 'docno', the text from 'body'", "columns that are no texts: 'year' whole numbers"]
+    remarks = ["taking the id from 'docno', the text from 'body'", "columns that are not texts: 'year' whole numbers"]
     assert [r.partition(" (")[0] for r in Source.find(file).remarks()] == remarks
     assert [d.origin.line for d in Source.find(file).documents() if d.origin] == [2, 5]
     assert contents(file, id="year", text="docno")[0] == ("1999", {"text": "1", "body": 'two\nlines, one "cell"'})

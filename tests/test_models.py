@@ -116,7 +116,7 @@ def test_prime_is_words_plus_pieces() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bm225", "there is no model called 'bm225'; did you mean 'bm25'"),
+        ("bm225", "unknown model 'bm225'; did you mean 'bm25'"),
         ("", "expected a name at character 1"),
         ("bm25 bm25", "expected \\+ at character 6"),
         ("bm25 +", "expected a name at character 7"),
