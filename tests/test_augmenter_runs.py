@@ -77,7 +77,7 @@ def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> 
     code, _, said = cli("train", "bm25-augmented", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "a")
     assert (code, "name a data set with --dataset" in said) == (2, True)
     for change, problem in (
-        ("vocabulary.unit=letters", "no vocabulary.unit called 'letters'"),
+        ("vocabulary.unit=letters", "unknown vocabulary.unit 'letters'"),
         ("vocabulary.nothing=1", "setting of augmenter recipes"),
         ("vocabulary.size=many", "not a whole number"),
         ("network.head=tied", "only word pieces can be tied"),

@@ -363,7 +363,7 @@ def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_structure_from_elsewhere_is_not_opened(
     approximate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust, "_here", set())
+    monkeypatch.setattr(trust, "_in_process", set())
     with Index.open(approximate) as index:  # this machine has built it
         expected = [h.id for h in index.search("w3", 5)]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
@@ -374,7 +374,7 @@ def test_a_structure_from_elsewhere_is_not_opened(
         assert verify(index.path) == []
         assert trust_vector_indexes(index) == 1
         assert [h.id for h in index.search("w3", 5)] == expected
-    monkeypatch.setattr(trust, "_here", set())
+    monkeypatch.setattr(trust, "_in_process", set())
     with Index.open(approximate) as index:
         assert [h.id for h in index.search("w3", 5)] == expected
 

@@ -277,7 +277,7 @@ def test_an_empty_folder_and_a_missing_parent_will_do(tmp_path: Path) -> None:
     build(tmp_path / "a" / "b" / "c", 2)
     assert size(tmp_path / "empty") == size(tmp_path / "a" / "b" / "c") == 2
     for place in (Path("."), Path(".."), Path("/")):
-        with pytest.raises(CollectionError, match="give its folder a name"):
+        with pytest.raises(CollectionError, match="give the folder a name"):
             build(place, 2)
 
 
@@ -312,7 +312,7 @@ def test_killed_at_any_step_one_of_the_two_is_there(
     place: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill at every file operation of `create`, and at every sixth of a whole build."""
-    monkeypatch.setattr(folder, "_UNMARKED", 0.0)
+    monkeypatch.setattr(folder, "_UNLOCKED", 0.0)
     new = {"create": 0, "replace": 7}[kind]
     work: dict[str, Callable[[], object]] = {
         "create": lambda: Index.create(place, overwrite=True).close(),

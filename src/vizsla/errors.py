@@ -46,8 +46,8 @@ def kind_of(value: Any) -> str:
 _LARGE = 10**50
 
 
-def _shortened(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _shortened(text: str, max_length: int = 40) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 class UnknownNameError(VizslaError):

@@ -96,10 +96,10 @@ def cache_folder() -> Path | None:
 
 @functools.cache
 def _load_arrays() -> None:
-    """Have numba load what it knows of arrays, without scipy's linear algebra: a fifth of a second for nothing.
+    """Make numba load its support of arrays without importing scipy's linear algebra, which takes a fifth of a second.
 
-    While it loads it asks whether that is installed, by importing it. It asks again before it compiles a kernel that
-    needs it, which none of ours does, so the first question can have its answer without the import.
+    Numba imports scipy to check whether it is installed. It checks again before it compiles a kernel that needs linear
+    algebra. No kernel of Vizsla does, so the first check can be skipped.
     """
     ensure_blas = getattr(linalg, "ensure_blas", None)
     if ensure_blas is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:

@@ -32,7 +32,7 @@ def is_beir(folder: Path) -> bool:
 class TrainingDocuments(NamedTuple):
     """The documents to train a query with: positives answer it, hard negatives only look as if they did.
 
-    `negatives` is None if the data set names none.
+    `negatives` is None if the data set does not name them.
     """
 
     positives: tuple[str, ...]

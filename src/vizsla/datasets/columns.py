@@ -48,11 +48,11 @@ def infer_types(rows: Iterable[Sequence[str]], header: Sequence[str], columns: I
     return {name: types[name] for name in header if name in types}
 
 
-def joined_type(one: str | None, other: str) -> str:
-    """The narrowest type that includes both types."""
-    if one is None or one == other:
-        return other
-    return _WIDER.get((one, other)) or _WIDER.get((other, one)) or "text"
+def joined_type(first: str | None, second: str) -> str:
+    """The narrowest type that includes both types; None stands for a column without values so far."""
+    if first is None or first == second:
+        return second
+    return _WIDER.get((first, second)) or _WIDER.get((second, first)) or "text"
 
 
 def public_type(inferred: str) -> str:

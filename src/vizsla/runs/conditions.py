@@ -216,10 +216,10 @@ class _Parser:
             raise VizslaError(f"the filter is nested deeper than {_MAX_DEPTH} levels")
         self._take()
         self._depth += 1
-        inside = self._or()
+        condition = self._or()
         self._depth -= 1
         self._sign(")")
-        return inside
+        return condition
 
     def _leaf(self) -> Condition:
         if self._current.kind == "exists":

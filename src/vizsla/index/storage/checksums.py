@@ -75,7 +75,7 @@ def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | 
 
 
 def read_checksums(db: sqlite3.Connection) -> dict[str, Any] | None:
-    """The stored checksums of the last commit; None for an index of format 2, which has none."""
+    """The stored checksums of the last commit; None for an index of format 2, which stores no checksums."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
     stored: dict[str, Any] | None = json.loads(row[0]) if row else None
     return stored

@@ -320,5 +320,5 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def lock_for_writing(path: Path, wait: float) -> FileLock:
-    """Take the lock of the only writer, among all threads and processes; wait for it up to so many seconds."""
+    """Take the lock of the only writer, among all threads and processes; `wait`: for at most so many seconds."""
     return FileLock(path / LOCK, wait)

@@ -38,7 +38,10 @@ CREATE TABLE segments (
     files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
 ) WITHOUT ROWID;
 """
-"""The statements that create the tables."""
+"""The statements that create the tables.
+
+SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
+"""
 
 
 @functools.cache
