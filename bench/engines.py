@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 OURS = "vizsla"
 BM25_ENGINES = (OURS, "bm25s", "tantivy", "pisa", "lucene")
 SPARSE_ENGINES = (OURS, "pisa-sparse", "bmp", "seismic")
-PAIRS = 15  # times the questions are asked with one thread and with two, in turns
+PAIRS = 15  # times the queries are searched with one thread and with two, in turns
 Answer = dict[str, Any]
 
 
@@ -60,7 +60,7 @@ TASKS = (
 
 
 class EngineProcess:
-    """An engine in a process of its own; it is told what to do and says what came of it."""
+    """An engine in a process of its own, which takes commands and returns answers."""
 
     def __init__(self, name: str, python: str, log: Path) -> None:
         self.name = name

@@ -126,7 +126,7 @@ def main() -> None:
     lengths = torch.cat([mask.sum(1) for _, mask in sides]).cpu().numpy()
     tokens, work = int(lengths.sum()), 4 * forward_operations(encoder_of(bert()), lengths)
     best: dict[str, float] = {}
-    for chunk, kept in product(*(map(int, asked.split(",")) for asked in (options.chunks, options.kept))):
+    for chunk, kept in product(*(map(int, values.split(",")) for values in (options.chunks, options.kept))):
         trainer = ours(pairs, options.batch, chunk, not options.plain, kept, device)
         name = f"vizsla, chunks of {chunk:,} tokens, {kept} kept{'' if options.plain else ', compiled'}"
         try:

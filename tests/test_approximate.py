@@ -242,12 +242,12 @@ def test_what_is_no_kind() -> None:
         ("hnsw(ef_search=many)", "'many' is not a whole number for ef_search"),
         ("hnsw(ef)", "expected name=value"),
         ("ivf(nprobe=0)", "nprobe of ivf goes from 1"),
-        ("ivf(codes=sq4)", "no codes called 'sq4'"),
-        ("hnsw(codes=pq)", "no codes called 'pq'"),
+        ("ivf(codes=sq4)", "unknown codes 'sq4'"),
+        ("hnsw(codes=pq)", "unknown codes 'pq'"),
         ("sq8(nbits=4)", "sq8 does not take the option nbits"),
         ("ivf(store=sq9)", "no form to store vectors in"),
         ("ivf((", "is not a vector index"),
-        ("ivf(device=tpu)", "no device called 'tpu'"),
+        ("ivf(device=tpu)", "unknown device 'tpu'"),
     ):
         with pytest.raises(VizslaError, match=problem.replace("(", r"\(")):
             VectorIndex.parse(text)

@@ -77,7 +77,7 @@ def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> 
     code, _, said = cli("train", "bm25-augmented", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "a")
     assert (code, "name a data set with --dataset" in said) == (2, True)
     for change, problem in (
-        ("vocabulary.unit=letters", "no vocabulary.unit called 'letters'"),
+        ("vocabulary.unit=letters", "unknown vocabulary.unit 'letters'"),
         ("vocabulary.nothing=1", "setting of augmenter recipes"),
         ("vocabulary.size=many", "not a whole number"),
         ("network.head=tied", "only word pieces can be tied"),
@@ -89,7 +89,7 @@ def test_an_augmenter_in_wrong_hands(cli: Cli, judged: Path, tmp_path: Path) -> 
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         (judged.parent / "bare" / name).write_text((judged / name).read_text())
     code, _, said = cli("train", "bm25-augmented", "--dataset", judged.parent / "bare", "-o", tmp_path / "b")
-    assert (code, "no split called 'train'" in said) == (2, True), said
+    assert (code, "unknown split 'train'" in said) == (2, True), said
 
 
 def test_a_run_of_another_version_is_not_resumed(cli: Cli, tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_what_cannot_be_read_is_told_in_a_sentence(folder: Path, tmp_path: Path)
     far = changed("far")
     save_modules(far, ("1_Pooling", "Pooling", {}), similarity_fn_name="euclidean")
     for place, problem in (
-        (tmp_path / "nowhere", "there is no such folder"),
+        (tmp_path / "nowhere", "this folder does not exist"),
         (bare, "there is no tokenizer here"),
         (light, "there are no weights here"),
         (broken, "no tokenizer here that can be read"),
@@ -315,7 +315,7 @@ def test_what_cannot_be_read_is_told_in_a_sentence(folder: Path, tmp_path: Path)
         with pytest.raises(VizslaError, match=problem) as told:
             Dense.open(place).dense_documents(["dogs"])
         assert "\n" not in str(told.value)
-    with pytest.raises(VizslaError, match="no pooling called 'middle'"):
+    with pytest.raises(VizslaError, match="unknown pooling 'middle'"):
         Dense.open(folder, pooling=("middle",))
     with pytest.raises(VizslaError, match="reads 3 to 64 tokens"):
         Dense.open(folder, query_length=65)

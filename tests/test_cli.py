@@ -87,7 +87,7 @@ def test_queries_from_standard_input(cli: Cli, index: Path) -> None:
     assert "The vizsla is a dog" in out
     assert "(in 1 document)" in out
     assert '"id": "d3"' in out
-    assert "there is no result 9; the last query has 1" in err
+    assert "result 9 does not exist; the last query has 1" in err
     assert ":explain N" in err
 
 
@@ -266,23 +266,23 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["search", "INDEX", ""], "the query is empty"),
         (["search", "INDEX", "dog", "-k", "0"], "must be 1 or more, not 0"),
         (["search", "INDEX", "dog", "-k", "-3"], "must be 1 or more, not -3"),
-        (["search", "missing", "dog"], "missing: there is no such folder"),
+        (["search", "missing", "dog"], "missing: this folder does not exist"),
         (["search", "INDEX", "--queries", "q.tsv"], "--queries and --output go together"),
-        (["search", "INDEX", "--queries", "missing.tsv", "--output", "x"], "missing.tsv: there is no such file"),
-        (["index", "missing.jsonl", "-o", "x"], "missing.jsonl: there is no such file or folder"),
-        (["index", "CORPUS", "-o", "INDEX"], "there is an index here already; --overwrite"),
-        (["verify", "missing"], "missing: there is no such folder"),
-        (["index", "CORPUS", "-o", "x", "--model", "bm52"], "no model called 'bm52'"),
+        (["search", "INDEX", "--queries", "missing.tsv", "--output", "x"], "missing.tsv: this file does not exist"),
+        (["index", "missing.jsonl", "-o", "x"], "missing.jsonl: this file or folder does not exist"),
+        (["index", "CORPUS", "-o", "INDEX"], "an index exists here already; --overwrite"),
+        (["verify", "missing"], "missing: this folder does not exist"),
+        (["index", "CORPUS", "-o", "x", "--model", "bm52"], "unknown model 'bm52'"),
         (["explain", "INDEX", "dog", "d9"], "no document with the id 'd9'"),
-        (["info", "missing"], "missing: there is no such folder"),
-        (["analyze", "x", "-a", "klingon"], "no analyzer or tokenizer called 'klingon'"),
-        (["eval", "missing"], "missing: there is no such folder"),
-        (["eval", "FOLDER"], "there is no queries.jsonl here"),
+        (["info", "missing"], "missing: this folder does not exist"),
+        (["analyze", "x", "-a", "klingon"], "unknown analyzer or tokenizer 'klingon'"),
+        (["eval", "missing"], "missing: this folder does not exist"),
+        (["eval", "FOLDER"], "queries.jsonl does not exist in this folder"),
         (["eval", "FOLDER", "FOLDER"], "give one data set"),
         (["eval", "FOLDER", "-m", "bm25,bm25-wp"], "give one model"),
         (["eval", "FOLDER", "--limit", "5"], "--regex and --limit are for files of questions"),
         (["eval", "FOLDER", "--measures", "Acc@5"], "Acc@5 needs answers"),
-        (["eval", "missing.jsonl", "--index", "INDEX"], "missing.jsonl: there is no such file"),
+        (["eval", "missing.jsonl", "--index", "INDEX"], "missing.jsonl: this file does not exist"),
         (["eval", "CORPUS"], "name it with --index INDEX"),
         (["eval", "CORPUS", "--index", "INDEX", "--limit", "0"], "must be 1 or more, not 0"),
         (["eval", "CORPUS", "--index", "INDEX", "--measures", "nDCG@10"], "nDCG@10 needs judgements"),
@@ -293,16 +293,19 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["tune", "FOLDER", "FOLDER"], "tune on one data set"),
         (["tune", "FOLDER", "--index", "INDEX", "--set", "b=1"], "for tuning without --index"),
         (["tune", "FOLDER", "--measure", "RR R@5"], "one measure to maximise"),
-        (["recipes", "check", "bm52"], "no recipe called 'bm52'"),
+        (["recipes", "check", "bm52"], "unknown recipe 'bm52'"),
         (["search", "INDEX", "dog", "--filter", "yaer = 1"], "no document has a field 'yaer'"),
         (["search", "INDEX", "dog", "--filter", "year = "], "the filter ends too early, at character 7"),
-        (["search", "INDEX", "--queries", "CORPUS", "--output", "/nowhere/run"], "/nowhere/run: there is no folder"),
+        (
+            ["search", "INDEX", "--queries", "CORPUS", "--output", "/nowhere/run"],
+            "/nowhere/run: its folder does not exist",
+        ),
         (["search", "x" * 300, "dog"], "File name too long"),
         (["index", "x" * 300 + ".jsonl", "-o", "x"], "File name too long"),
         (["index", "CORPUS", "-o", "x", "--memory", "much"], "'much' is not a size"),
         (["index", "CORPUS", "-o", "x", "--model", "1e400 * bm25"], "is not a weight"),
         (["delete", "INDEX"], "no id was given"),
-        (["add", "missing", "CORPUS"], "missing: there is no such folder"),
+        (["add", "missing", "CORPUS"], "missing: this folder does not exist"),
         (["explain", "INDEX", "", "d1"], "the query is empty"),
         (["index", "CORPUS", "-o", "x", "--memory", "1e400"], "'1e400' is not a size"),
         (["index", "CORPUS", "-o", "x", "--memory", "nan"], "'nan' is not a size"),
@@ -312,7 +315,7 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["demo", "-o", "-"], "- is standard output, and an index is a folder"),
         (["export", "INDEX", "--format", "npz", "-o", "-"], "only jsonl can go to standard output"),
         (["delete", "INDEX", "--ids", "BINARY"], "this is not a UTF-8 text file"),
-        (["delete", "INDEX", "--ids", "missing"], "missing: there is no such file"),
+        (["delete", "INDEX", "--ids", "missing"], "missing: this file does not exist"),
         (["delete", "INDEX", "--ids", "FOLDER"], "this is a folder, not a file"),
         (["search", "INDEX", "dog\udcff"], "the argument 'dog\\udcff' is not text in UTF-8"),
         (["explain", "INDEX", "\udcff", "d1"], "is not text in UTF-8"),
@@ -334,7 +337,7 @@ def test_finding_nothing_says_why(cli: Cli, index: Path) -> None:
     code, out, err = cli("search", index, "xyzzy the plugh")
     assert (code, out) == (0, "")
     assert "no document has any of these words: xyzzi, plugh" in err
-    assert "no word of the query is left" in cli("search", index, "the of ...")[2]
+    assert "the query has no words after analysis" in cli("search", index, "the of ...")[2]
 
 
 def test_overwriting_replaces_only_when_the_new_index_is_there(cli: Cli, index: Path, corpus: Path) -> None:
@@ -359,7 +362,7 @@ def test_what_is_no_index_is_never_touched(cli: Cli, index: Path, corpus: Path, 
     for folder in (foreign, index):
         code, _, err = cli("index", corpus, "-o", folder, "--overwrite")
         assert code == 2
-        assert "holds something that is no index" in err
+        assert "holds something that is not an index" in err
     assert (foreign / "index.db").exists()
     assert (index / "NOTES.txt").read_text() == "mine"
 

@@ -176,4 +176,4 @@ def test_models_refuses_what_it_does_not_know_in_a_sentence(cli: Cli) -> None:
     assert "did you mean 'ball'?" in err
     code, out, err = cli("models", "--kind", "toyy")
     assert (code, out) == (2, "")
-    assert "no kind called 'toyy'" in err
+    assert "unknown kind 'toyy'" in err

@@ -135,7 +135,7 @@ def test_expressions_are_read_back() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("k2", "no parameter called 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
+    [("k2", "unknown parameter 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
 )
 def test_settings_that_are_none(name: str, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
@@ -272,12 +272,12 @@ def test_comparing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> No
     [
         (["-m", "bm25,bm25"], "the model 'bm25' is named twice"),
         (["--report", "x.pdf"], "a report ends in"),
-        (["--test", "t"], "no significance test called 't'"),
-        (["--split", "train"], "there is no split called 'train'; there are dev, test"),
-        (["--run", "nowhere.trec"], "nowhere.trec: there is no such file"),
-        (["--measures", "nDGC@10"], "no measure called 'nDGC'; did you mean 'nDCG'"),
-        (["--report", "/nowhere/r.html"], "there is no folder to write this to"),
-        (["-k", "5", "--measures", "R@10"], "R@10 looks deeper than the 5 documents"),
+        (["--test", "t"], "unknown significance test 't'"),
+        (["--split", "train"], "unknown split 'train'; known: dev, test"),
+        (["--run", "nowhere.trec"], "nowhere.trec: this file does not exist"),
+        (["--measures", "nDGC@10"], "unknown measure 'nDGC'; did you mean 'nDCG'"),
+        (["--report", "/nowhere/r.html"], "its folder does not exist"),
+        (["-k", "5", "--measures", "R@10"], "R@10 needs more than the 5 documents"),
     ],
 )
 def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str], message: str) -> None:
@@ -314,7 +314,7 @@ def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, t
         ([dataset, "--run", run, "--run", run], "two runs on one data set are called 'bm25'"),
         ([dataset, copied, "--run", f"x={run}"], "which data set is"),
         ([dataset, copied, "--run", f"x@pets={run}"], "x has no run on cars2"),
-        ([dataset, copied, "--run", f"x@trucks={run}"], "no data set in this comparison called 'trucks'"),
+        ([dataset, copied, "--run", f"x@trucks={run}"], "unknown data set in this comparison 'trucks'"),
     ):
         code, _, err = cli("compare", *arguments)
         assert (code, message in err) == (2, True), err
@@ -382,7 +382,7 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert len(Run.read(tmp_path / "c")) == 2
     assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
     assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
-    assert "also what is read" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
+    assert "also an input" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
     tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--combine", "linear", "--tune", dataset)
     assert "none of the judged queries of pets dev" in tuned[2]
     (tmp_path / "x").write_text("other Q0 d1 1 1 t\n")
@@ -475,7 +475,7 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     )
     assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
     assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
-    assert "this is also what is read" in cli("qrels", "evaluate", dataset, sheet, run, "--output", sheet)[2]
+    assert "this file is also an input" in cli("qrels", "evaluate", dataset, sheet, run, "--output", sheet)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\n")
     assert "no query judged here is in this data set" in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\nq1 0 d1 0\n")

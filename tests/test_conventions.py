@@ -135,7 +135,7 @@ def test_without_ir_measures_its_measures_are_told_from_typing_errors(monkeypatc
         ("MAP(rel=x)", "need ir_measures, which is not installed"),
         ("Bpref", "'Bpref' is not one of the built-in measures"),
         ("nDCG(judged_only=True)@10", "need ir_measures, which is not installed: pip install ir_measures"),
-        ("ndgc@10", "there is no measure called 'ndgc'; did you mean 'nDCG'"),
+        ("ndgc@10", "unknown measure 'ndgc'; did you mean 'nDCG'"),
         ("nDCG@@", "'nDCG@@' is not a measure"),
     ):
         with pytest.raises(VizslaError) as told:
@@ -186,5 +186,5 @@ def test_measures_that_are_none(text: str, message: str) -> None:
 
 
 def test_a_convention_that_is_none() -> None:
-    with pytest.raises(VizslaError, match="no convention called 'bier'; did you mean 'beir'"):
+    with pytest.raises(VizslaError, match="unknown convention 'bier'; did you mean 'beir'"):
         evaluate(Run({}), Qrels({"q": {"a": 1}}), "RR", "bier")

@@ -284,7 +284,7 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
     assert (code, "the run began with data.negatives" in said) == (2, True)
     for name, more in (("bm26", ["--negatives", run]), ("dpr", ["--candidates", run])):
         code, _, said = cli("train", name, "--dataset", judged, *more, "-o", tmp_path / "x")
-        assert (code, f"called 'data.{more[0][2:]}'" in said) == (2, True)
+        assert (code, f"recipes 'data.{more[0][2:]}'" in said) == (2, True)
     code, _, said = cli("train", "cross-encoder", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "x")
     assert (code, "--dataset" in said) == (2, True)
 

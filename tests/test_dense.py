@@ -240,7 +240,7 @@ def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Pat
             index.commit()
         code, out, said = cli("search", tmp_path / name, "⁂⁂")
         assert (code, out) == (0, "")
-        assert f"nothing found: {model.name} knows no word of the query" in said
+        assert f"nothing found: {model.name} does not know any word of the query" in said
         assert "⁂ dog" in cli("search", tmp_path / name, "⁂ dog", "--json")[1]
     said = cli("search", tmp_path / "dense", "dogs", "--filter", "year > 3000")[2]
     assert "nothing found: no document meets the filter" in said
@@ -346,7 +346,7 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
         (broken("weights", "model.safetensors", None), "there are no weights here"),
         (broken("damaged", "model.safetensors", "nothing"), "no file of weights, or a damaged one"),
         (broken("pooled", "1_Pooling/config.json", '{"pooling_mode": "median"}'), "cannot be pooled by median"),
-        (tmp_path / "nowhere", "no such folder"),
+        (tmp_path / "nowhere", "this folder does not exist"),
     ):
         with pytest.raises(VizslaError, match=problem):
             Dense.open(folder)
@@ -356,7 +356,7 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
         Dense.open(lost)
     with pytest.raises(VizslaError, match="name an encoder"):
         parse_model("dense")
-    with pytest.raises(VizslaError, match="there is no precision called 'int4'"):
+    with pytest.raises(VizslaError, match="unknown precision 'int4'"):
         parse_model(f"dense(checkpoint={checkpoint}, precision=int4)")
 
 
@@ -431,4 +431,4 @@ def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: P
     assert (code, bool(json.loads(out)["results"])) == (0, True), said
     assert train(tmp_path / "n", f"network.base_model={made}")[0] == 0
     code, said = train(tmp_path / "o", f"network.base_model={start}", "network.pooling=last")
-    assert (code, "no pooling called 'last'" in said) == (2, True), said
+    assert (code, "unknown pooling 'last'" in said) == (2, True), said

@@ -116,12 +116,12 @@ def test_recipes_are_told_in_a_sentence(tmp_path: Path) -> None:
         ("name: 1", "title is missing"),
         (plain + "data: {negatives_per_query: many}", "data.negatives_per_query is 'many', and not a whole number"),
         (plain + "data: 7", "data is 7, and not keys with values"),
-        (plain + "data: {source: crops, negatives: bm25}", "setting of dense recipes called 'data.negatives'"),
-        (plain + "data: {source: cats}", "data.source called 'cats'; known: judged, crops"),
+        (plain + "data: {source: crops, negatives: bm25}", "setting of dense recipes 'data.negatives'"),
+        (plain + "data: {source: cats}", "data.source 'cats'; known: judged, crops"),
         (plain + "training: {learning_rat: 1}", "did you mean 'training.learning_rate'"),
         (plain + "training: {learning_rate: fast}", "training.learning_rate is 'fast', and not a number"),
         (plain.replace("dense", "dens"), "did you mean 'dense'"),
-        (plain + "unheard: 1", "setting of dense recipes called 'unheard'"),
+        (plain + "unheard: 1", "setting of dense recipes 'unheard'"),
         ("[" * 5000, "this is not YAML"),
     ):
         file.write_text(text)

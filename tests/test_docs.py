@@ -48,7 +48,7 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, ROOT / "docs" / "run.py", page], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "there is no such folder" in done.stdout
+    assert "this folder does not exist" in done.stdout
     assert "nobody can: page.md:21" in done.stdout
     assert done.stdout.splitlines()[-1] == "3 failed: page.md:1, page.md:5, page.md:15"
     page.write_text("Look:\n\n    vizsla demo\n")

@@ -53,7 +53,7 @@ def test_runs_go_to_disk_and_back(tmp_path: Path) -> None:
         (Run, "q1 Q0 d1 1 2.0 x\nq1 Q0 d1 1 nan x\n", r":2: 'nan' is not a score"),
         (Qrels, "q1 0 d1 high\n", r":1: 'high' is not a judgement"),
         (Qrels, "q1 d1\n", r":1: expected three columns"),
-        (Run, None, "there is no such file"),
+        (Run, None, "this file does not exist"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, kind: type[Run] | type[Qrels], content: str | None, message: str) -> None:
@@ -71,7 +71,7 @@ def test_trec_judgements_have_four_columns(tmp_path: Path) -> None:
 def test_measures_are_values() -> None:
     assert [str(m) for m in parse_measures("nDCG@10, R@100 AP")] == ["nDCG@10", "R@100", "AP"]
     assert Measure.parse("RR@10") == Measure.parse("MRR@10")
-    with pytest.raises(VizslaError, match="there is no measure called 'ndgc'; did you mean"):
+    with pytest.raises(VizslaError, match="unknown measure 'ndgc'; did you mean"):
         Measure.parse("ndgc@10")
     with pytest.raises(VizslaError, match="'nDCG@@' is not a measure"):
         Measure.parse("nDCG@@")
@@ -135,7 +135,7 @@ def test_the_top_thousand_equal_lucenes(name: str, data: Path, reference: Path, 
 
 
 def test_recipes_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(VizslaError, match="no recipe called 'bm225'; did you mean 'bm25'"):
+    with pytest.raises(VizslaError, match="unknown recipe 'bm225'; did you mean 'bm25'"):
         load_recipe("bm225")
     with pytest.raises(InputError, match="no such recipe file"):
         load_recipe("missing.yaml")
@@ -147,7 +147,7 @@ def test_recipes_that_are_none(tmp_path: Path) -> None:
 
 def test_a_recipe_without_data_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VIZSLA_DATA", str(tmp_path))
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="this folder does not exist"):
         list(check(load_recipe("bm25"), tmp_path / "nowhere"))
     findings = list(check(load_recipe("bm25"), tmp_path))
     assert [(f.dataset, f.measured, f.reached) for f in findings] == [

@@ -239,7 +239,7 @@ def test_a_mapping_says_what_fields_must_be(tmp_path: Path) -> None:
         for wrong, message in [
             ({"year": {"from": 1903}}, "compares with texts, numbers, .* not with an object"),
             ({"year": float("nan")}, "not with the number nan"),
-            ({3: 1}, "names fields by texts, not by the number 3"),
+            ({3: 1}, "the fields of a filter are texts, not the number 3"),
             ({'a"b': 1}, "cannot name the field"),
             (["year"], "a filter is a text, .* or a mapping of fields to values, not a list"),
             (b"year = 1", "a filter is a text, .* not bytes"),

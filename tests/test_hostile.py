@@ -66,7 +66,7 @@ def tamper(folder: Path, *statements: tuple[str, tuple[Any, ...]]) -> None:
     meta = dict(db.execute("SELECT key, value FROM meta"))
     try:
         kept = json.loads(meta[checksums.KEY])
-        kept |= checksums.computed(db, json.loads(meta["generation"]), None)
+        kept |= checksums.compute_checksums(db, json.loads(meta["generation"]), None)
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(kept), checksums.KEY))
     except (KeyError, ValueError, TypeError, sqlite3.Error):
         pass  # what was changed has no sums
@@ -242,13 +242,13 @@ def test_an_array_that_is_no_file_is_refused(folder: Path, treasure: Path, kind:
 @pytest.mark.parametrize("name", ["../../treasure/letters/terms.npy", "/etc/passwd", "a/../../x", "", "a\\b"])
 def test_a_models_files_are_inside_the_index(folder: Path, name: str) -> None:
     tamper(folder, ("UPDATE meta SET value = ? WHERE key = 'model_files'", (json.dumps({name: "0" * 64}),)))
-    assert all("model_files in meta is not what a writer puts there" in sentence for sentence in use(folder))
+    assert all("model_files in meta is not valid" in sentence for sentence in use(folder))
 
 
 def test_a_pipe_among_a_models_files_is_not_waited_for(folder: Path) -> None:
     (folder / "model").mkdir()
     os.mkfifo(folder / "model" / "tokenizer.json")
-    assert all("tokenizer.json in model is a link or no file at all" in sentence for sentence in use(folder))
+    assert all("tokenizer.json in model is a link or a special file" in sentence for sentence in use(folder))
 
 
 def test_random_damage_to_the_database_is_found_or_harmless(folder: Path) -> None:
@@ -283,8 +283,8 @@ def test_a_journal_that_names_another_file_is_not_played_back(folder: Path, tmp_
     record = struct.pack(">I", (1 << 30) // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
     journal = folder / "index.db-journal"
     journal.write_bytes(header.ljust(512, b"\0") + record + bytes.fromhex("d9d505f920a163d7"))
-    assert all("index.db-journal is no file of an index" in sentence for sentence in use(folder))
-    with pytest.raises(CollectionError, match="holds something that is no index"):
+    assert all("index.db-journal is not a file of an index" in sentence for sentence in use(folder))
+    with pytest.raises(CollectionError, match="holds something that is not an index"):
         Index.create(folder, overwrite=True)
     assert thesis.read_text() == "mine"
 
@@ -363,7 +363,7 @@ def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_structure_from_elsewhere_is_not_opened(
     approximate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust, "_here", set())
+    monkeypatch.setattr(trust, "_in_process", set())
     with Index.open(approximate) as index:  # this machine has built it
         expected = [h.id for h in index.search("w3", 5)]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
@@ -374,7 +374,7 @@ def test_a_structure_from_elsewhere_is_not_opened(
         assert verify(index.path) == []
         assert trust_vector_indexes(index) == 1
         assert [h.id for h in index.search("w3", 5)] == expected
-    monkeypatch.setattr(trust, "_here", set())
+    monkeypatch.setattr(trust, "_in_process", set())
     with Index.open(approximate) as index:
         assert [h.id for h in index.search("w3", 5)] == expected
 

@@ -147,7 +147,7 @@ def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.M
     monkeypatch.setattr("vizsla.index.index.DEFAULT_TIMEOUT", 0.1)
     with build(folder, documents[:1]) as first, Index.open(folder) as second:
         first.add(documents[1:2])
-        with pytest.raises(CollectionError, match="another writer is at work on it"):
+        with pytest.raises(CollectionError, match="another writer is using the index"):
             second.add(documents[2:])
         first.commit()
         second.add(documents[2:])
@@ -269,7 +269,7 @@ def test_highlights_show_the_best_passage(folder: Path) -> None:
 
 
 def test_folders_that_are_no_index(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="this is no Vizsla index"):
+    with pytest.raises(CollectionError, match="this is not a Vizsla index"):
         Index.open(tmp_path)
     (tmp_path / "index.db").write_text("not a database at all, whatever its name says" * 10)
     with pytest.raises(CollectionError, match=r"index\.db is damaged"):
@@ -277,7 +277,7 @@ def test_folders_that_are_no_index(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     sqlite3.connect(other / "index.db").execute("CREATE TABLE x (y)").connection.close()
-    with pytest.raises(CollectionError, match="this is no Vizsla index"):
+    with pytest.raises(CollectionError, match="this is not a Vizsla index"):
         Index.open(other)
 
 
@@ -296,14 +296,14 @@ def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(CollectionError, match="holds something that is no index"):
+        with pytest.raises(CollectionError, match="holds something that is not an index"):
             Index.create(precious, overwrite=overwrite)
     file = tmp_path / "file"
     file.write_text("x")
     with pytest.raises(CollectionError, match="this is a file"):
         Index.create(file)
     build(tmp_path / "i", documents).close()
-    with pytest.raises(CollectionError, match="there is an index here already"):
+    with pytest.raises(CollectionError, match="an index exists here already"):
         Index.create(tmp_path / "i")
     with Index.create(tmp_path / "i", overwrite=True) as index:
         assert len(index) == 0

@@ -219,7 +219,7 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
     ("arguments", "message"),
     [
         (["bm25.trec"], "at least two runs"),
-        (["bm25.trec", "missing.trec"], "no such file"),
+        (["bm25.trec", "missing.trec"], "this file does not exist"),
         (["bm25.trec", "empty.trec"], "the run is empty"),
         (["bm25.trec", "other.trec"], "bm25 and other have no query in common"),
         (["bm25.trec", "twice.trec"], "appears a second time"),
@@ -234,7 +234,7 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
         (["bm25.trec", "dense.trec", "--reference", "bm2"], "did you mean 'bm25'?"),
         (["bm25.trec", "dense.trec", "--reference", "bm25=dense.trec"], "two runs are called 'bm25'"),
         (["bm25.trec", "dense.trec", "--test", "z"], "no significance test"),
-        (["bm25.trec", "dense.trec", "--split", "nope"], "no split called 'nope'"),
+        (["bm25.trec", "dense.trec", "--split", "nope"], "unknown split 'nope'"),
         (["bm25.trec", "dense.trec", "--split", "dev"], "bm25 has none of the queries"),
         (["bm25.trec", "dense.trec", "--answers", "q.jsonl"], "give --qrels"),
     ],

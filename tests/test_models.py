@@ -116,7 +116,7 @@ def test_prime_is_words_plus_pieces() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bm225", "there is no model called 'bm225'; did you mean 'bm25'"),
+        ("bm225", "unknown model 'bm225'; did you mean 'bm25'"),
         ("", "expected a name at character 1"),
         ("bm25 bm25", "expected \\+ at character 6"),
         ("bm25 +", "expected a name at character 7"),
@@ -127,11 +127,11 @@ def test_prime_is_words_plus_pieces() -> None:
         ("bm25(k1=x)", "'x' is not a number"),
         ("bm25(b=2)", "b between 0 and 1"),
         ("bm25(k1=nan)", "k1 must be 0 or more"),
-        ("bm25(variant=bm26)", "there is no BM25 variant"),
-        ("bm25(lengths=short)", "there is no length coding"),
+        ("bm25(variant=bm26)", "unknown BM25 variant"),
+        ("bm25(lengths=short)", "unknown length coding"),
         ("bm25(delta=1)", "has no delta"),
         ("1e * bm25", "is not a weight"),
-        ("bm25(analyzer=nope)", "there is no analyzer or tokenizer"),
+        ("bm25(analyzer=nope)", "unknown analyzer or tokenizer"),
         ("bm25(k1=1e999)", "k1 must be 0 or more"),
         ("bm25(k1=1, k1=2)", "k1 appears twice"),
         ("bm25(mu=1)", "bm25 does not take the option mu .* it takes k1, b"),

@@ -287,5 +287,5 @@ def test_heads_are_looked_up_without_torch() -> None:
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     expected = {"augmenter": "augmentations", "cross": "scores", "dense": "embeddings", "splade": "vectors"}
     assert ast.literal_eval(found) == {**expected, "unicoil": "weights"}
-    with pytest.raises(VizslaError, match="no network head called 'spalde'; did you mean 'splade'"):
+    with pytest.raises(VizslaError, match="unknown network head 'spalde'; did you mean 'splade'"):
         write_network("nowhere", {}, "spalde")

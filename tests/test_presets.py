@@ -202,7 +202,7 @@ def test_every_preset_names_its_encoders_or_asks_for_them() -> None:
         assert preset.about
         assert (not preset.documents) == (name == "rocketqa")
         assert preset.two == (name.split("-")[0] in ("dpr", "spar", "rocketqa"))
-    with pytest.raises(VizslaError, match="no preset called 'tasb'; did you mean 'tas-b'"):
+    with pytest.raises(VizslaError, match="unknown preset 'tasb'; did you mean 'tas-b'"):
         parse_model("dense(checkpoint=x, preset=tasb)")
-    with pytest.raises(VizslaError, match="no similarity called 'angle'"):
+    with pytest.raises(VizslaError, match="unknown similarity 'angle'"):
         parse_model("tas-b(checkpoint=x, similarity=angle)")

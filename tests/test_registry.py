@@ -15,28 +15,28 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset, count_dataset, find_entry, known, open_datasets, read_questions
+from vizsla.datasets import BeirDataset, count_dataset, dataset_entry, known_datasets, open_datasets, read_questions
 from vizsla.datasets.fetch import download, fetch
 from vizsla.datasets.registry import Download
 from vizsla.errors import InputError, VizslaError
 
 
 def test_all_sets_of_beir_are_known() -> None:
-    beir = [e for e in known().values() if not e.is_questions]
+    beir = [e for e in known_datasets().values() if not e.is_questions]
     assert len(beir) == 19
     assert sum(bool(e.downloads) for e in beir) == 15
     assert all(d.md5 and len(d.md5) == 32 for e in beir for d in e.downloads)
     assert {e.name for e in beir if e.evaluated != "test"} == {"msmarco"}
     assert {e.name for e in beir if not e.downloads} == {"bioasq", "signal1m", "trec-news", "robust04"}
     assert all(e.how for e in beir if not e.downloads)
-    assert find_entry("openqa-curatedtrec").answers == "regex"
-    with pytest.raises(VizslaError, match="no data set called 'scifcat'; did you mean 'scifact'"):
-        find_entry("scifcat")
+    assert dataset_entry("openqa-curatedtrec").answers == "regex"
+    with pytest.raises(VizslaError, match="unknown data set 'scifcat'; did you mean 'scifact'"):
+        dataset_entry("scifcat")
 
 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
 def test_counting_gives_table_1_of_the_paper(name: str, data: Path) -> None:
-    counted, entry = count_dataset(BeirDataset.open(data / name)), find_entry(name)
+    counted, entry = count_dataset(BeirDataset.open(data / name)), dataset_entry(name)
     assert counted.documents == entry.documents
     assert {s: n for s, n in counted.splits.items() if s in entry.splits} == entry.splits
     assert counted.per_query["test"] == pytest.approx(entry.per_query, abs=0.05)
@@ -98,13 +98,13 @@ def server() -> Iterator[Server]:
 
 def entry_at(server: Server, md5: str | None = None) -> object:
     source = Download(server.url, "pets.zip", md5 or hashlib.md5(server.content).hexdigest())
-    return replace(find_entry("scifact"), name="pets", downloads=(source,))
+    return replace(dataset_entry("scifact"), name="pets", downloads=(source,))
 
 
 def test_fetching_resumes_verifies_and_unpacks(server: Server, tmp_path: Path) -> None:
     entry = entry_at(server)
     server.breaks_at = 100
-    with pytest.raises(InputError, match=r"cannot be reached .* what has arrived is kept"):
+    with pytest.raises(InputError, match=r"cannot be reached .* the part that arrived is kept"):
         fetch(entry, tmp_path)
     server.breaks_at = 0
     told: list[tuple[int, int]] = []
@@ -125,12 +125,12 @@ def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) ->
 
 
 def test_damaged_downloads_are_thrown_away(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="what arrived is damaged"):
+    with pytest.raises(InputError, match="the download is damaged"):
         fetch(entry_at(server, "0" * 32), tmp_path)
     assert not (tmp_path / "pets").exists()
     assert list((tmp_path / ".downloads" / "pets").iterdir()) == []
     server.content = b"please log in"
-    with pytest.raises(InputError, match="no archive"):
+    with pytest.raises(InputError, match="not an archive"):
         fetch(entry_at(server), tmp_path)
     with pytest.raises(InputError, match="the server says 404"):
         download(Download(server.url + "missing", "x", None), tmp_path)
@@ -154,7 +154,7 @@ def test_archives_that_do_not_unpack_are_not_kept(server: Server, tmp_path: Path
         encrypted[place] |= 1
     for content in (bytes(flipped), bytes(encrypted)):
         server.content = content
-        with pytest.raises(InputError, match=r"pets\.zip: the archive is damaged, encrypted or not what it should be"):
+        with pytest.raises(InputError, match=r"pets\.zip: the archive is damaged, encrypted or of another kind"):
             fetch(entry_at(server), tmp_path)
         assert list((tmp_path / ".downloads" / "pets").iterdir()) == []
     server.content = whole
@@ -165,11 +165,11 @@ def test_data_sets_by_name_or_folder(dataset: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VIZSLA_DATA", str(dataset.parent))
     assert open_datasets("pets").members[0].folder == dataset
     assert open_datasets(dataset).split(None) == "test"
-    with pytest.raises(InputError, match=r"not here .* fetch it with 'vizsla datasets fetch scifact'"):
+    with pytest.raises(InputError, match=r"not on this machine .* fetch it with 'vizsla datasets fetch scifact'"):
         open_datasets("scifact")
     with pytest.raises(InputError, match="Register at bioasq"):
         open_datasets("bioasq")
-    with pytest.raises(InputError, match="no such folder, and no data set of this name"):
+    with pytest.raises(InputError, match="this folder does not exist, nor does a data set of this name"):
         open_datasets("nowhere")
 
 
@@ -182,7 +182,7 @@ def test_a_group_of_forums_is_their_mean(cli: Cli, dataset: Path, tmp_path: Path
     whole = tmp_path / "cqadupstack"
     whole.mkdir()
     dataset.rename(whole / "android")
-    with pytest.raises(InputError, match="of its 12 parts there is no english, gaming"):
+    with pytest.raises(InputError, match="parts of this data set are missing: english, gaming"):
         open_datasets(whole)
     mine = whole.rename(tmp_path / "forums")
     (mine / "english").mkdir()
@@ -202,7 +202,7 @@ def test_the_command_lists_shows_and_counts(cli: Cli, dataset: Path) -> None:
     assert code == 0
     assert "cqadupstack" in out
     assert "there are also pets" in err
-    assert len(json.loads(cli("datasets", "--data", dataset.parent, "--json")[1])) == len(known())
+    assert len(json.loads(cli("datasets", "--data", dataset.parent, "--json")[1])) == len(known_datasets())
     code, out, _ = cli("datasets", "show", "msmarco")
     assert "TREC Deep Learning 2019" in out
     code, out, _ = cli("datasets", "stats", dataset, "--json")

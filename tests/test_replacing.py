@@ -48,7 +48,7 @@ def test_nobody_writes_to_what_is_being_replaced(place: Path, monkeypatch: pytes
     monkeypatch.setattr("vizsla.index.index.DEFAULT_TIMEOUT", 0.1)
     with Index.open(place) as old:
         with replace_index(place, overwrite=True) as building, Index.create(building) as index:
-            with pytest.raises(CollectionError, match="another writer is at work"):
+            with pytest.raises(CollectionError, match="another writer is using the index"):
                 old.add(records(9))
             index.add(records(7))
             index.commit()
@@ -63,7 +63,7 @@ def test_a_writer_at_work_is_not_replaced(place: Path) -> None:
     with Index.open(place) as index:
         index.add(records(8))
         for replaced in (lambda: build(place, 3, overwrite=True), lambda: Index.create(place, overwrite=True)):
-            with pytest.raises(CollectionError, match="another writer is at work"):
+            with pytest.raises(CollectionError, match="another writer is using the index"):
                 replaced()
         index.commit()
     assert size(place) == 8
@@ -78,7 +78,7 @@ def test_two_builds_of_one_place_leave_each_other_alone(tmp_path: Path) -> None:
                 index.commit()
     assert size(place) == 3  # the one that was put in place last
     assert [p.name for p in tmp_path.iterdir()] == ["i"]
-    with pytest.raises(CollectionError, match="there is an index here already; --overwrite"):
+    with pytest.raises(CollectionError, match="an index exists here already; --overwrite"):
         build(place, 3)
 
 
@@ -86,7 +86,7 @@ def test_a_build_that_finds_another_done_before_it_is_told(tmp_path: Path) -> No
     build_too_late = replace_index(tmp_path / "i", overwrite=False)
     Index.create(build_too_late.__enter__()).close()
     build(tmp_path / "i", 4)
-    with pytest.raises(CollectionError, match="there is an index here already"):
+    with pytest.raises(CollectionError, match="an index exists here already"):
         build_too_late.__exit__(None, None, None)
     assert size(tmp_path / "i") == 4
     assert [p.name for p in tmp_path.iterdir()] == ["i"]
@@ -113,7 +113,7 @@ def test_long_names_that_begin_alike_are_two(tmp_path: Path) -> None:
     one, two = tmp_path / ("a" * 120 + "1"), tmp_path / ("a" * 120 + "2")
     build(one, 3)
     one.rename(one.with_name(old_name(one)))  # a replacement was killed between the renamings
-    with pytest.raises(CollectionError, match="no such folder"):
+    with pytest.raises(CollectionError, match="this folder does not exist"):
         Index.open(two)
     build(two, 4, overwrite=True)
     assert (size(one), size(two)) == (3, 4)
@@ -145,7 +145,7 @@ def test_an_index_that_somebody_has_removed_stays_removed(place: Path, monkeypat
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)
         build(place, 9, overwrite=True)
     shutil.rmtree(place)
-    with pytest.raises(CollectionError, match="no such folder"):
+    with pytest.raises(CollectionError, match="this folder does not exist"):
         Index.open(place)
     build(place, 2)
     assert [p.name for p in place.parent.iterdir()] == ["i"]
@@ -159,7 +159,7 @@ def test_an_old_index_that_cannot_be_had_is_not_waited_for_at_full_speed(
     (old / "writer.lock").mkdir()
     monkeypatch.setattr(folder, "_LONGEST_SWAP", 0.2)
     started = time.process_time()
-    with pytest.raises(CollectionError, match="no such folder"):
+    with pytest.raises(CollectionError, match="this folder does not exist"):
         Index.open(place)
     assert time.process_time() - started < 0.15
 
@@ -191,7 +191,7 @@ def test_names_that_cannot_be_are_told(tmp_path: Path, name: str) -> None:
 
 def test_files_of_others_among_the_segments_are_not_removed(place: Path) -> None:
     (place / "segments" / "notes.txt").write_text("mine")
-    with pytest.raises(CollectionError, match="holds something that is no index"):
+    with pytest.raises(CollectionError, match="holds something that is not an index"):
         Index.create(place, overwrite=True)
     assert (place / "segments" / "notes.txt").read_text() == "mine"
 
@@ -256,7 +256,7 @@ def test_leftovers_of_a_killed_writer_are_known(place: Path) -> None:
     build(place, 3, overwrite=True)
     assert size(place) == 3
     (place / "thesis.txt").write_text("mine")
-    with pytest.raises(CollectionError, match="holds something that is no index"):
+    with pytest.raises(CollectionError, match="holds something that is not an index"):
         build(place, 3, overwrite=True)
     assert (place / "thesis.txt").read_text() == "mine"
 
@@ -277,7 +277,7 @@ def test_an_empty_folder_and_a_missing_parent_will_do(tmp_path: Path) -> None:
     build(tmp_path / "a" / "b" / "c", 2)
     assert size(tmp_path / "empty") == size(tmp_path / "a" / "b" / "c") == 2
     for place in (Path("."), Path(".."), Path("/")):
-        with pytest.raises(CollectionError, match="give its folder a name"):
+        with pytest.raises(CollectionError, match="give the folder a name"):
             build(place, 2)
 
 
@@ -312,7 +312,7 @@ def test_killed_at_any_step_one_of_the_two_is_there(
     place: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill at every file operation of `create`, and at every sixth of a whole build."""
-    monkeypatch.setattr(folder, "_UNMARKED", 0.0)
+    monkeypatch.setattr(folder, "_UNLOCKED", 0.0)
     new = {"create": 0, "replace": 7}[kind]
     work: dict[str, Callable[[], object]] = {
         "create": lambda: Index.create(place, overwrite=True).close(),
@@ -337,7 +337,7 @@ def test_what_is_no_index_is_never_replaced(place: Path, spoil: Callable[[Path],
     spoil(place)
     before = {f: f.read_bytes() for f in place.rglob("*") if f.is_file()}
     for replaced in (lambda: build(place, 3, overwrite=True), lambda: Index.create(place, overwrite=True)):
-        with pytest.raises(VizslaError, match="holds something that is no index"):
+        with pytest.raises(VizslaError, match="holds something that is not an index"):
             replaced()
     assert {f: f.read_bytes() for f in place.rglob("*") if f.is_file()} == before
     assert folder.is_index(place) is False

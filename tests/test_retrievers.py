@@ -223,13 +223,13 @@ def test_a_folder_is_opened_by_its_location(index: Index, monkeypatch: pytest.Mo
 
 
 def test_locations_that_are_none() -> None:
-    with pytest.raises(VizslaError, match=r"^there is no kind of location called 'ftp:'; known: file:"):
+    with pytest.raises(VizslaError, match=r"^unknown kind of location 'ftp:'; known: file:"):
         vizsla.open("ftp://example.org/ix")
     with pytest.raises(VizslaError, match="did you mean 'file:'"):
         vizsla.open("fiel:ix")
     with pytest.raises(VizslaError, match="names no folder"):
         vizsla.open("file:")
-    with pytest.raises(VizslaError, match="no such folder"):
+    with pytest.raises(VizslaError, match="this folder does not exist"):
         vizsla.open("nowhere")
     with pytest.raises(VizslaError, match="a location is a text or a path, not the number 7"):
         vizsla.open(7)  # type: ignore[arg-type]

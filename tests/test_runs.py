@@ -186,8 +186,8 @@ def test_fusing_equals_adding_up_in_dictionaries(given_runs: list[dict[str, dict
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rff", "no fusion called 'rff'; did you mean 'rrf'"),
-        ("linear(normalise=minmx)", "no normalisation called 'minmx'; did you mean 'minmax'"),
+        ("rff", "unknown fusion 'rff'; did you mean 'rrf'"),
+        ("linear(normalise=minmx)", "unknown normalisation 'minmx'; did you mean 'minmax'"),
         ("rrf(missing=min)", "rrf does not take the option missing in .*; it takes k"),
         ("rrf(k=many)", "'many' is not a number for k"),
         ("linear(minmax)", "'minmax' in .* is not an option; expected name=value"),

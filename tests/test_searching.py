@@ -216,9 +216,9 @@ def test_ways_that_cannot_be_are_told_at_once(folder: Path) -> None:
         index.add([{"id": "1", "text": "dogs bark"}])
         index.commit()
         for wrong, message in [
-            ({"combine": "rff"}, "no way to combine called 'rff'"),
+            ({"combine": "rff"}, "unknown way to combine 'rff'"),
             ({"combine": 3}, "combine is a text, as in 'rrf', not the number 3"),
-            ({"search_params": "hsnw"}, "no vector index called 'hsnw'"),
+            ({"search_params": "hsnw"}, "unknown vector index 'hsnw'"),
             ({"search_params": 3}, "search_params is a text, as in 'ef_search=200', not the number 3"),
         ]:
             with pytest.raises(VizslaError, match=message):

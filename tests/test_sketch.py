@@ -182,7 +182,7 @@ def test_what_cannot_be_sketched() -> None:
         ("sketch(width=100)", "the width of a sketch is a multiple of 64 up to 65,536, not 100"),
         ("sketch(lexical=bm25-prime)", "bm25-prime cannot be sketched"),
         ("sketch(lexical=vectors)", "vectors cannot be sketched"),
-        ("sketch(lexical=bm52)", "no model called 'bm52'"),
+        ("sketch(lexical=bm52)", "unknown model 'bm52'"),
         ("sketch(mu=2)", "sketch does not take the option mu"),
         ("spar(dense=sketch, lexical=bm25)", "bm25 is not a dense model, and SPAR needs two; sketch turns bm25 into"),
         ("sketch(lexical=bm25(k1=1.2)", "the bracket at character 7 is never closed"),

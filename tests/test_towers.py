@@ -287,8 +287,8 @@ def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, 
     for bad, message in (
         (["network.tied_encoders=2"], "is not true or false"),
         (["network.tied_encoders=false", "network.use_token_types=true"], "set network.tied_encoders=true"),
-        (["data.depth=3"], "setting of dense recipes called 'data.depth'"),
-        (["loss.name=binary"], "no loss called 'binary'; known: contrastive, margin"),
+        (["data.depth=3"], "setting of dense recipes 'data.depth'"),
+        (["loss.name=binary"], "unknown loss 'binary'; known: contrastive, margin"),
         ([f"network.companion={joint}"], "this is not a dense model"),
         (["network.companion_weight=0"], "network.companion_weight must be more than 0"),
     ):

@@ -63,7 +63,7 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
         (folder / "train_hard_negatives.jsonl").write_text(text + "\n")
         with pytest.raises(InputError, match=problem):
             judged_pairs([BeirDataset.open(folder)], PIECES)
-    assert BeirDataset.open(judged).confusions() == {}
+    assert BeirDataset.open(judged).hard_negatives() == {}
 
 
 def test_some_queries_in_their_order() -> None:

@@ -60,7 +60,7 @@ def test_another_section_class_has_keys_of_its_own() -> None:
     assert judged.settings.data.negatives_per_query == 3
     assert judged.make().reads_datasets
     assert not recipe.make().reads_datasets
-    with pytest.raises(VizslaError, match=r"setting of learned-sparse recipes called 'data\.window'"):
+    with pytest.raises(VizslaError, match=r"setting of learned-sparse recipes 'data\.window'"):
         recipe.with_changes(["data.source=judged", "data.window=3"])
 
 

@@ -1,4 +1,4 @@
-"""Holds one peer engine and does what it is told, one JSON command per line, one JSON answer per line.
+"""Runs one peer engine: reads one JSON command per line, and writes one JSON answer per line.
 
     python bench/peers/serve.py PEER      PEER: bm25s, tantivy, pisa, lucene, pisa-sparse, bmp, seismic
 

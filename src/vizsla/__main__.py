@@ -1,4 +1,4 @@
-"""python -m vizsla: the command line, for those who start it through another program."""
+"""Run the command line with `python -m vizsla`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plain data, of JSON or YAML, as the fields of a dataclass: looked at before anything is made of it.
+"""Dataclasses from plain data, of JSON or YAML, whose names and types are checked first.
 
-So a file that says something else than it should is told in a sentence, and a mistake in the code stays one.
+A file with wrong names or types is refused in one sentence. An exception in the code of a class still shows as one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DescriptionError(VizslaError):
-    """Plain data that does not describe what it should; the message is to stand in brackets."""
+    """Plain data with a wrong name or type; the message is written to stand in brackets in another message."""
 
 
 def _is_number(value: object) -> bool:
@@ -25,7 +25,7 @@ def _is_number(value: object) -> bool:
     return whole or (isinstance(value, float) and math.isfinite(value))
 
 
-_KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+_TYPES: dict[str, tuple[str, Callable[[object], bool]]] = {
     "str": ("a text", lambda value: isinstance(value, str)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
     "int": ("a whole number", lambda value: _is_number(value) and isinstance(value, int)),
@@ -36,53 +36,59 @@ _KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "list": ("a list", lambda value: isinstance(value, list)),
     "tuple[str, ...]": (
         "a list of texts",
-        lambda value: isinstance(value, list | tuple) and all(isinstance(one, str) for one in value),
+        lambda value: isinstance(value, list | tuple) and all(isinstance(element, str) for element in value),
     ),
 }
 
 
-def described(kind: Any, data: object, without: Collection[str] = (), **stored: str) -> dict[str, Any]:
-    """The arguments a dataclass is made with, from plain data.
+def fields_from_data(cls: Any, data: object, without: Collection[str] = (), **types: str) -> dict[str, Any]:
+    """The arguments for the constructor of a dataclass, from a mapping of names to plain values.
 
-    `without`: fields that are not described. `stored`: of what kind those are, and entries that are no fields, whose
-    data differ from them.
+    Names must be fields of the class, and values must be of their types. `without`: fields that may not be given.
+    `types`: names that must be given and their types, written as annotations; they replace the types of fields, and
+    need not be fields.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Dog:
     ...     name: str
     ...     age: int = 1
-    >>> described(Dog, {"name": "Rex"})
+    >>> fields_from_data(Dog, {"name": "Rex"})
     {'name': 'Rex'}
-    >>> described(Dog, {"name": "Rex", "age": "old"})
+    >>> fields_from_data(Dog, {"name": "Rex", "age": "old"})
     Traceback (most recent call last):
     ...
     vizsla.described.DescriptionError: age is 'old', and not a whole number
     """
     if not isinstance(data, Mapping):
-        raise DescriptionError(f"{short(repr(data))} is no object of names and values")
-    own = {field.name: field for field in fields(kind) if field.init and field.name not in without}
-    kinds = {name: str(field.type) for name, field in own.items()} | stored
-    needed = [n for n, f in own.items() if f.default is MISSING and f.default_factory is MISSING]
-    for name in (*needed, *stored):
+        raise DescriptionError(f"{short(repr(data))} is not an object of names and values")
+    own = {field.name: field for field in fields(cls) if field.init and field.name not in without}
+    type_of = {name: str(field.type) for name, field in own.items()} | types
+    required = [n for n, f in own.items() if f.default is MISSING and f.default_factory is MISSING]
+    for name in (*required, *types):
         if name not in data:
             raise DescriptionError(f"{name} is missing")
     for name, value in data.items():
-        if name not in kinds:
+        if name not in type_of:
             raise DescriptionError(f"{short(str(name))} is not known")
-        check(name, value, kinds[name])
-    return {name: tuple(value) if kinds[name].startswith("tuple") else value for name, value in data.items()}
+        check_type(name, value, type_of[name])
+    return {name: tuple(value) if type_of[name].startswith("tuple") else value for name, value in data.items()}
 
 
-def check(name: str, value: object, kind: str) -> None:
-    """Refuse a value that is not of a kind, which is written as in annotations; those of no plain data are passed."""
-    known = [_KINDS.get(one) for one in kind.split(" | ")]
-    if not all(known):
-        return
-    if not any(one[1](value) for one in known if one):
-        raise DescriptionError(f"{name} is {short(repr(value))[1:-1]}, and not {' or '.join(o[0] for o in known if o)}")
+def check_type(name: str, value: object, annotation: str) -> None:
+    """Raise a `DescriptionError` if a value is not of a type, given as an annotation such as `int | None`.
+
+    Types that plain data cannot have are not checked.
+
+    >>> check_type("age", 3, "int | None")
+    """
+    alternatives = [_TYPES.get(alternative) for alternative in annotation.split(" | ")]
+    checks = [alternative for alternative in alternatives if alternative is not None]
+    if len(checks) == len(alternatives) and not any(is_valid(value) for _, is_valid in checks):
+        expected = " or ".join(words for words, _ in checks)
+        raise DescriptionError(f"{name} is {short(repr(value))[1:-1]}, and not {expected}")
 
 
-def made_from(kind: type[T], data: object) -> T:
-    """A dataclass from plain data."""
-    return kind(**described(kind, data))
+def from_data(cls: type[T], data: object) -> T:
+    """An object of a dataclass from a mapping of the names of its fields to plain values."""
+    return cls(**fields_from_data(cls, data))

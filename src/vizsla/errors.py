@@ -6,11 +6,19 @@ from typing import Any
 
 
 class VizslaError(Exception):
-    """Anything Vizsla has to say to its user; the command line prints the message and exits with 2."""
+    """An error that the user can do something about; the message is one sentence. The command line exits with 2.
+
+    >>> from vizsla import parse_model
+    >>> try:
+    ...     parse_model("bm225")
+    ... except VizslaError as e:
+    ...     print(e)
+    unknown model 'bm225'; did you mean 'bm25'?
+    """
 
 
 class InputError(VizslaError):
-    """A file, a line or a value that cannot be used, named as exactly as possible.
+    """A file, a line or a value that cannot be used; the message starts with the file and the line.
 
     >>> raise InputError("this is not JSON", file="corpus.jsonl", line=3)
     Traceback (most recent call last):
@@ -26,7 +34,7 @@ class InputError(VizslaError):
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words, for messages.
+    """The type of a JSON value in words, for messages; texts and numbers with their value.
 
     >>> kind_of("seven dogs"), kind_of(""), kind_of([])
     ("the text 'seven dogs'", 'an empty text', 'a list')
@@ -46,12 +54,18 @@ def kind_of(value: Any) -> str:
 _LARGE = 10**50
 
 
-def _shortened(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _shortened(text: str, max_length: int = 40) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 class UnknownNameError(VizslaError):
-    """A name of a model, an analyzer, a measure or the like that means nothing here."""
+    """An unknown name of a model, an analyzer, a measure or the like; the message suggests the closest known name.
+
+    >>> raise UnknownNameError("measure", "ndgc", ["nDCG", "AP"])
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.UnknownNameError: unknown measure 'ndgc'; did you mean 'nDCG'?
+    """
 
     def __init__(self, kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
         from difflib import get_close_matches
@@ -59,16 +73,16 @@ class UnknownNameError(VizslaError):
         by_lower = {k.lower(): k for k in known}
         close = get_close_matches(name.lower(), by_lower, n=1)
         hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known: {', '.join(known)}"
-        super().__init__(f"there is no {kind} called {name!r}; {hint}")
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 
 class CannotExplainError(VizslaError):
-    """A retriever that cannot say where its scores come from was asked to."""
+    """A retriever cannot explain its scores."""
 
 
 class CollectionError(VizslaError):
-    """Something about an index on disk: not there, of another format, in use, or damaged."""
+    """An index on disk that cannot be used: it does not exist, has another format, is in use, or is damaged."""
 
 
 class UncommittedChangesWarning(UserWarning):
-    """Changes to an index are given up because nobody has committed them."""
+    """Changes to an index are lost because they were not committed."""

@@ -72,7 +72,7 @@ class _Cache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         _load_arrays()
         overload = self._load(sig, target_context)
-        if overload is None and compiling.prepared():
+        if overload is None and compiling.run_hook():
             overload = self._load(sig, target_context)
         return overload
 
@@ -85,7 +85,7 @@ class _Cache(FunctionCache):
 
 
 def cache_folder() -> Path | None:
-    """Where kernels are kept; None where there is no folder for them."""
+    """The folder of the kernel cache; None if it cannot be written to."""
     try:
         folder = Path(_Cache(cache_folder).cache_path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,10 +96,10 @@ def cache_folder() -> Path | None:
 
 @functools.cache
 def _load_arrays() -> None:
-    """Have numba load what it knows of arrays, without scipy's linear algebra: a fifth of a second for nothing.
+    """Make numba load its support of arrays without importing scipy's linear algebra, which takes a fifth of a second.
 
-    While it loads it asks whether that is installed, by importing it. It asks again before it compiles a kernel that
-    needs it, which none of ours does, so the first question can have its answer without the import.
+    Numba imports scipy to check whether it is installed. It checks again before it compiles a kernel that needs linear
+    algebra. No kernel of Vizsla does, so the first check can be skipped.
     """
     ensure_blas = getattr(linalg, "ensure_blas", None)
     if ensure_blas is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
@@ -125,7 +125,7 @@ class _CompilationNotice(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         if event.data["dispatcher"].py_func.__module__.startswith("vizsla."):
-            compiling.tell(*([] if _cached else ["in memory: no cache folder can be written"]))
+            compiling.announce(*([] if _cached else ["in memory: no cache folder can be written"]))
 
     def on_end(self, event: event.Event) -> None:
         """Nothing to say."""

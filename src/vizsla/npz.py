@@ -1,4 +1,4 @@
-"""Arrays in .npz files of others: what a header declares is compared with what the file holds before it is read."""
+"""Arrays in .npz files from outside: each header is compared with the size of its array before the array is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import IO
 
 import numpy as np
 
-_LEAST_BOUND = 64_000_000
-_MOST_RATIO = 100  # arrays of numbers are rarely packed to a tenth; zeros without end are
+_MIN_LIMIT = 64_000_000
+_MAX_RATIO = 100  # arrays of numbers rarely compress to a tenth; a file that compresses more is an attack
 
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, TypeError,
@@ -22,20 +22,23 @@ _DAMAGE = (
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file; a ValueError where it is none, or would unpack to far more than it is."""
+    """The arrays of a .npz file by name.
+
+    Raises a ValueError if the file is not a .npz file, or if it would unpack to far more than its size.
+    """
     with path.open("rb") as file:
         try:
-            return _arrays(file, max(_LEAST_BOUND, _MOST_RATIO * path.stat().st_size))
+            return _arrays(file, max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size))
         except _DAMAGE as e:
             raise ValueError(str(e) or type(e).__name__) from None
 
 
-def _arrays(source: IO[bytes], most: int) -> dict[str, np.ndarray]:
+def _arrays(source: IO[bytes], limit: int) -> dict[str, np.ndarray]:
     arrays = {}
     with zipfile.ZipFile(source) as archive:
         members = archive.infolist()
-        if sum(member.file_size for member in members) > most:
-            raise ValueError("it would unpack to far more than it is")
+        if sum(member.file_size for member in members) > limit:
+            raise ValueError("it would unpack to far more than its size")
         for member in members:
             with archive.open(member) as file:
                 _check_header(file, member.file_size)
@@ -48,8 +51,8 @@ def _arrays(source: IO[bytes], most: int) -> dict[str, np.ndarray]:
 def _check_header(file: IO[bytes], size: int) -> None:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, kind = read(file)
-    if kind.hasobject or not kind.itemsize:
-        raise ValueError("an array holds no numbers or texts")
-    if math.prod(shape) * kind.itemsize != size - file.tell():
-        raise ValueError(f"an array declares the shape {shape}, which is not what is there")
+    shape, _, dtype = read(file)
+    if dtype.hasobject or not dtype.itemsize:
+        raise ValueError("an array holds something other than numbers or texts")
+    if math.prod(shape) * dtype.itemsize != size - file.tell():
+        raise ValueError(f"an array declares the shape {shape}, but its size is another one")

@@ -1,8 +1,8 @@
-"""Numbers as text: printed so that they read back as the same, and read as what a machine can hold."""
+"""Numbers as text, printed so that they read back as the same, and texts quoted in messages."""
 
 from __future__ import annotations
 
-_MOST_DIGITS = 18  # what fits 64 bits; Python itself refuses thousands of digits, in words of its own
+_MAX_DIGITS = 18  # fits in 64 bits; Python's own error for thousands of digits is about its settings
 
 
 def number_text(value: float) -> str:
@@ -15,20 +15,20 @@ def number_text(value: float) -> str:
 
 
 def whole_number(text: str) -> int:
-    """A whole number of at most 18 digits; a ValueError for anything else.
+    """The whole number of at most 18 digits in a text; raises a ValueError for anything else.
 
     >>> whole_number("1536")
     1536
     """
-    if len(text.strip().lstrip("+-")) > _MOST_DIGITS:
+    if len(text.strip().lstrip("+-")) > _MAX_DIGITS:
         raise ValueError("too many digits")
     return int(text)
 
 
-def short(text: str, most: int = 80) -> str:
-    """A text as it is quoted in a sentence, cut where it is long.
+def short(text: str, max_length: int = 80) -> str:
+    """A text in quotes for a message, cut if it is long.
 
     >>> short("bm25"), short("bm25 + " * 100, 10)
     ("'bm25'", "'bm25 + bm2...'")
     """
-    return repr(text if len(text) <= most else f"{text[:most]}...")
+    return repr(text if len(text) <= max_length else f"{text[:max_length]}...")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vizsla.retrievers import LOCATIONS
-
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever
 
 

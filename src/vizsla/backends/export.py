@@ -22,14 +22,14 @@ FORMATS = ("jsonl", "npz")
 def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = None) -> int:
     """Write the vectors of all documents, as `jsonl` or `npz`, and return their number.
 
-    `quantiser`: stores weights as whole numbers, as in `minmax:8`.
+    `quantiser`: a quantiser such as `minmax:8`, which stores weights as whole numbers.
     """
     if to not in FORMATS:
         raise UnknownNameError("export format", to, FORMATS)
     chosen = Quantiser.parse(quantiser) if quantiser else None
     if chosen is not None and not chosen.fitted:
-        every = (np.fromiter(vector.values(), np.float64) for _, vector in document_vectors(index))
-        chosen = chosen.fit(np.concatenate([*every, np.zeros(0)]))
+        weights = (np.fromiter(vector.values(), np.float64) for _, vector in document_vectors(index))
+        chosen = chosen.fit(np.concatenate([*weights, np.zeros(0)]))
     rows = _quantised(index, chosen)
     return _write_json_lines(rows, output) if to == "jsonl" else _write_matrix(rows, output)
 

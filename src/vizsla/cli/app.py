@@ -87,7 +87,7 @@ def run() -> int:
     with _streams(), _stopping():
         try:
             _check_arguments(sys.argv[1:])
-            compiling.prepare = _warm_up
+            compiling.hook = _warm_up
             code = typer.main.get_command(app).main(prog_name="vizsla", standalone_mode=False)
             sys.stdout.flush()
             return code or 0

@@ -1,4 +1,4 @@
-"""Curves in a terminal: a letter for each curve, at the height of each value."""
+"""Charts of curves in a terminal; a letter stands for each curve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEIGHT = 10
 
 
 def show_curves(curves: Mapping[str, Sequence[float]], labels: Sequence[object], title: str) -> None:
-    """Print curves with values from 0 to 1; `labels` are on the horizontal axis, one for each value of a curve."""
+    """Print curves with values from 0 to 1; the horizontal axis has a label for each value."""
     from rich.text import Text
 
     width = max(len(curves) + 2, *(len(str(label)) + 2 for label in labels))

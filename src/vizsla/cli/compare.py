@@ -48,8 +48,8 @@ def compare(
     for path in report or []:
         check_ending(path)
         console.check_output(path)
-    console.one_of("significance test", test, TESTS)
-    console.one_of("correction", correction, CORRECTIONS)
+    console.check_name("significance test", test, TESTS)
+    console.check_name("correction", correction, CORRECTIONS)
     parsed = parse_measures(measures)
     if models or not runs:
         console.check_depth(k, parsed)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise what `run` turns into a quiet end: the reader of our output has gone, as with `| head`."""
+        """Raise an error that `run` turns into a quiet exit; the reader of the output has ended, as with `| head`."""
         raise BrokenPipeError
 
 
@@ -32,9 +32,9 @@ out = _Console(highlight=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-_WIDE = 1000  # columns, where the output is not a terminal
-MOST_BYTES = 1 << 62
-_CELL = 1000  # characters of a cell of a table at most
+_WIDE = 1000  # columns of an output that is not a terminal
+MAX_BYTES = 1 << 62
+_MAX_CELL = 1000  # characters of a cell of a table
 
 
 def read_input() -> str:
@@ -59,13 +59,13 @@ def line(text: str = "", style: str = "") -> None:
     out.print(Text(harmless(text), style=style))
 
 
-def safe(text: str, most: int = 200) -> str:
-    """A text from outside, fit for one line: control characters escaped, and cut where it is long."""
-    return harmless(text[:most]) + ("…" if len(text) > most else "")
+def safe(text: str, max_length: int = 200) -> str:
+    """A text from outside for one line of output: control characters are escaped, and a long text is cut."""
+    return harmless(text[:max_length]) + ("…" if len(text) > max_length else "")
 
 
 def print_indented(text: Text, by: int) -> None:
-    """Print a paragraph: in a terminal wrapped under its indent, elsewhere on one line."""
+    """Print a paragraph with an indent: wrapped in a terminal, on one line elsewhere."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -76,26 +76,26 @@ def print_indented(text: Text, by: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON; characters that the encoding of the output lacks are escaped."""
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(value, ensure_ascii=not unicode, indent=2)
+    """Print a value as JSON; if the output is not UTF-8, other characters than ASCII are escaped."""
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(value, ensure_ascii=not is_utf8, indent=2)
     sys.stdout.write(harmless_json(text) + "\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> None:
-    """Print a table; `right` names the columns aligned to the right, and without columns there is no heading.
+    """Print a table, without a heading if `columns` is empty; `right`: the columns that are aligned to the right.
 
-    Long cells are folded in a narrow terminal and never cut elsewhere.
+    Long cells are folded in a narrow terminal.
     """
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=bool(columns), header_style="bold")
     for column in columns:
-        name = Text(safe(column, _CELL), style="bold")
+        name = Text(safe(column, _MAX_CELL), style="bold")
         table.add_column(name, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(safe(str(cell), _CELL)) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(safe(str(cell), _MAX_CELL)) for cell in row))
     (out if out.is_terminal else _Console(highlight=False, width=_WIDE)).print(table)
 
 
@@ -103,40 +103,40 @@ STANDARD_OUTPUT = Path("-")
 
 
 def check_output(path: Path | None, *inputs: Path) -> None:
-    """Refuse an output that cannot be written, or that is one of the inputs, before anything long begins."""
+    """Refuse an output file that cannot be written or is one of the inputs, before the work begins."""
     if path is None or path == STANDARD_OUTPUT:
         return
     if path.is_dir():
         raise VizslaError(f"{path}: this is a folder; name a file to write")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise VizslaError(f"{path}: there is no folder to write this to")
+        raise VizslaError(f"{path}: its folder does not exist")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise VizslaError(f"{path}: this cannot be written (permission denied)")
     if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
-        raise VizslaError(f"{path}: this is also what is read; write to another file")
+        raise VizslaError(f"{path}: this file is also an input; write to another file")
 
 
-def place(path: Path) -> str:
-    """The name of an output, for a message."""
+def output_name(path: Path) -> str:
+    """The name of an output file in messages."""
     return "standard output" if path == STANDARD_OUTPUT else str(path)
 
 
-def check_folder(path: Path | None, what: str) -> None:
-    """Refuse standard output where a folder is written."""
+def check_folder(path: Path | None, output: str) -> None:
+    """Refuse - (standard output) for an output that is a folder; `output` names it in the message."""
     if path == STANDARD_OUTPUT:
-        raise VizslaError(f"- is standard output, and {what} is a folder; name one")
+        raise VizslaError(f"- is standard output, and {output} is a folder; name one")
 
 
 def check_apart(path: Path | None, option: str) -> None:
-    """Refuse standard output for a file where figures are printed."""
+    """Refuse - (standard output) for a file if the command prints figures there."""
     if path == STANDARD_OUTPUT:
         raise VizslaError(f"figures go to standard output; name a file with {option} instead of -")
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
-    """The file to write; for - a temporary one, which goes to standard output when it is complete."""
+def output_file(path: Path) -> Iterator[Path]:
+    """A context with the file to write; for - a temporary file, which is copied to standard output at the end."""
     if path != STANDARD_OUTPUT:
         yield path
         return
@@ -152,16 +152,16 @@ def written(path: Path) -> Iterator[Path]:
 
 
 def check_depth(k: int, measures: Iterable[Measure]) -> None:
-    """Refuse measures with a larger cutoff than the number of documents retrieved."""
+    """Refuse measures whose cutoff is larger than `k`, the number of retrieved documents."""
     if k < 1:
-        raise VizslaError(f"-k, how many documents are retrieved, must be 1 or more, not {k}")
+        raise VizslaError(f"-k, the number of documents to retrieve, must be 1 or more, not {k}")
     deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)
     if deeper is not None:
-        raise VizslaError(f"{deeper} looks deeper than the {k} documents that are retrieved; give a larger -k")
+        raise VizslaError(f"{deeper} needs more than the {k} documents that are retrieved; give a larger -k")
 
 
 def parse_depths(text: str) -> list[int]:
-    """Depths from a text such as 5,20,100, each once and in order."""
+    """The depths in a text such as 5,20,100, sorted and without duplicates."""
     try:
         depths = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -171,10 +171,10 @@ def parse_depths(text: str) -> list[int]:
     return depths
 
 
-def one_of(what: str, name: str, names: Iterable[str]) -> None:
-    """Refuse an unknown name, before anything long begins."""
+def check_name(kind: str, name: str, names: Iterable[str]) -> None:
+    """Refuse a name that is not one of `names`, before the work begins; `kind` says in the message what it names."""
     if name not in (known := tuple(names)):
-        raise UnknownNameError(what, name, known)
+        raise UnknownNameError(kind, name, known)
 
 
 def count(number: int, noun: str) -> str:
@@ -184,7 +184,7 @@ def count(number: int, noun: str) -> str:
 
 
 def size(byte_count: int) -> str:
-    """A size for people: '8.2 MB'."""
+    """A number of bytes in words: '8.2 MB'."""
     value = float(byte_count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":
@@ -194,19 +194,19 @@ def size(byte_count: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from a size such as 512MB or 2GB."""
+    """The number of bytes in a size such as 512MB or 2GB."""
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE | re.ASCII)
     byte_count = int(float(match[1]) * 1000 ** " KMGT".index(match[2].upper() or " ")) if match else 0
-    if not 0 < byte_count < MOST_BYTES:
+    if not 0 < byte_count < MAX_BYTES:
         raise VizslaError(f"{safe(text)!r} is not a size; expected something like 512MB or 2GB")
     return byte_count
 
 
 @contextmanager
 def progress(title: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
-    """A bar on standard error with rate and remaining time: call it with the position and the number of units done.
+    """A context with a progress bar on standard error, which shows the rate and the remaining time.
 
-    A third argument is the total, where it was not known before.
+    Call it with the position and the number of units done, and with the total if that was not known before.
     """
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text

@@ -10,7 +10,7 @@ import typer
 from vizsla.cli import console, options
 
 if TYPE_CHECKING:
-    from vizsla.datasets import DatasetStatistics, Entry
+    from vizsla.datasets import DatasetEntry, DatasetStatistics
 
 app = typer.Typer(help="List, download and count data sets.", rich_markup_mode=None)
 
@@ -20,25 +20,27 @@ def datasets(context: typer.Context, data: options.Data = None, as_json: options
     if context.invoked_subcommand is not None:
         context.obj = data
         return
-    from vizsla.datasets import data_folder, known
+    from vizsla.datasets import data_folder, known_datasets
 
     root = data_folder(data)
     if as_json:
-        console.print_json([_as_data(e, root) for e in known().values()])
+        console.print_json([_as_data(e, root) for e in known_datasets().values()])
         return
     rows = []
-    for entry in known().values():
+    for entry in known_datasets().values():
         here = "yes" if (root / entry.name).is_dir() else "fetch" if entry.downloads else "on request"
         queries = _number(entry.splits.get(entry.evaluated))
         rows.append((entry.name, entry.task, _number(entry.documents), queries, entry.evaluated, here))
     columns = ("data set", "task", "documents", "queries", "split", "here")
     console.show_table(columns, rows, right=("documents", "queries"))
-    others = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name not in known()) if root.is_dir() else []
+    others = (
+        sorted(p.name for p in root.iterdir() if p.is_dir() and p.name not in known_datasets()) if root.is_dir() else []
+    )
     others = [name for name in others if not name.startswith(".")]
     console.remark(f"Looked under {root}" + (f"; there are also {', '.join(others)}" if others else ""))
 
 
-def _as_data(entry: Entry, root: Path) -> dict[str, Any]:
+def _as_data(entry: DatasetEntry, root: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     folder = root / entry.name
@@ -48,9 +50,9 @@ def _as_data(entry: Entry, root: Path) -> dict[str, Any]:
 @app.command("show")
 def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
     """Show a data set: splits, licence, source, and what to know before using it."""
-    from vizsla.datasets import find_entry
+    from vizsla.datasets import dataset_entry
 
-    entry = find_entry(name)
+    entry = dataset_entry(name)
     splits = ", ".join(f"{s} {n:,}" if n else s for s, n in entry.splits.items())
     sources = ", ".join(d.url for d in entry.downloads) or entry.how
     facts = {
@@ -71,7 +73,7 @@ def fetch_datasets(
     data: options.Data = None,
 ) -> None:
     """Download data sets. A download that was cut off continues; checksums are verified."""
-    from vizsla.datasets import data_folder, find_entry
+    from vizsla.datasets import data_folder, dataset_entry
     from vizsla.datasets.fetch import fetch
 
     chosen = data or context.obj
@@ -79,7 +81,7 @@ def fetch_datasets(
         chosen.mkdir(parents=True, exist_ok=True)
     root = data_folder(chosen)
     for name in names:
-        entry = find_entry(name)
+        entry = dataset_entry(name)
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
             folder = fetch(entry, root, lambda done, total: advance(done, done, total))
         console.remark(f"{name} is in {folder}; licence: {entry.licence}")

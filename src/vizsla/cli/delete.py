@@ -37,7 +37,7 @@ def _read_ids(file: Path) -> list[str]:
     try:
         text = console.read_input() if str(file) == "-" else file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise InputError("there is no such file", file=str(file)) from None
+        raise InputError("this file does not exist", file=str(file)) from None
     except IsADirectoryError:
         raise InputError("this is a folder, not a file", file=str(file)) from None
     except UnicodeDecodeError:

@@ -109,7 +109,7 @@ def _evaluate_dataset(
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CONVENTIONS
 
-    console.one_of("convention", convention, CONVENTIONS)
+    console.check_name("convention", convention, CONVENTIONS)
     parsed, cutoffs = answer_accuracy.split_measures(measures or DEFAULT_MEASURES)
     if cutoffs:
         raise VizslaError(f"Acc@{cutoffs[0]} needs answers; it is for files of questions with answers")

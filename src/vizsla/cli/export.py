@@ -31,6 +31,6 @@ def export(
     console.check_output(output)
     if format != "jsonl" and output == console.STANDARD_OUTPUT:
         raise VizslaError(f"only jsonl can go to standard output; {format} needs files")
-    with Index.open(index) as opened, console.written(output) as file:
+    with Index.open(index) as opened, console.output_file(output) as file:
         count = export_vectors(opened, format, file, quantise)
-    console.remark(f"{console.count(count, 'vector')} written to {console.place(output)}")
+    console.remark(f"{console.count(count, 'vector')} written to {console.output_name(output)}")

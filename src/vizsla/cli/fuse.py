@@ -57,9 +57,9 @@ def fuse(
     if tune:
         chosen = _tuned_weights(read, fusion, tune, split, measure, data)
     fused = fusion.fuse(read, chosen, k)
-    with console.written(output) as file:
+    with console.output_file(output) as file:
         fused.untied(by_id=False).write(file)
-    console.remark(f"{console.count(len(fused), 'query')} fused by {fusion}: {console.place(output)}")
+    console.remark(f"{console.count(len(fused), 'query')} fused by {fusion}: {console.output_name(output)}")
 
 
 def _tuned_weights(

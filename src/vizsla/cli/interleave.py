@@ -88,9 +88,9 @@ def _check(convention: str, test: str, correction: str, reports: list[Path]) -> 
     from vizsla.evaluation import CONVENTIONS, CORRECTIONS, TESTS
     from vizsla.reports.interleaved import INTERLEAVING_FORMATS
 
-    console.one_of("convention", convention, CONVENTIONS)
-    console.one_of("significance test", test, TESTS)
-    console.one_of("correction", correction, CORRECTIONS)
+    console.check_name("convention", convention, CONVENTIONS)
+    console.check_name("significance test", test, TESTS)
+    console.check_name("correction", correction, CORRECTIONS)
     for path in reports:
         INTERLEAVING_FORMATS.check(path)
         console.check_output(path)

@@ -39,7 +39,7 @@ def models(
 
     --kind lists other things that have names and options, such as fusions, vector indexes and token filters.
     """
-    console.one_of("kind", kind, KINDS)
+    console.check_name("kind", kind, KINDS)
     try:
         registry = _registry(kind)
         entries = list(registry)

@@ -1,4 +1,4 @@
-"""The interactive prompt, with a history that lasts."""
+"""The interactive prompt of `vizsla search`, with a history that is saved."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HELP = """Type a query, or
   :explain N   why result N has its score
   :show N      the whole document of result N
   :k N         show N results from now on
-  :quit        leave (Ctrl-D does, too)"""
+  :quit        leave (or press Ctrl-D)"""
 
 
 def prompt(retriever: Retriever, k: int, filter: str | None = None) -> None:
-    """Search for each line from the terminal or from standard input, until they end."""
+    """Search for each line of the terminal or of standard input, until its end."""
     from vizsla.cli.show import count_documents
 
     interactive = sys.stdin.isatty()
@@ -50,7 +50,7 @@ def prompt(retriever: Retriever, k: int, filter: str | None = None) -> None:
 
 
 class _Session:
-    """What the prompt remembers: how many results to show, the last query, and the ids of its results."""
+    """The state of the prompt: the number of results to show, the last query, and the ids of its results."""
 
     def __init__(self, retriever: Retriever, k: int, filter: str | None) -> None:
         self._retriever = retriever
@@ -60,7 +60,7 @@ class _Session:
         self._ids: list[str] = []
 
     def answer(self, line: str) -> None:
-        """Search for a line, or follow it where it is a command; a mistake is one sentence."""
+        """Search for a line, or run it if it is a command; an error is printed as one sentence."""
         from vizsla.cli.show import show_results
 
         try:
@@ -81,7 +81,7 @@ class _Session:
             console.remark(f"{console.count(number, 'result')} from now on")
         elif verb in ("explain", "show") and number:
             if number > len(self._ids):
-                raise VizslaError(f"there is no result {number}; the last query has {len(self._ids)}")
+                raise VizslaError(f"result {number} does not exist; the last query has {len(self._ids)}")
             doc_id = self._ids[number - 1]
             if verb == "explain":
                 show_explanation(self._retriever.explain(self._query, doc_id, self._filter), doc_id)
@@ -91,12 +91,12 @@ class _Session:
                 console.print_json({"id": document.id, **document.content})
         else:
             if verb not in ("", "help"):
-                console.remark(f"':{console.safe(' '.join(words))}' is not understood.")
+                console.remark(f"':{console.safe(' '.join(words))}' is not a command.")
             console.remark(HELP, lines=True)
 
 
 def _load_history() -> Path | None:
-    """Turn on line editing with the history of earlier prompts, where the system has them; gives the history file."""
+    """Turn on line editing with the saved history, if the system supports it, and return the history file."""
     try:
         import readline
     except ImportError:

@@ -42,12 +42,12 @@ def pool(
     rows = unjudged(read, qrels, k)
     pooled = {row.document for row in rows}
     documents = {d.id: d for d in member.documents() if d.id in pooled}
-    with console.written(output) as file:
+    with console.output_file(output) as file:
         count = write_sheet(file, rows, member.queries(), documents)
     queries = len({row.query for row in rows})
     console.remark(
         f"{console.count(count, 'document')} to judge for {console.count(queries, 'query')}: "
-        f"fill in the column 'score' of {console.place(output)}"
+        f"fill in the column 'score' of {console.output_name(output)}"
     )
 
 

@@ -99,8 +99,8 @@ def _check_names(precision: str | None, convention: str, measures: str) -> None:
     from vizsla.runs import parse_measures
 
     if precision is not None:
-        console.one_of("precision", precision, PRECISIONS)
-    console.one_of("convention", convention, CONVENTIONS)
+        console.check_name("precision", precision, PRECISIONS)
+    console.check_name("convention", convention, CONVENTIONS)
     parse_measures(measures)
 
 
@@ -149,10 +149,10 @@ def _score(
 def _write(run: Run, scores: PairScores, depth: int, output: Path, tag: str) -> None:
     from vizsla.retrievers import rerank_by_scores
 
-    with console.written(output) as file:
+    with console.output_file(output) as file:
         rerank_by_scores(run, scores.scores, depth).untied(by_id=False).write(file, tag=tag)
     pairs = console.count(scores.pairs, "pair")
-    console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.place(output)}")
+    console.remark(f"{pairs} in {scores.seconds:.1f} s, written to {console.output_name(output)}")
 
 
 def _evaluate(

@@ -143,11 +143,13 @@ def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:
     if search.reranker is not None:
         run = _reranked(search, run, texts)
     seconds = time.perf_counter() - started
-    with console.written(output) as file:
+    with console.output_file(output) as file:
         run.write(file, tag=search.retriever.name.replace(" ", ""))
     empty = sum(not ranking for ranking in run.values())
     without_results = f"; {console.count(empty, 'query')} found nothing" if empty else ""
-    console.remark(f"{len(texts):,} queries in {seconds:.1f} s, written to {console.place(output)}{without_results}")
+    console.remark(
+        f"{len(texts):,} queries in {seconds:.1f} s, written to {console.output_name(output)}{without_results}"
+    )
     _remark_recall(search, run, texts, k)
 
 

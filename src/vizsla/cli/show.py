@@ -1,4 +1,4 @@
-"""How results look in a terminal."""
+"""Results in a terminal: hits with snippets, explanations, and why a query found nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 MATCH = "bold yellow"
 TITLE_WIDTH, TEXT_WIDTH = 120, 240  # characters
-_WIDE = 1000  # columns, where the output is not a terminal
-_TERMS_SHOWN = 8
+_WIDE = 1000  # columns of an output that is not a terminal
+_MAX_TERMS = 8
 
 
 def count_documents(retriever: Retriever) -> str:
-    """How many documents there are, and in how many passages where an index has passages."""
+    """The number of documents, and of passages if the index has passages, in words."""
     index = index_of(retriever)
     passages = index.info()["passages"] if index is not None else None
     in_passages = "" if passages is None else f" in {console.count(passages, 'passage')}"
@@ -63,7 +63,7 @@ def show_hits(retriever: Retriever, query: str, hits: list[Hit], filter: str | N
 
 
 def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
-    """What cuts a snippet from a field of a document; only an index knows which words match."""
+    """A function that cuts a snippet from a field of a document; only an index can find the matching words."""
     from vizsla.index import Index, IndexView
 
     if not isinstance(retriever, Index | IndexView):
@@ -80,7 +80,7 @@ def _beginning(document: Document, field: str, width: int) -> Snippet:
 
 
 def _highlighted(snippet: Snippet, style: str) -> Text:
-    """A snippet on one line, its matches highlighted."""
+    """A snippet on one line, with highlighted matches."""
     from rich.text import Text
 
     text = Text(style=style)
@@ -97,12 +97,12 @@ def _highlighted(snippet: Snippet, style: str) -> Text:
 
 
 def _one_line(text: str) -> str:
-    """White space as single blanks, and nothing that could move a terminal's cursor."""
+    """A text with single blanks as white space, and with control characters escaped."""
     return harmless(re.sub(r"\s+", " ", text))
 
 
 def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -> str:
-    """Why a query found nothing."""
+    """A message that says why a query found nothing."""
     if not len(retriever):
         return "nothing found: the index has no documents"
     from vizsla.index import Index, IndexView
@@ -122,18 +122,18 @@ def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> 
     if not terms and any(isinstance(part.component, DenseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
             return "nothing found: no document meets the filter"
-        return f"nothing found: {console.safe(model.name)} knows no word of the query"
+        return f"nothing found: {console.safe(model.name)} does not know any word of the query"
     if not terms:
-        return "nothing found: after analysis no word of the query is left (stop words and punctuation are dropped)"
+        return "nothing found: the query has no words after analysis (stop words and punctuation are removed)"
     if any(t.documents for t in statistics):
-        return "nothing found: no document that meets the filter has any of the query's words"
-    more = f" and {len(terms) - _TERMS_SHOWN} more" if len(terms) > _TERMS_SHOWN else ""
-    listed = ", ".join(console.safe(t) for t in terms[:_TERMS_SHOWN]) + more
-    return f"nothing found: no document has any of these words: {listed}"
+        return "nothing found: no document that meets the filter has any word of the query"
+    more = f" and {len(terms) - _MAX_TERMS} more" if len(terms) > _MAX_TERMS else ""
+    shown = ", ".join(console.safe(t) for t in terms[:_MAX_TERMS]) + more
+    return f"nothing found: no document has any of these words: {shown}"
 
 
 def show_explanation(explanation: Explanation, doc_id: str) -> None:
-    """Print a score as a tree of what it is the sum of."""
+    """Print the explanation of a score as a tree of the scores it is the sum of."""
     from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
@@ -143,7 +143,7 @@ def show_explanation(explanation: Explanation, doc_id: str) -> None:
     _add_parts(tree, explanation)
     if console.out.is_terminal:
         console.out.print(tree)
-    else:  # a tree is cut at the width of its console
+    else:  # rich cuts a tree at the width of its console
         Console(file=console.out.file, width=_WIDE).print(tree)
 
 

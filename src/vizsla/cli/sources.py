@@ -34,7 +34,7 @@ def find_sources(paths: list[str], format: str | None, **options: Any) -> list[S
     sources = [Source.find(path, format, **options) for path in paths]
     for source in sources:
         for remark in source.remarks():
-            console.remark(f"{console.safe(source.name)}: {console.safe(remark, most=2000)}")
+            console.remark(f"{console.safe(source.name)}: {console.safe(remark, max_length=2000)}")
     return sources
 
 

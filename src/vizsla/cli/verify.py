@@ -20,7 +20,7 @@ def verify(index: options.IndexFolder, as_json: options.Json = False) -> None:
     from vizsla.index import verify as verify_index
 
     if not index.is_dir():
-        raise InputError("there is no such folder", file=str(index))
+        raise InputError("this folder does not exist", file=str(index))
     problems = verify_index(index)
     if as_json:
         console.print_json({"path": str(index), "problems": problems})

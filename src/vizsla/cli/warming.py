@@ -1,7 +1,7 @@
 """Compile all kernels at the first command that needs one, so that later commands do not wait.
 
 Numba compiles one kernel at a time in a process, so two processes share the work: one writes a small index, the other
-searches one. What they compile stays in the cache on disk.
+searches one. Both write the compiled kernels to the cache on disk.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def warm_up() -> bool:
-    """Compile all kernels for indexing and searching to disk; False if there was nothing to do, or it failed."""
-    done = _marker()
-    if done is None or done.exists():
+    """Compile all kernels to disk; returns False if they were compiled before, or if that failed."""
+    marker = _marker()
+    if marker is None or marker.exists():
         return False
-    compiling.tell()
-    with _alone(done.with_suffix(".lock")):
-        if not done.exists():  # another process may have done it meanwhile
+    compiling.announce()
+    with _locked(marker.with_suffix(".lock")):
+        if not marker.exists():  # another process may have compiled them in the meantime
             if not _compile_all():
                 return False
             with suppress(OSError):
-                done.touch()
+                marker.touch()
     return True
 
 
 def _marker() -> Path | None:
-    """The file that marks all kernels as compiled, for these sources, this numba and this processor."""
+    """The file that exists if all kernels are compiled for these sources, this version of numba and this processor."""
     import numba
     from llvmlite import binding  # type: ignore[import-untyped]
 
@@ -53,7 +53,7 @@ def _marker() -> Path | None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _locked(lock: Path) -> Iterator[None]:
     """Let one process compile at a time; others wait."""
     try:
         import fcntl
@@ -68,7 +68,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _compile_all() -> bool:
-    """Run each part of the work in a process of its own; False if one of them failed."""
+    """Run each part of the work in its own process; returns False if one of them failed."""
     package = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -80,7 +80,7 @@ def _compile_all() -> bool:
             workers.append(subprocess.Popen(command, env=environment, **pipes))  # type: ignore[call-overload]
         codes = [worker.wait() for worker in workers]
         return not any(codes)
-    except OSError:  # no process can be started: kernels are compiled when they are needed
+    except OSError:  # processes cannot be started; kernels are then compiled when they are needed
         return False
     finally:
         for worker in workers:
@@ -89,14 +89,14 @@ def _compile_all() -> bool:
 
 
 def work(part: str) -> None:
-    """Do a part of the work, and stop when the parent process ends, which closes standard input."""
+    """Do a part of the work; exit when the parent process ends, which closes standard input."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         PARTS[part](Path(folder) / "index")
 
 
 def _write(folder: Path) -> None:
-    """Analyse, index, replace, delete and merge, each in an index that is opened for it, as commands do."""
+    """Analyse, index, replace, delete and merge; open the index for each step, as commands do."""
     from vizsla.index import Index, term_statistics
     from vizsla.text import Analyzer
 
@@ -117,7 +117,7 @@ def _write(folder: Path) -> None:
 
 
 def _search(folder: Path) -> None:
-    """Search for one query and for many, in several segments, with a filter, by precomputed vectors."""
+    """Search for one query and for many, in several segments, with a filter, with precomputed vectors."""
     from vizsla.index import Index
 
     with Index.create(folder, "vectors") as index:

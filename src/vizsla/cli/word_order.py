@@ -47,7 +47,7 @@ def word_order(
     """
     from vizsla.evaluation import TESTS, QuestionMeasures
 
-    console.one_of("significance test", test, TESTS)
+    console.check_name("significance test", test, TESTS)
     if shuffles < 1:
         raise VizslaError(f"--shuffles, how many times words are shuffled, must be 1 or more, not {shuffles}")
     judging = QuestionMeasures(*split_measures(measures), regex)

@@ -16,28 +16,42 @@ from vizsla.runs.documents import Document, Origin, document_id
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """A file of the folder, plain or compressed."""
+    """The path of a file in a folder, plain or compressed."""
     for ending in ("", *COMPRESSIONS):
         path = folder / (name + ending)
         if path.is_file():
             return path
-    raise InputError(f"there is no {name} here", file=str(folder))
+    raise InputError(f"{name} does not exist in this folder", file=str(folder))
 
 
 def is_beir(folder: Path) -> bool:
+    """Whether a folder has a corpus in BEIR's layout."""
     return any((folder / ("corpus.jsonl" + ending)).is_file() for ending in ("", *COMPRESSIONS))
 
 
-class Confusion(NamedTuple):
-    """Documents that answer a question, and documents that look as if they did; None where nobody has said which."""
+class TrainingDocuments(NamedTuple):
+    """The documents to train a query with: positives answer it, hard negatives only look as if they did.
 
-    right: tuple[str, ...]
-    wrong: tuple[str, ...] | None
+    `negatives` is None if the data set does not name them.
+    """
+
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class BeirDataset:
-    """A data set in a folder of BEIR's layout."""
+    """A data set in a folder of BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp(), "pets")
+    >>> folder.mkdir()
+    >>> _ = (folder / "corpus.jsonl").write_text('{"_id": "1", "title": "Dogs", "text": "Dogs bark."}\\n')
+    >>> _ = (folder / "queries.jsonl").write_text('{"_id": "q", "text": "dog"}\\n')
+    >>> dataset = BeirDataset.open(folder)
+    >>> dataset.name, dataset.queries(), [document.id for document in dataset.documents()]
+    ('pets', {'q': 'dog'}, ['1'])
+    """
 
     folder: Path
 
@@ -45,7 +59,7 @@ class BeirDataset:
     def open(cls, folder: str | Path) -> BeirDataset:
         path = Path(folder)
         if not path.is_dir():
-            raise InputError("there is no such folder; a data set is a folder in BEIR's layout", file=str(path))
+            raise InputError("this folder does not exist; expected a data set in BEIR's layout", file=str(path))
         find_file(path, "queries.jsonl")
         return cls(path)
 
@@ -63,9 +77,9 @@ class BeirDataset:
         return read_queries(find_file(self.folder, "queries.jsonl"))
 
     def queries_of(self, qrels: Qrels) -> dict[str, str]:
-        """The queries that have judgements, in the order of the judgements."""
+        """The texts of the judged queries by id, in the order of the judgements."""
         if not qrels.judgements:
-            raise InputError("there are no judgements in this split", file=str(self.folder))
+            raise InputError("this split has no judgements", file=str(self.folder))
         texts = self.queries()
         missing = [q for q in qrels.judgements if q not in texts]
         if len(missing) == len(qrels.judgements):
@@ -77,20 +91,20 @@ class BeirDataset:
         return sorted(p.stem for p in (self.folder / "qrels").glob("*.tsv"))
 
     def answers(self) -> dict[str, list[str]]:
-        """The answers of the questions that have any, by query id (`metadata.answers`)."""
+        """The answers (`metadata.answers`) by query id, for the questions that have answers."""
         return read_answers(find_file(self.folder, "queries.jsonl"))
 
-    def confusions(self, split: str = "train") -> dict[str, Confusion]:
-        """What a split's questions are trained with, where somebody has said so: `train_hard_negatives.jsonl`.
+    def hard_negatives(self, split: str = "train") -> dict[str, TrainingDocuments]:
+        """The positives and hard negatives of a split by query id, from `train_hard_negatives.jsonl` for `train`.
 
-        Lines `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`, `neg` may be left out; nothing where
-        there is no such file.
+        A line is `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`; `neg` may be left out. Without
+        the file the result is empty.
         """
         try:
             path = find_file(self.folder, f"{split}_hard_negatives.jsonl")
         except InputError:
             return {}
-        return _read_confusions(path)
+        return _read_hard_negatives(path)
 
     @property
     def has_corpus(self) -> bool:
@@ -106,25 +120,25 @@ class BeirDataset:
         """The judgements of a split."""
         path = self.folder / "qrels" / f"{split}.tsv"
         if not path.is_file():
-            there = f"there are {', '.join(self.splits)}" if self.splits else "there are no judgements at all"
-            raise InputError(f"there is no split called {split!r}; {there}", file=str(self.folder))
+            hint = f"known: {', '.join(self.splits)}" if self.splits else "the data set has no judgements"
+            raise InputError(f"unknown split {split!r}; {hint}", file=str(self.folder))
         return Qrels.read(path)
 
 
-def _read_confusions(path: Path) -> dict[str, Confusion]:
-    found: dict[str, Confusion] = {}
+def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
+    by_query: dict[str, TrainingDocuments] = {}
     for line, record in read_json_lines(path):
-        told = record if isinstance(record, dict) else {}
-        query, right, wrong = (told.get(name) for name in ("query-id", "pos", "neg"))
-        if query is None or not isinstance(right, list) or not isinstance(wrong, list | None):
+        entry = record if isinstance(record, dict) else {}
+        query, positives, negatives = (entry.get(name) for name in ("query-id", "pos", "neg"))
+        if query is None or not isinstance(positives, list) or not isinstance(negatives, list | None):
             raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
         origin = Origin(str(path), line)
         query_id = document_id(query, origin)
-        if query_id in found:
+        if query_id in by_query:
             raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
-        others = None if wrong is None else tuple(document_id(d, origin) for d in wrong)
-        found[query_id] = Confusion(tuple(document_id(d, origin) for d in right), others)
-    return found
+        negative_ids = None if negatives is None else tuple(document_id(d, origin) for d in negatives)
+        by_query[query_id] = TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
+    return by_query
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -139,33 +153,33 @@ def read_queries(path: Path) -> dict[str, str]:
 
 def read_answers(path: Path) -> dict[str, list[str]]:
     """Answers by question id, from JSON lines with `metadata.answers` or `answers`."""
-    answers: dict[str, list[str]] = {}
+    by_question: dict[str, list[str]] = {}
     for line, record in read_json_lines(path):
         query = Document.from_record(record, Origin(str(path), line))
         metadata = query.get("metadata")
-        given = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
-        if given is None:
+        answers = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
+        if answers is None:
             continue
-        given = listed_answers(given) if isinstance(given, str) else given
-        if not isinstance(given, list) or not all(isinstance(answer, str | int | float) for answer in given):
-            raise InputError(f"the answers of {query.id!r} are no list of texts", file=str(path), line=line)
-        answers[query.id] = [str(answer) for answer in given]
-    return answers
+        answers = parse_answers(answers) if isinstance(answers, str) else answers
+        if not isinstance(answers, list) or not all(isinstance(answer, str | int | float) for answer in answers):
+            raise InputError(f"the answers of {query.id!r} are not a list of texts", file=str(path), line=line)
+        by_question[query.id] = [str(answer) for answer in answers]
+    return by_question
 
 
-def listed_answers(text: str) -> list[Any]:
-    """Answers from a text: a list as Python writes it, also one whose quotes were lost around an apostrophe, or one.
+def parse_answers(text: str) -> list[Any]:
+    """The answers in a text: a Python list, also one that lacks quotes around an apostrophe, or a single answer.
 
-    >>> listed_answers("['A', 'B']"), listed_answers("['A', Destiny's Child]"), listed_answers("A, B")
+    >>> parse_answers("['A', 'B']"), parse_answers("['A', Destiny's Child]"), parse_answers("A, B")
     (['A', 'B'], ['A', "Destiny's Child"], ['A, B'])
     """
     stripped = text.strip()
     try:
-        found = ast.literal_eval(stripped)
+        value = ast.literal_eval(stripped)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = None
-    if isinstance(found, list) and all(isinstance(answer, str) for answer in found):
-        return found
+        value = None
+    if isinstance(value, list) and all(isinstance(answer, str) for answer in value):
+        return value
     if not (stripped.startswith("[") and stripped.endswith("]")) or not re.search(r"['\"],|, ['\"]", stripped):
         return [text]
     parts = re.split(r"(?<=['\"]),\s+|,\s+(?=['\"])", stripped[1:-1])
@@ -173,7 +187,7 @@ def listed_answers(text: str) -> list[Any]:
 
 
 def _is_json(path: Path) -> bool:
-    """By the name of a file, else by how it starts."""
+    """Whether a file of queries is JSON: by its name, else by its first character."""
     if ".tsv" in path.name or ".json" in path.name:
         return ".tsv" not in path.name
     return next((text.lstrip()[:1] for _, text in read_lines(path) if text.strip()), "{") in ("{", "[")
@@ -197,6 +211,6 @@ def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:
         if not row.strip() or (line == 1 and tuple(c.strip().lower() for c in columns) in _QUERY_HEADERS):
             continue
         if len(columns) != 2 or not columns[0].strip():
-            found = f", not {len(columns)} columns" if len(columns) != 2 else ""
-            raise InputError(f"expected a query id, a tab and a text{found}", file=str(path), line=line)
+            actual = f", not {len(columns)} columns" if len(columns) != 2 else ""
+            raise InputError(f"expected a query id, a tab and a text{actual}", file=str(path), line=line)
         yield line, columns[0], columns[1]

@@ -1,4 +1,4 @@
-"""What the cells of a table are: whole numbers, numbers, true or false, dates, or texts, looked at over all rows."""
+"""Types of the columns of a table, inferred from all rows: whole numbers, numbers, true or false, dates, or texts."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ Types = Mapping[str, str]
 """The types of columns by their names."""
 
 TYPES = {"text": "texts", "int": "whole numbers", "float": "numbers", "bool": "true or false", "date": "dates"}
-"""The types a column can have, in words."""
+"""The types that a column can have, and their names in messages."""
 
-# A number of more digits than these is a number nobody calculates with: as a text it stays whole. So does 007.
+# A number with more digits, or with leading zeros such as 007, is an identifier: it stays a text.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(_DAY.pattern + r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 _TRUTHS = {"true": True, "false": False}
 
-# Times with and without a zone cannot be compared, so the two are told apart; days go with either.
+# Times with and without a zone cannot be compared, so they are different types; days fit with both.
 _WIDER = {("int", "float"): "float", ("day", "naive"): "naive", ("day", "aware"): "aware"}
 _DATES = ("day", "naive", "aware")
 
 
 def infer_types(rows: Iterable[Sequence[str]], header: Sequence[str], columns: Iterable[str]) -> dict[str, str]:
-    """The narrowest types of some columns that hold for all rows; a column of empty cells has none.
+    """The narrowest type of each column that fits all rows; a column of empty cells is left out.
 
     >>> infer_types([["1", "007", "2.5"], ["", "8", "3"]], ["year", "code", "price"], ["year", "code", "price"])
     {'year': 'int', 'code': 'text', 'price': 'float'}
     """
     open_columns = {name: header.index(name) for name in columns}
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for row in rows:
         if not open_columns:
             break
-        for name, place in list(open_columns.items()):
-            cell = row[place].strip()
+        for name, position in list(open_columns.items()):
+            cell = row[position].strip()
             if cell:
-                found[name] = joined_type(found.get(name), _cell_type(cell))
-                if found[name] == "text":
+                types[name] = joined_type(types.get(name), _cell_type(cell))
+                if types[name] == "text":
                     del open_columns[name]
-    return {name: found[name] for name in header if name in found}
+    return {name: types[name] for name in header if name in types}
 
 
-def joined_type(one: str | None, other: str) -> str:
-    """The narrowest type that holds what is of either."""
-    if one is None or one == other:
-        return other
-    return _WIDER.get((one, other)) or _WIDER.get((other, one)) or "text"
+def joined_type(first: str | None, second: str) -> str:
+    """The narrowest type that includes both types; None stands for a column without values so far."""
+    if first is None or first == second:
+        return second
+    return _WIDER.get((first, second)) or _WIDER.get((second, first)) or "text"
 
 
-def public_type(found: str) -> str:
-    """A type by the name users give it."""
-    return "date" if found in _DATES else found
+def public_type(inferred: str) -> str:
+    """The name of an inferred type in options and messages."""
+    return "date" if inferred in _DATES else inferred
 
 
 def _cell_type(cell: str) -> str:
@@ -104,12 +104,12 @@ _READERS: dict[str, Callable[[str], Any]] = {"int": _whole, "float": _number, "b
 
 
 def cell_reader(kind: str) -> Callable[[str], Any] | None:
-    """What makes a value of a cell of this type, or raises a ValueError; None for texts."""
+    """The function that reads a cell of this type, and raises a ValueError for others; None for texts."""
     return _READERS.get(public_type(kind))
 
 
 def parse_types(text: str) -> dict[str, str]:
-    """Types of columns from a text.
+    """Types of columns by name, from a text.
 
     >>> parse_types("year=text, price=float")
     {'year': 'text', 'price': 'float'}
@@ -118,14 +118,14 @@ def parse_types(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, kind = (piece.strip() for piece in part.rpartition("="))
         if not equals or not name:
-            raise VizslaError(f"{part.strip()!r} names no type of a column; expected something like year=int,code=text")
+            raise VizslaError(f"{part.strip()!r} is not a type of a column; expected something like year=int,code=text")
         types[name] = kind
     return checked_types(types)
 
 
 def checked_types(types: Types) -> dict[str, str]:
-    """Types as they were given, if all of them are known."""
+    """The same types of columns; raises an error if one of them is unknown."""
     for kind in types.values():
         if kind not in TYPES:
-            raise UnknownNameError("type of a column", str(kind), tuple(TYPES))
+            raise UnknownNameError("column type", str(kind), tuple(TYPES))
     return dict(types)

@@ -1,4 +1,4 @@
-"""Data sets from the network: resumed where a download broke off, verified, and whole or not at all."""
+"""Downloads of data sets: they resume where they broke off, are verified, and appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from vizsla.datasets.registry import Download, Entry
+from vizsla.datasets.registry import DatasetEntry, Download
 from vizsla.errors import InputError
 
-Progress = Callable[[int, int], None]
-"""Told how many bytes there are and how many there will be, 0 if that is not known."""
+DownloadProgress = Callable[[int, int], None]
+"""Called with the number of bytes received, and of all bytes, 0 if that is not known."""
 
 CHUNK = 1 << 20
 TIMEOUT = 60.0
@@ -35,13 +35,13 @@ def _silent(done: int, total: int) -> None:
     del done, total
 
 
-def fetch(entry: Entry, root: Path, progress: Progress = _silent) -> Path:
-    """Bring a data set under a folder; gives where it lies. What is there already stays."""
+def fetch(entry: DatasetEntry, root: Path, progress: DownloadProgress = _silent) -> Path:
+    """Download a data set into a folder inside `root` and return that folder; one that exists stays as it is."""
     target = root / entry.name
     if target.exists():
         return target
     if not entry.downloads:
-        raise InputError(f"it cannot be fetched: {entry.how or 'it has to be asked for'}", file=entry.name)
+        raise InputError(f"it cannot be downloaded: {entry.how or 'request it from its authors'}", file=entry.name)
     root.mkdir(parents=True, exist_ok=True)
     files = [download(source, root / ".downloads" / entry.name, progress) for source in entry.downloads]
     with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=root) as folder:
@@ -56,61 +56,62 @@ def fetch(entry: Entry, root: Path, progress: Progress = _silent) -> Path:
     return target
 
 
-def download(source: Download, folder: Path, progress: Progress = _silent) -> Path:
-    """A file from the network, going on where an earlier try broke off; its checksum is right, or it is gone."""
+def download(source: Download, folder: Path, progress: DownloadProgress = _silent) -> Path:
+    """Download a file into a folder and return its path; an earlier attempt is resumed, a damaged file is removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    done, part = folder / source.name, folder / f"{source.name}.part"
-    if done.exists():
-        return done
+    complete, part = folder / source.name, folder / f"{source.name}.part"
+    if complete.exists():
+        return complete
     try:
         _receive(source, part, progress)
     except HTTPError as e:
         raise InputError(f"the server says {e.code} {e.reason}", file=source.url) from None
     except (URLError, TimeoutError, ConnectionError, HTTPException) as e:
         reason = getattr(e, "reason", e)
-        kept = "what has arrived is kept, try again to go on" if part.exists() else "nothing has arrived"
-        message = f"cannot be reached ({reason}); {kept}"
-        raise InputError(message, file=source.url) from None
+        state = "the part that arrived is kept, try again to resume" if part.exists() else "nothing has arrived"
+        raise InputError(f"cannot be reached ({reason}); {state}", file=source.url) from None
     if source.name.endswith(".zip") and not zipfile.is_zipfile(part):
         part.unlink()
-        raise InputError("what arrived is no archive; perhaps the server wants something first", file=source.url)
-    found = _md5(part)
-    if source.md5 and found != source.md5:
+        raise InputError(
+            "the download is not an archive; perhaps the server requires a login or a consent first", file=source.url
+        )
+    md5 = _md5(part)
+    if source.md5 and md5 != source.md5:
         part.unlink()
-        raise InputError(f"what arrived is damaged (its md5 is {found}, not {source.md5}); try again", file=source.url)
-    part.rename(done)
-    return done
+        raise InputError(f"the download is damaged (its md5 is {md5}, not {source.md5}); try again", file=source.url)
+    part.rename(complete)
+    return complete
 
 
-def _receive(source: Download, part: Path, progress: Progress) -> None:
-    have = part.stat().st_size if part.exists() else 0
-    request = Request(source.url, headers={"Range": f"bytes={have}-"} if have else {})
+def _receive(source: Download, part: Path, progress: DownloadProgress) -> None:
+    received = part.stat().st_size if part.exists() else 0
+    request = Request(source.url, headers={"Range": f"bytes={received}-"} if received else {})
     try:
-        answer = urlopen(request, timeout=TIMEOUT)
+        response = urlopen(request, timeout=TIMEOUT)
     except HTTPError as e:
-        if e.code != _NOT_SATISFIABLE or not have:
+        if e.code != _NOT_SATISFIABLE or not received:
             raise
-        if e.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
-            return  # all of it is here
-        part.unlink()  # what is here is of something else
+        if e.headers.get("Content-Range", "").rpartition("/")[2] == str(received):
+            return  # the file is complete
+        part.unlink()  # the part is of another file
         _receive(source, part, progress)
         return
-    with answer:
-        resumed = answer.status == 206
-        have = have if resumed else 0
-        total = have + int(answer.headers.get("Content-Length") or 0)
+    with response:
+        resumed = response.status == 206
+        received = received if resumed else 0
+        total = received + int(response.headers.get("Content-Length") or 0)
         with part.open("ab" if resumed else "wb") as file:
-            _copy(answer, file, lambda n: progress(have + n, total))
-        if total > have and part.stat().st_size < total:
+            _copy(response, file, lambda copied: progress(received + copied, total))
+        if total > received and part.stat().st_size < total:
             raise ConnectionError("the connection broke off")
 
 
-def _copy(source: IO[bytes], target: IO[bytes], told: Callable[[int], None]) -> None:
-    done = 0
+def _copy(source: IO[bytes], target: IO[bytes], progress: Callable[[int], None]) -> None:
+    copied = 0
     while chunk := source.read(CHUNK):
         target.write(chunk)
-        done += len(chunk)
-        told(done)
+        copied += len(chunk)
+        progress(copied)
 
 
 def _md5(file: Path) -> str:
@@ -122,23 +123,23 @@ def _md5(file: Path) -> str:
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    """Unpack an archive; one that is damaged or would write outside the folder is removed, so that it comes anew."""
+    """Unpack an archive; one that is damaged or would write outside the folder is removed, to be downloaded again."""
     try:
         with zipfile.ZipFile(file) as archive:
             for name in archive.namelist():
                 if not (folder / name).resolve().is_relative_to(folder.resolve()):
                     raise ValueError(f"it would write outside its folder ({name!r})")
-            size, room = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
-            if size > room:
-                raise InputError(f"the archive unpacks to {size:,} bytes, and {room:,} are free", file=str(file))
+            size, free = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
+            if size > free:
+                raise InputError(f"the archive unpacks to {size:,} bytes, and {free:,} are free", file=str(file))
             archive.extractall(folder)
     except _BAD_ARCHIVE as e:
         file.unlink()
-        message = f"the archive is damaged, encrypted or not what it should be ({e}); it is removed, fetch it again"
+        message = f"the archive is damaged, encrypted or of another kind ({e}); it is removed, fetch it again"
         raise InputError(message, file=str(file)) from None
 
 
 def _innermost(folder: Path) -> Path:
-    """The folder itself, or the only one in it, as most archives have."""
-    inside = [p for p in folder.iterdir() if p.name != "__MACOSX"]
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+    """The folder itself, or its only subfolder, which most archives have."""
+    entries = [p for p in folder.iterdir() if p.name != "__MACOSX"]
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder

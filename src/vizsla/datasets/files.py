@@ -1,4 +1,4 @@
-"""Text files line by line, plain or compressed, with errors that name file and line; pipes, kept so they read twice."""
+"""Text files line by line, plain or compressed, with errors that name file and line; pipes as temporary files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from vizsla.datasets import zst
 from vizsla.errors import InputError
 
 Progress = Callable[[int], None] | None
-"""Told how many bytes have been read from disk."""
+"""Called with the number of bytes read from disk so far."""
 
 MAX_DOCUMENT = 16_000_000
-"""The most bytes a line or a document may have where nobody says otherwise: five times War and Peace."""
+"""The most bytes that a line or a document may have by default: five times War and Peace."""
 
 STDIN = "-"
 _CHUNK = 1 << 20
@@ -46,7 +46,7 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file to be read: where it lies, what messages call it, and the most bytes a document of it may have."""
+    """A file to read: its path, its name in messages, and the most bytes that one of its documents may have."""
 
     path: Path
     name: str
@@ -54,24 +54,27 @@ class InputFile:
 
     @classmethod
     def of(cls, source: Path | InputFile) -> InputFile:
+        """An input file as it is, or one for a path."""
         return source if isinstance(source, InputFile) else cls(source, str(source))
 
     def refusal(self, message: str, line: int | None = None) -> InputError:
+        """The error for something wrong in this file."""
         return InputError(message, file=self.name, line=line)
 
     def too_large(self, line: int) -> InputError:
+        """The error for a document with too many bytes."""
         message = f"this document has more than {self.max_document:,} bytes; --max-document allows larger ones"
         return self.refusal(message, line)
 
 
 @contextmanager
 def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A file as bytes, decompressed, and as it lies on disk; what goes wrong while it is read names the file."""
+    """Two streams of bytes of a file, decompressed and raw; errors name the file."""
     file = InputFile.of(source)
     try:
         raw = file.path.open("rb", buffering=_CHUNK)
     except FileNotFoundError:
-        raise file.refusal("there is no such file") from None
+        raise file.refusal("this file does not exist") from None
     except IsADirectoryError:
         raise file.refusal("this is a folder, not a file") from None
     except OSError as e:
@@ -83,23 +86,23 @@ def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-"""What readers of compressed files raise over damaged ones."""
+"""The errors that readers of compressed files raise for damaged files."""
 
 
 def read_lines(
     source: Path | InputFile, progress: Progress = None, *, universal: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1; with `universal`, a carriage return alone ends a line, too.
+    """The lines of a text file, numbered from 1; with `universal`, a single carriage return also ends a line.
 
     A line of more bytes than a document may have is refused before it is read to its end.
     """
     file = InputFile.of(source)
-    number, most = 0, file.max_document
+    number, max_bytes = 0, file.max_document
     with opened(file) as (stream, raw):
-        lines = _universal_lines(stream, most) if universal else iter(partial(stream.readline, most + 1), b"")
+        lines = _universal_lines(stream, max_bytes) if universal else iter(partial(stream.readline, max_bytes + 1), b"")
         try:
             for number, line in enumerate(lines, 1):
-                if len(line) > most:
+                if len(line) > max_bytes:
                     raise file.too_large(number)
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if progress is not None and number % 256 == 0:
@@ -110,22 +113,25 @@ def read_lines(
             raise file.refusal(f"the file is damaged or not what its name says ({e})", number + 1) from None
 
 
-def _universal_lines(stream: IO[bytes], most: int) -> Iterator[bytes]:
+def _universal_lines(stream: IO[bytes], max_bytes: int) -> Iterator[bytes]:
     rest = b""
-    while len(rest) <= most and (chunk := stream.read(_CHUNK)):
-        *lines, rest = (rest + chunk).splitlines(keepends=True)  # the last may go on, or its \r be half of \r\n
+    while len(rest) <= max_bytes and (chunk := stream.read(_CHUNK)):
+        *lines, rest = (rest + chunk).splitlines(
+            keepends=True
+        )  # the last line may be incomplete, also between \r and \n
         yield from lines
     if rest:
         yield rest
 
 
 def not_utf8(file: InputFile, e: UnicodeDecodeError, line: int) -> InputError:
+    """The error for a line that is not UTF-8."""
     bad = e.object[e.start]
     return file.refusal(f"this is not UTF-8 (byte 0x{bad:02x} at position {e.start + 1} of the line)", line)
 
 
 def read_json_lines(source: Path | InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
-    """The JSON values of a file with one a line; empty lines are passed over."""
+    """The numbers and JSON values of the lines of a file; empty lines are skipped."""
     file = InputFile.of(source)
     for number, line in read_lines(file, progress):
         if line.strip():
@@ -150,7 +156,7 @@ def parse_json(line: str, source: Path | InputFile, number: int) -> Any:
 
 
 def check_surrogates(value: Any, file: InputFile, number: int) -> None:
-    """Half of a surrogate pair is no character and cannot be stored."""
+    """Refuse a value with half a surrogate pair, which is not a character and cannot be stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -166,23 +172,23 @@ def is_pipe(source: str | Path) -> bool:
 
 
 def spool(source: str | Path) -> Path:
-    """What comes through a pipe, in a temporary file that can be read twice; the caller removes it."""
+    """Copy a pipe to a temporary file, which can be read twice, and return its path; the caller removes it."""
     try:
         if str(source) == STDIN:
             stream = getattr(sys.stdin, "buffer", None)
             if stream is None:
-                raise InputError("there is no standard input", file=STDIN)
-            return _copied(stream)
+                raise InputError("standard input is not available", file=STDIN)
+            return _copy_to_file(stream)
         with Path(source).open("rb") as pipe:
             mode = os.fstat(pipe.fileno()).st_mode
             if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not pipe.isatty() and Path(source) != Path(os.devnull)):
                 raise InputError("this is a device, not a file of documents", file=str(source))
-            return _copied(pipe)
+            return _copy_to_file(pipe)
     except OSError as e:
         raise InputError(f"the pipe cannot be read into a temporary file ({e.strerror})", file=str(source)) from None
 
 
-def _copied(stream: IO[bytes]) -> Path:
+def _copy_to_file(stream: IO[bytes]) -> Path:
     start = stream.read(max(map(len, _MAGIC)))
     ending = next((ending for magic, ending in _MAGIC.items() if start.startswith(magic)), "")
     number, name = tempfile.mkstemp(ending, "vizsla-")

@@ -1,4 +1,4 @@
-"""The text of HTML pages, in one pass over them, however broken they are."""
+"""The text of HTML pages, also of malformed ones, in one pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from html import unescape
 
 _SKIPPED = {"script", "style", "noscript", "template"}
-_RAW = {"script", "style"}  # what is in them is no markup
+_RAW = {"script", "style"}  # their content is not markup
 _BLOCKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section", "article", "title"}
 
 _NAME = re.compile(r"</?+([a-zA-Z][^\s/>]{0,50}+)")  # the names that matter are short
@@ -27,20 +27,20 @@ def html_text(source: str) -> tuple[str, str]:
 
 
 def unescaped(text: str) -> str:
-    """A text with its character references resolved; numbers beyond all characters become U+FFFD."""
+    """A text with its character references resolved; numbers that are not characters become U+FFFD."""
     if "&" not in text:
         return text
     return unescape(_LONG_NUMBER.sub("\ufffd", _LEADING_ZEROS.sub("&#", text)))
 
 
 def tidied(text: str) -> str:
-    """A text with single blanks and without empty lines."""
+    """A text whose white space is single blanks, without empty lines."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
 
 class _Page:
-    """Goes through a page once. A mark whose end is not found is looked for only once, so time grows with length."""
+    """A parser that goes through a page once. An end that is missing is searched for only once, so time is linear."""
 
     def __init__(self, source: str) -> None:
         self.title: list[str] = []
@@ -52,40 +52,40 @@ class _Page:
 
     def read(self) -> None:
         while (start := self._source.find("<", self._at)) >= 0:
-            self._keep(start)
+            self._append_text(start)
             self._at = start
             self._mark()
-        self._keep(len(self._source))
+        self._append_text(len(self._source))
 
-    def _keep(self, end: int) -> None:
+    def _append_text(self, end: int) -> None:
         if not self._skipping:
             self.text.append(self._source[self._at : end])
 
     def _mark(self) -> None:
-        """Pass over what starts with < here: a comment, a declaration, a tag, or a plain character."""
+        """Skip what starts with < here: a comment, a declaration, a tag, or a plain character."""
         source, start = self._source, self._at
         if source.startswith("<!--", start):
-            self._pass_to("-->", 4)
+            self._skip_to("-->", 4)
         elif source.startswith(("<!", "<?"), start):
-            self._pass_to(">", 2)
+            self._skip_to(">", 2)
         elif name := _NAME.match(source, start):
             self._tag(name)
         else:
             self._plain(1)
 
-    def _pass_to(self, end: str, length: int) -> None:
-        """Go on after an end; without one, the mark's own `length` characters are nothing and the rest is read."""
-        found = self._source.find(end, self._at + length) if self._ends[end] else -1
-        self._ends[end] = found >= 0
-        self._at = found + len(end) if found >= 0 else self._at + length
+    def _skip_to(self, end: str, length: int) -> None:
+        """Continue after `end`; if it is missing, skip only the `length` characters that open the mark."""
+        position = self._source.find(end, self._at + length) if self._ends[end] else -1
+        self._ends[end] = position >= 0
+        self._at = position + len(end) if position >= 0 else self._at + length
 
     def _plain(self, length: int) -> None:
-        self._keep(self._at + length)
+        self._append_text(self._at + length)
         self._at += length
 
     def _tag(self, name: re.Match[str]) -> None:
         end = _REST_OF_TAG.match(self._source, name.end()) if self._ends[">"] else None
-        if end is None:  # nothing that follows can end a tag either
+        if end is None:  # no later tag has an end either
             self._ends[">"] = False
             self._plain(1)
             return
@@ -103,9 +103,9 @@ class _Page:
             self.text.append("\n")
 
     def _closing(self, tag: str, otherwise: int) -> int:
-        """Where the closing tag starts, looked for from here."""
+        """Where the next closing tag starts; `otherwise` if it is missing."""
         if not self._ends.setdefault(tag, True):
             return otherwise
-        found = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(self._source, self._at)
-        self._ends[tag] = found is not None
-        return found.start() if found else otherwise
+        closing = re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE).search(self._source, self._at)
+        self._ends[tag] = closing is not None
+        return closing.start() if closing else otherwise

@@ -22,7 +22,11 @@ class _Matrix(NamedTuple):
 
 
 def read_matrix(file: InputFile) -> Iterator[Document]:
-    """Each row a document with a `vector`; ids and terms from NAME.ids.json and NAME.terms.json, else numbers."""
+    """A document with a `vector` for each row.
+
+    Ids and terms come from NAME.ids.json and NAME.terms.json; without these files they are the numbers of rows and
+    columns.
+    """
     matrix = _read(file)
     id_of, term_of = _names(file, ".ids.json", matrix.rows), _names(file, ".terms.json", matrix.columns)
     for row in range(matrix.rows):
@@ -30,7 +34,7 @@ def read_matrix(file: InputFile) -> Iterator[Document]:
         vector: dict[str, float] = {}
         for column, weight in zip(matrix.indices[part].tolist(), matrix.data[part].tolist(), strict=True):
             term = term_of(column)
-            vector[term] = vector.get(term, 0) + weight  # an element written in parts is their sum, as scipy has it
+            vector[term] = vector.get(term, 0) + weight  # scipy sums duplicate elements, too
         origin = Origin(file.name, row + 1)
         yield Document(document_id(id_of(row), origin), {"vector": vector}, origin)
 
@@ -38,13 +42,13 @@ def read_matrix(file: InputFile) -> Iterator[Document]:
 def _read(file: InputFile) -> _Matrix:
     try:
         arrays = load_npz(file.path)
-        kind = arrays["format"].item() if "format" in arrays else b"csr"
+        layout = arrays["format"].item() if "format" in arrays else b"csr"
         rows, columns = (int(n) for n in arrays["shape"])
         matrix = _Matrix(arrays["indptr"], arrays["indices"], arrays["data"], rows, columns)
     except (OSError, ValueError, KeyError, TypeError) as e:
-        message = f"this is no sparse matrix as scipy.sparse.save_npz writes it ({e})"
+        message = f"this is not a sparse matrix as scipy.sparse.save_npz writes it ({e})"
         raise file.refusal(message) from None
-    if kind not in (b"csr", "csr") or not _fits_together(matrix):
+    if layout not in (b"csr", "csr") or not _fits_together(matrix):
         raise file.refusal("expected a sparse matrix in CSR form whose parts fit together")
     return matrix
 
@@ -61,14 +65,14 @@ def _fits_together(matrix: _Matrix) -> bool:
 
 
 def _names(file: InputFile, ending: str, count: int) -> Callable[[int], str]:
-    beside = file.path.with_suffix(ending)
-    if not beside.is_file():
+    names_file = file.path.with_suffix(ending)
+    if not names_file.is_file():
         return str
     try:
-        names = json.loads(beside.read_text("utf-8"))
+        names = json.loads(names_file.read_text("utf-8"))
         "".join(names).encode()
     except (OSError, ValueError, TypeError, RecursionError):
         names = None
     if not isinstance(names, list) or len(names) != count:
-        raise InputFile.of(beside).refusal(f"expected a JSON list of {count:,} names")
+        raise InputFile.of(names_file).refusal(f"expected a JSON list of {count:,} names")
     return names.__getitem__

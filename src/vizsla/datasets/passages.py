@@ -1,4 +1,4 @@
-"""Long documents in passages."""
+"""Passages: long documents are cut into pieces, and put together again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARK = "#"  # between a document's id and the number of its passage
 
 @dataclass(frozen=True)
 class Splitter:
-    """Cuts a document's text into passages of so many words, each overlapping the one before by so many.
+    """Cuts the text of a document into passages of `words` words, which overlap by `overlap` words.
 
     >>> [p["text"] for p in Splitter(3, 1).passages(Document("d", {"text": "a b c d e"}))]
     ['a b c', 'c d e']
@@ -29,13 +29,15 @@ class Splitter:
 
     def __post_init__(self) -> None:
         if not isinstance(self.words, int) or not isinstance(self.overlap, int):
-            raise VizslaError("passages are told by whole numbers of words")
+            raise VizslaError("the words and the overlap of passages must be whole numbers")
         if self.words < 1 or not 0 <= self.overlap < self.words:
-            raise VizslaError("a passage needs at least one word, and may overlap the one before by fewer than it has")
+            raise VizslaError(
+                "a passage needs at least one word, and an overlap of 0 or more words that is smaller than the passage"
+            )
 
     @classmethod
     def of(cls, value: Any) -> Splitter:
-        """A splitter as it is, or one that cuts into passages of a number of words.
+        """A splitter as it is, or one for passages of a number of words.
 
         >>> Splitter.of(100)
         Splitter(words=100, overlap=0)
@@ -47,21 +49,24 @@ class Splitter:
         raise VizslaError(f"passages are a number of words or a Splitter(words, overlap), not {kind_of(value)}")
 
     def passages(self, document: Document) -> Iterator[Document]:
-        """The passages of a document, with all else that is known of it; at least one. Their ids say their numbers."""
+        """The passages of a document, at least one, with all its other fields.
+
+        The id of a passage is the id of the document, #, and the number of the passage.
+        """
         text = document.get("text")
-        places = [m.span() for m in _WORD.finditer(text)] if isinstance(text, str) else []
+        spans = [m.span() for m in _WORD.finditer(text)] if isinstance(text, str) else []
         step = self.words - self.overlap
-        starts = range(0, max(len(places) - self.overlap, 1), step)
+        starts = range(0, max(len(spans) - self.overlap, 1), step)
         for n, start in enumerate(starts):
-            inside = places[start : start + self.words]
-            part = text[inside[0][0] : inside[-1][1]] if inside and isinstance(text, str) else text
+            words = spans[start : start + self.words]
+            part = text[words[0][0] : words[-1][1]] if words and isinstance(text, str) else text
             content = {**document.content, "text": part} if text is not None else document.content
-            yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.found)
+            yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.source_names)
 
     def whole(self, passages: Sequence[Document]) -> Document:
-        """The document that passages, all of them and in their order, were cut from.
+        """The document that was cut into these passages, given all of them in order.
 
-        Of its text only white space where it was cut may be different.
+        Only white space where the text was cut may differ.
 
         >>> splitter = Splitter(3, 1)
         >>> splitter.whole(list(splitter.passages(Document("d", {"text": "a b  c d e f"}))))
@@ -71,16 +76,16 @@ class Splitter:
         text = first.get("text")
         content = first.content
         if isinstance(text, str) and len(passages) > 1:
-            content = {**content, "text": " ".join([text, *(self._new(p["text"]) for p in passages[1:])])}
+            content = {**content, "text": " ".join([text, *(self._without_overlap(p["text"]) for p in passages[1:])])}
         return Document(document_of(first.id), content, first.origin)
 
-    def _new(self, text: str) -> str:
-        """What a passage has beyond the words it shares with the one before."""
+    def _without_overlap(self, text: str) -> str:
+        """The text of a passage after the words it shares with the previous passage."""
         return text[next(islice(_WORD.finditer(text), self.overlap, None)).start() :]
 
 
 def document_of(passage_id: str) -> str:
-    """The id of the document a passage is of."""
+    """The id of the document of a passage."""
     return passage_id.rpartition(MARK)[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.datasets.beir import listed_answers, read_answers, read_queries
+from vizsla.datasets.beir import parse_answers, read_answers, read_queries
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.records import read_json_records
 from vizsla.datasets.tables import csv_rows
@@ -21,7 +21,7 @@ class Questions(NamedTuple):
 
 
 def read_questions(path: str | Path) -> Questions:
-    """Questions that have answers; those of DPR's files are numbered in their order."""
+    """The questions of a file that have answers; questions without ids get the name of the file and a number."""
     file = Path(path)
     if ".jsonl" in file.name:
         answers = read_answers(file)
@@ -29,20 +29,20 @@ def read_questions(path: str | Path) -> Questions:
     else:
         rows = list(_entity_questions(file) if file.suffix == ".json" else _dpr(file))
         texts = {f"{file.name}-{i}": text for i, (text, _) in enumerate(rows)}
-        answers = {f"{file.name}-{i}": given for i, (_, given) in enumerate(rows)}
+        answers = {f"{file.name}-{i}": row_answers for i, (_, row_answers) in enumerate(rows)}
     if not texts:
-        raise InputError("there are no questions with answers here", file=str(path))
+        raise InputError("this file has no questions with answers", file=str(path))
     return Questions(texts, answers)
 
 
 def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """DPR's own way: tab-separated values with csv's quotes."""
+    """The rows of a file of DPR's: tab-separated values with csv's quotes."""
     for line, row in csv_rows(InputFile.of(file), "\t"):
         if not any(row):
             continue
         if len(row) != 2 or not row[1].strip().startswith("["):
             raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
-        yield row[0], _checked(listed_answers(row[1]), file, line)
+        yield row[0], _checked(parse_answers(row[1]), file, line)
 
 
 def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""JSON records, however they are laid out: one a line, in one array, or each over several lines."""
+"""JSON records in any layout: one per line, in one array, or each over several lines."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SPREAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:\[|\{[ \t]*+\r?\n)")
 
 
 def is_json_lines(file: InputFile) -> bool:
-    """Whether a file has a record a line, rather than one array or records over several lines."""
+    """Whether a file has one record per line, rather than one array or records over several lines."""
     with opened(file) as (stream, _):
         try:
             return _SPREAD.match(stream.read(_HEAD)) is None
         except DAMAGE:
-            return True  # told when it is read
+            return True  # the reader raises the error
 
 
 def read_json_records(file: InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
-    """The records of a file of JSON with the lines they start at."""
+    """The records of a JSON file, each with the number of its first line."""
     if is_json_lines(file):
         yield from read_json_lines(file, progress)
         return
@@ -47,7 +47,7 @@ def read_json_records(file: InputFile, progress: Progress = None) -> Iterator[tu
 
 
 class _Values:
-    """JSON values one after another, or the elements of an array, from a stream; holds about one at a time."""
+    """Iterates over consecutive JSON values, or the elements of an array, in a stream; holds about one at a time."""
 
     def __init__(self, file: InputFile, stream: IO[bytes]) -> None:
         self._file, self._stream = file, stream
@@ -75,18 +75,18 @@ class _Values:
                 self._refuse("expected nothing after the array")
 
     def _next_character(self) -> str:
-        """The next character that is no blank, not yet taken; nothing at the end."""
+        """The next character that is not white space, without consuming it; empty at the end."""
         while True:
             end = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
             self._line += self._text.count("\n", self._at, end)
             self._at = end
             if end < len(self._text):
                 return self._text[end]
-            if not self._more():
+            if not self._read_more():
                 return ""
 
     def _value(self) -> Any:
-        """The value that starts here. What does not parse may go on: then as much again is read, and it is retried."""
+        """The value that starts here. If it does not parse, it may be incomplete: then more is read."""
         while True:
             try:
                 value, end = self._parse(self._text, self._at)
@@ -95,17 +95,17 @@ class _Values:
                     if e.pos < len(self._text) - 100 and not e.msg.startswith("Unterminated"):
                         self._refuse(f"this is not JSON ({e.msg})", e.pos)
                     raise self._file.too_large(self._line) from None
-                if not self._more():
+                if not self._read_more():
                     self._refuse(f"this is not JSON ({e.msg})", e.pos)
-            except ValueError as e:  # a number of too many digits
+            except ValueError as e:  # a number with too many digits
                 self._refuse(f"this is not JSON ({e})")
             except RecursionError:
                 self._refuse("this is nested too deeply")
             else:
-                self._take(value, end)
+                self._consume(value, end)
                 return value
 
-    def _take(self, value: Any, end: int) -> None:
+    def _consume(self, value: Any, end: int) -> None:
         source = self._text[self._at : end]
         if len(source) > self._file.max_document:
             raise self._file.too_large(self._line)
@@ -114,8 +114,8 @@ class _Values:
         self._line += source.count("\n")
         self._at = end
 
-    def _more(self) -> bool:
-        """Read on, at least as much as is held; False at the end."""
+    def _read_more(self) -> bool:
+        """Read at least as much as is in memory already; False at the end of the file."""
         if self._ended:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The data sets the field speaks of: what each is, which split counts, where it comes from, and whether it is here."""
+"""Known data sets: what each one is, which split is evaluated, where it is downloaded from; data sets by name."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A data set as it is known, on this machine or not.
+class DatasetEntry:
+    """What is known about a data set, on this machine or not.
 
-    >>> known()["msmarco"].evaluated, len(known()["cqadupstack"].parts), known()["bioasq"].downloads
-    ('dev', 12, ())
+    >>> entry = dataset_entry("msmarco")
+    >>> entry.title, entry.evaluated
+    ('MS MARCO passage ranking', 'dev')
     """
 
     name: str
@@ -38,7 +39,7 @@ class Entry:
     task: str
     domain: str
     splits: dict[str, int | None]
-    """How many judged queries, or questions, each split has."""
+    """The number of judged queries, or of questions, of each split."""
     documents: int | None
     pairs: int | None
     per_query: float | None
@@ -46,28 +47,29 @@ class Entry:
     document_words: float | None
     has_titles: bool
     grades: int
-    """How many levels of relevance there are, "not" among them."""
+    """The number of levels of relevance, including "not relevant"."""
     evaluated: str
-    """The split that published figures are on."""
+    """The split that published figures are measured on."""
     answers: str
     """For questions: whether answers are `strings` or a `regex`."""
     licence: str
     note: str
     how: str
-    """How to come by it where it cannot be fetched."""
+    """How to get the data set if it cannot be downloaded."""
     parts: tuple[str, ...]
     downloads: tuple[Download, ...]
 
     @property
     def is_questions(self) -> bool:
+        """Whether the data set is questions with answers, rather than queries with judgements."""
         return bool(self.answers)
 
 
-def _entry(name: str, data: dict[str, Any]) -> Entry:
+def _entry_from_data(name: str, data: dict[str, Any]) -> DatasetEntry:
     words = data.get("words") or {}
     fetch = data.get("fetch") or {}
     sources = [fetch] if "url" in fetch else list(fetch.values())
-    return Entry(
+    return DatasetEntry(
         name=name,
         title=data["title"],
         task=data.get("task") or "Open-domain questions",
@@ -91,74 +93,78 @@ def _entry(name: str, data: dict[str, Any]) -> Entry:
 
 
 @cache
-def known() -> dict[str, Entry]:
-    """All data sets by name."""
+def known_datasets() -> dict[str, DatasetEntry]:
+    """All known data sets by name."""
     import yaml
 
     source = resources.files("vizsla.datasets").joinpath("data/registry.yaml").read_text("utf-8")
-    return {name: _entry(name, data) for name, data in yaml.safe_load(source).items()}
+    return {name: _entry_from_data(name, data) for name, data in yaml.safe_load(source).items()}
 
 
-def find_entry(name: str) -> Entry:
-    """A data set by its name."""
-    if name not in known():
-        raise UnknownNameError("data set", name, tuple(known()))
-    return known()[name]
+def dataset_entry(name: str) -> DatasetEntry:
+    """What is known about a data set, by its name."""
+    if name not in known_datasets():
+        raise UnknownNameError("data set", name, tuple(known_datasets()))
+    return known_datasets()[name]
 
 
-def data_folder(given: str | Path | None = None) -> Path:
-    """Where data sets lie: the folder given, else $VIZSLA_DATA, else one in the user's home."""
-    root = given or os.environ.get(DATA_VARIABLE)
+def data_folder(folder: str | Path | None = None) -> Path:
+    """The folder of data sets: `folder`, else $VIZSLA_DATA, else a folder in the user's home."""
+    root = folder or os.environ.get(DATA_VARIABLE)
     if root:
         if not Path(root).is_dir():
-            raise InputError("there is no such folder", file=str(root))
+            raise InputError("this folder does not exist", file=str(root))
         return Path(root)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "vizsla"
 
 
 @dataclass(frozen=True)
 class DatasetGroup:
-    """A data set, or several whose mean is the figure, as with the forums of CQADupStack."""
+    """A data set, or several whose figures are averaged, such as the forums of CQADupStack."""
 
     name: str
     members: tuple[BeirDataset, ...]
 
     @property
-    def entry(self) -> Entry | None:
-        return known().get(self.name)
+    def entry(self) -> DatasetEntry | None:
+        """What is known about the data set; None if it is unknown."""
+        return known_datasets().get(self.name)
 
-    def split(self, asked: str | None) -> str:
-        """The split asked for, else the one that published figures are on: for MS MARCO that is dev, not test."""
-        return asked or (self.entry.evaluated if self.entry else "test")
+    def split(self, chosen: str | None) -> str:
+        """The chosen split, else the one that published figures are measured on, such as dev for MS MARCO."""
+        return chosen or (self.entry.evaluated if self.entry else "test")
 
 
 def open_datasets(name: str | Path, data: str | Path | None = None) -> DatasetGroup:
-    """A data set by its folder, or by its name under the data folder."""
+    """Open a data set by its folder, or by its name in the data folder."""
     path = Path(name)
     if not path.is_dir():
         root = data_folder(data)
         if len(path.parts) != 1 or not (root / path).is_dir():
-            raise _absent(str(path), root)
+            raise _not_found(str(path), root)
         path = root / path
     if is_beir(path) or any(path.glob("queries.jsonl*")):
         return DatasetGroup(path.resolve().name, (BeirDataset.open(path),))
     members = tuple(BeirDataset.open(p) for p in sorted(path.iterdir()) if p.is_dir() and is_beir(p))
     if not members:
-        BeirDataset.open(path)  # says what is missing
-    entry = known().get(path.resolve().name)
+        BeirDataset.open(path)  # raises the error that names the missing file
+    entry = known_datasets().get(path.resolve().name)
     parts = entry.parts if entry else ()
-    lacking = [part for part in parts if part not in {m.name for m in members}]
-    if lacking:
-        raise InputError(f"of its {len(parts)} parts there is no {', '.join(lacking)}", file=str(path))
+    missing = [part for part in parts if part not in {m.name for m in members}]
+    if missing:
+        raise InputError(f"parts of this data set are missing: {', '.join(missing)}", file=str(path))
     return DatasetGroup(path.resolve().name, members)
 
 
-def _absent(name: str, root: Path) -> InputError:
-    if name not in known():
-        here = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
-        near = get_close_matches(name, [*known(), *here], 1)
-        meant = f"; did you mean {near[0]!r}?" if near else "; 'vizsla datasets' lists those with a name"
-        return InputError(f"there is no such folder, and no data set of this name under {root}{meant}", file=name)
-    entry = known()[name]
-    way = f"fetch it with 'vizsla datasets fetch {name}'" if entry.downloads else entry.how or "it has to be asked for"
-    return InputError(f"the data set is not here (looked under {root}); {way}", file=name)
+def _not_found(name: str, root: Path) -> InputError:
+    if name not in known_datasets():
+        folders = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
+        close = get_close_matches(name, [*known_datasets(), *folders], 1)
+        hint = f"did you mean {close[0]!r}?" if close else "'vizsla datasets' lists the known data sets"
+        message = f"this folder does not exist, nor does a data set of this name in {root}; {hint}"
+        return InputError(message, file=name)
+    entry = known_datasets()[name]
+    advice = entry.how or "request it from its authors"
+    if entry.downloads:
+        advice = f"fetch it with 'vizsla datasets fetch {name}'"
+    return InputError(f"the data set is not on this machine (searched in {root}); {advice}", file=name)

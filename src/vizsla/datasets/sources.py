@@ -1,4 +1,4 @@
-"""Sources of documents: what `vizsla index` can be pointed at."""
+"""Sources of documents: the files, folders and pipes that `vizsla index` reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vizsla.datasets.tables import Table, parquet_columns, read_parquet
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
 from vizsla.datasets.values import plain_content
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.runs.documents import USUAL, Document, FieldNames, Origin, document_id, listed
+from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
 
 ENDINGS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
@@ -46,13 +46,14 @@ RAW_CHARACTERS = 4_000_000
 
 @dataclass(frozen=True)
 class RawLines:
-    """Some lines of a file of JSON lines, still to be read: what other processes are given to do."""
+    """Lines of a file of JSON lines that are not parsed yet, so that another process can parse them."""
 
     file: InputFile
     names: FieldNames
     lines: list[tuple[int, str]]
 
     def documents(self) -> list[Document]:
+        """Parse the lines; empty ones are skipped."""
         rows = ((number, parse_json(line, self.file, number)) for number, line in self.lines if line.strip())
         return [Document.from_record(record, Origin(self.file.name, n), self.names) for n, record in rows]
 
@@ -64,7 +65,7 @@ class Part:
     file: InputFile
     format: str
     id: str
-    """The id of its document where the whole file is one."""
+    """The id of the document if the whole file is one document."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,23 @@ class Source:
 
     name: str
     parts: tuple[Part, ...]
-    names: FieldNames = USUAL
+    names: FieldNames = USUAL_NAMES
     delimiter: str | None = None
-    """What separates the columns of csv and tsv files, where nobody is to guess."""
+    """The separator of columns in csv and tsv files; None to guess it."""
     types: Types = field(default_factory=dict)
-    """Types of columns of csv and tsv files that are not to be inferred."""
+    """Types of columns of csv and tsv files; the types of other columns are inferred."""
     fields: tuple[str, ...] = ()
-    """The fields a model reads: as columns they stay texts."""
+    """The fields that a model reads; such columns stay texts."""
     allow_empty: bool = False
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """How many files of a folder were passed over, by their ending."""
+    """The number of skipped files of a folder, by ending."""
 
     @classmethod
     def find(
         cls,
         source: str | Path,
         format: str | None = None,
-        names: FieldNames = USUAL,
+        names: FieldNames = USUAL_NAMES,
         *,
         delimiter: str | None = None,
         types: Types | None = None,
@@ -97,14 +98,14 @@ class Source:
         max_document: int = MAX_DOCUMENT,
         allow_empty: bool = False,
     ) -> Source:
-        """The source at a path: a file by its ending, a folder by what is in it, unless the format is named.
+        """The source at a path. The endings of its files say their format, unless `format` does.
 
-        `-`, pipes and process substitutions need a format; they are kept in a temporary file while they are used.
+        `-`, pipes and process substitutions need a format; they are copied to a temporary file while they are used.
         """
         if format is not None and format not in ENDINGS:
             raise UnknownNameError("format", format, tuple(ENDINGS))
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-            raise VizslaError(f"a delimiter is one character, and no quote or line end, not {delimiter!r}")
+            raise VizslaError(f"a delimiter is one character other than a quote or a line end, not {delimiter!r}")
         if max_document < 1:
             raise VizslaError(f"the most bytes of a document must be 1 or more, not {max_document}")
         path, piped, skipped = Path(source), is_pipe(source), dict[str, int]()
@@ -112,27 +113,30 @@ class Source:
         if piped:
             parts = (_piped(source, format, max_document),)
         elif not path.exists():
-            raise InputError("there is no such file or folder", file=str(source))
+            raise InputError("this file or folder does not exist", file=str(source))
         elif path.is_dir():
             parts, skipped = _in_folder(path, format, max_document)
         else:
             parts = (Part(InputFile(path, str(path), max_document), format or _format_of(path), path.name),)
-        given = checked_types(types or {})
-        found = cls(str(source), parts, names, delimiter, given, tuple(fields), allow_empty, skipped)
+        checked = checked_types(types or {})
+        opened = cls(str(source), parts, names, delimiter, checked, tuple(fields), allow_empty, skipped)
         if piped:
-            weakref.finalize(found, parts[0].file.path.unlink, missing_ok=True)
-        return found
+            weakref.finalize(opened, parts[0].file.path.unlink, missing_ok=True)
+        return opened
 
     @property
     def bytes(self) -> int:
-        """How much there is to read."""
+        """The size of all files in bytes."""
         return sum(part.file.path.stat().st_size for part in self.parts)
 
     def documents(self, progress: Progress = None) -> Iterator[Document]:
-        """The documents, one by one; `progress` is told the bytes read so far. That there are none is an error."""
+        """The documents, one by one; `progress` is called with the number of bytes read so far.
+
+        A source without documents is an error, unless `allow_empty` is set.
+        """
         before = count = 0
         for part in self.parts:
-            for document in self._documents(part, _moved(progress, before)):
+            for document in self._documents(part, _offset(progress, before)):
                 count += 1
                 yield document
             before += part.file.path.stat().st_size
@@ -142,7 +146,7 @@ class Source:
 
     def _check_empty(self, count: int) -> None:
         if not count and not self.allow_empty:
-            raise InputError("there are no documents here; --allow-empty takes that, too", file=self.name)
+            raise InputError("this source has no documents; --allow-empty allows that", file=self.name)
 
     def _documents(self, part: Part, progress: Progress) -> Iterator[Document]:
         file = part.file
@@ -167,24 +171,26 @@ class Source:
 
     @cached_property
     def column_types(self) -> dict[str, str]:
-        """The types of the columns of all its tables: those given, and those that hold for all rows."""
+        """The types of the columns of all tables: `types`, and for other columns the types that fit all rows."""
         inferred: dict[str, str] = {}
-        known: set[str] = set()
+        columns: set[str] = set()
         for part in self.parts:
             table = self._table(part) if part.format in _TABLES else None
             if table is None or table.header is None:
                 continue
-            known.update(table.header)
+            columns.update(table.header)
             for name, kind in table.infer(self.types, self.fields).items():
                 inferred[name] = joined_type(inferred.get(name), kind)
-        unknown = next((name for name in self.types if name not in known), None)
+        unknown = next((name for name in self.types if name not in columns), None)
         if unknown is not None:
-            among = f" among {listed(sorted(known))}" if known else "; types are for csv and tsv files with a header"
-            raise InputError(f"there is no column {unknown!r}{among}", file=self.name)
+            hint = "types are for csv and tsv files with a header"
+            if columns:
+                hint = f"the columns are {listed(sorted(columns))}"
+            raise InputError(f"the column {unknown!r} does not exist; {hint}", file=self.name)
         return {**inferred, **self.types}
 
     def raw_lines(self, progress: Progress = None) -> Iterator[RawLines] | None:
-        """The lines in batches, not yet read; None where documents are not lines."""
+        """The lines in batches, not yet parsed; None unless each line of the source is a document."""
         lines = all(part.format == "jsonl" and is_json_lines(part.file) for part in self.parts)
         return self._raw_lines(progress) if lines else None
 
@@ -193,7 +199,7 @@ class Source:
         for part in self.parts:
             lines: list[tuple[int, str]] = []
             size = 0
-            for number, line in read_lines(part.file, _moved(progress, before)):
+            for number, line in read_lines(part.file, _offset(progress, before)):
                 lines.append((number, line))
                 size += len(line)
                 count += not line.isspace()
@@ -206,22 +212,22 @@ class Source:
         self._check_empty(count)
 
     def remarks(self) -> Iterator[str]:
-        """What a user should know of how the source is read: what was guessed, inferred or passed over."""
+        """Messages about how the source is read: what was guessed, inferred or skipped."""
         if self.skipped:
             files = ", ".join(f"{ending or 'no ending'} ({count:,})" for ending, count in self.skipped.items())
-            yield f"passing over files that are no documents: {files}"
-        said = set[str]()
+            yield f"skipping files that are not documents: {files}"
+        printed = set[str]()
         for part in self.parts:
             table = self._table(part) if part.format in _TABLES else None
             for remark in (table.remark if table else None, self._guess(part)):
-                if remark is not None and remark not in said:
-                    said.add(remark)
+                if remark is not None and remark not in printed:
+                    printed.add(remark)
                     yield remark
         if types := self._inferred():
-            yield f"columns that are no texts: {types} (--types says otherwise)"
+            yield f"columns that are not texts: {types} (--types changes that)"
 
     def _inferred(self) -> str:
-        """The columns whose types were inferred, other than texts, by type."""
+        """The columns whose types were inferred, except texts, grouped by type."""
         by_type: dict[str, list[str]] = {}
         for name, kind in self.column_types.items():
             if name not in self.types and kind != "text":
@@ -229,16 +235,16 @@ class Source:
         return "; ".join(f"{', '.join(map(repr, columns))} {kind}" for kind, columns in by_type.items())
 
     def _guess(self, part: Part) -> str | None:
-        """Which fields were taken for what, where that was not said and is not the usual; None otherwise."""
+        """A message that says which fields became id, text and title, if that is a guess of an unusual name."""
         keys = self._first_keys(part)
         if keys is None:
             return None
-        found = self.names.found(keys)
-        taken = {"id": found.id, "text": found.text, "title": found.title}
-        odd = {k: v for k, v in taken.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
+        names = self.names.resolve(keys)
+        used = {"id": names.id, "text": names.text, "title": names.title}
+        odd = {k: v for k, v in used.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
         as_named = {k for k, v in odd.items() if v in self.fields and k not in self.fields and k != "id"}
-        told = [f"the {key} from {name!r}" for key, name in odd.items() if key not in as_named]
-        return f"taking {', '.join(told)}" if told else None
+        guesses = [f"the {key} from {name!r}" for key, name in odd.items() if key not in as_named]
+        return f"taking {', '.join(guesses)}" if guesses else None
 
     def _first_keys(self, part: Part) -> Collection[str] | None:
         if part.format == "jsonl":
@@ -250,17 +256,19 @@ class Source:
         return None if table is None else table.header
 
 
-def _moved(progress: Progress, by: int) -> Progress:
+def _offset(progress: Progress, by: int) -> Progress:
     return None if progress is None else lambda done: progress(by + done)
 
 
 def _format_of(path: Path) -> str:
-    found = _ending_format(path)
-    if found is None:
-        known = ", ".join(endings[0] for endings in ENDINGS.values())
-        message = f"what is this? expected a folder or a file of {known} (with .gz, .xz or .zst), or --format"
+    format = _ending_format(path)
+    if format is None:
+        endings = ", ".join(endings[0] for endings in ENDINGS.values())
+        message = (
+            f"the format is unknown; expected a folder or a file of {endings} (with .gz, .xz or .zst), or --format"
+        )
         raise InputError(message, file=str(path))
-    return found
+    return format
 
 
 def _ending_format(path: Path) -> str | None:
@@ -275,48 +283,59 @@ def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
 
 
 def _in_folder(path: Path, format: str | None, max_document: int) -> tuple[tuple[Part, ...], dict[str, int]]:
-    """BEIR's corpus, or all files of known formats, or of the one named; and how many others by ending."""
+    """BEIR's corpus, or all files of known formats, or of `format`; and the number of other files by ending."""
     if format is None and is_beir(path):
         corpus = find_file(path, "corpus.jsonl")
         return (Part(InputFile(corpus, str(corpus), max_document), "jsonl", corpus.name),), {}
     parts, skipped = [], Counter[str]()
     for file in sorted(path.rglob("*")):
-        inside = file.relative_to(path)
-        if any(part.startswith(".") for part in inside.parts) or not file.is_file():
+        relative = file.relative_to(path)
+        if any(part.startswith(".") for part in relative.parts) or not file.is_file():
             continue
-        found = _ending_format(file)
-        if found in (None, "npz") or (format is not None and found != format):
+        file_format = _ending_format(file)
+        if file_format in (None, "npz") or (format is not None and file_format != format):
             skipped[file.suffix.lower()] += 1
         else:
-            parts.append(Part(InputFile(file, str(file), max_document), str(found), inside.as_posix()))
+            parts.append(Part(InputFile(file, str(file), max_document), str(file_format), relative.as_posix()))
     if not parts:
-        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending != ".npz")
-        what = f"this folder holds no files of {', '.join(ENDINGS[format]) if format else known}"
-        raise InputError(what, file=str(path))
+        every = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending != ".npz")
+        message = f"this folder holds no files of {', '.join(ENDINGS[format]) if format else every}"
+        raise InputError(message, file=str(path))
     return tuple(parts), dict(skipped.most_common())
 
 
 def read_documents(
-    source: str | Path, progress: Progress = None, format: str | None = None, names: FieldNames = USUAL, **options: Any
+    source: str | Path,
+    progress: Progress = None,
+    format: str | None = None,
+    names: FieldNames = USUAL_NAMES,
+    **options: Any,
 ) -> Iterator[Document]:
-    """The documents of a file or a folder, one by one; options as for `Source.find`."""
+    """The documents of a file or a folder, one by one; options as for `Source.find`.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "pets.csv")
+    >>> _ = file.write_text("id,text\\n1,Dogs bark.\\n2,Cats purr.\\n")
+    >>> [(document.id, document["text"]) for document in read_documents(file)]
+    [('1', 'Dogs bark.'), ('2', 'Cats purr.')]
+    """
     return Source.find(source, format, names, **options).documents(progress)
 
 
 def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
-    """Documents from mappings or documents, as a program has them; raw lines stay what they are."""
+    """Documents from the mappings or documents of a program; raw lines are passed through."""
     if isinstance(items, str | Path):
         message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
         raise InputError(message)
     if isinstance(items, Mapping | Document) or not isinstance(items, Iterable):
         raise InputError("documents come as a list or another iterable, not as a single one")
     if hasattr(items, "to_dict"):
-        raise InputError("documents come as a list of records; of a table of pandas', as table.to_dict('records')")
+        raise InputError("documents come as a list of records; for a pandas table pass table.to_dict('records')")
     return map(_document_from, items)
 
 
 def _checked(document: Document) -> Document:
-    """A document that a program has made, under the rules for those that are read."""
+    """A document of a program, checked by the same rules as a document from a file."""
     return replace(document, id=document_id(document.id), content=plain_content(document.content))
 
 

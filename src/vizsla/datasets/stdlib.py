@@ -1,6 +1,6 @@
-"""The documentation strings of Python's standard library: real text that is on every machine.
+"""The docstrings of Python's standard library: real text that every machine has.
 
-The sources are parsed, never imported, so nothing of them runs.
+The sources are parsed and never imported, so no code of them runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _KINDS = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "functio
 
 
 def library_files() -> list[Path]:
-    """The source files of the standard library, its tests and private modules left out."""
+    """The source files of the standard library, without its tests and private modules."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    found = [p for p in sorted(root.rglob("*.py")) if not any(map(_is_left_out, p.relative_to(root).parts))]
-    if not found:
-        raise InputError("the sources of Python's standard library are not here", file=str(root))
-    return found
+    files = [p for p in sorted(root.rglob("*.py")) if not any(map(_is_left_out, p.relative_to(root).parts))]
+    if not files:
+        raise InputError("this folder does not hold the sources of Python's standard library", file=str(root))
+    return files
 
 
 def _is_left_out(part: str) -> bool:
@@ -37,7 +37,7 @@ def read_docstrings(file: Path) -> Iterator[Document]:
     module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old escape sequences are not ours to mend
+            warnings.simplefilter("ignore")  # about old escape sequences
             tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return

@@ -21,14 +21,14 @@ _field_limit = threading.Lock()  # csv has one limit for the whole process
 
 
 def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file with csv's quotes, with the numbers of their first lines; empty ones are passed over."""
-    line, fed = 1, 0
+    """The rows of a file with csv's quotes, with the numbers of their first lines; empty rows are skipped."""
+    line, characters = 1, 0
 
     def lines() -> Iterator[str]:
-        nonlocal fed
+        nonlocal characters
         for _, text in read_lines(file, progress, universal=True):
-            fed += len(text)
-            if fed > file.max_document:  # a quote that is never closed takes all that follows
+            characters += len(text)
+            if characters > file.max_document:  # a quote that is never closed makes one row of the rest
                 raise file.too_large(line)
             yield text
 
@@ -46,25 +46,25 @@ def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iter
             return
         if row:
             yield line, row
-        line, fed = reader.line_num + 1, 0
+        line, characters = reader.line_num + 1, 0
 
 
 @dataclass(frozen=True)
 class Table:
-    """A separated file: how its cells are told apart, and what its columns are called."""
+    """A comma- or tab-separated file: its delimiter and the names of its columns."""
 
     file: InputFile
     names: FieldNames
     delimiter: str
     header: tuple[str, ...] | None
-    """None where there is none, as with MS MARCO's two columns, id and text, whose quotes are plain characters."""
-    found: FieldNames = field(default_factory=FieldNames)
+    """None for a file without a header, such as MS MARCO's two columns, whose quotes are plain characters."""
+    source_names: FieldNames = field(default_factory=FieldNames)
     remark: str | None = None
-    """What was guessed of its form."""
+    """A message about what was guessed."""
 
     @classmethod
     def open(cls, file: InputFile, names: FieldNames, format: str, delimiter: str | None = None) -> Table | None:
-        """The table in a file; None where the file is empty."""
+        """The table in a file; None if the file is empty."""
         first = next((text for _, text in read_lines(file, universal=True) if text.strip()), None)
         if first is None:
             return None
@@ -76,28 +76,29 @@ class Table:
         _check_header(file, line, header, names)
         unusual = delimiter is None and chosen != _DEFAULTS[format]
         remark = f"taking {_NAMES[chosen]} as separators" if unusual else None
-        return cls(file, names, chosen, header, names.found(header), remark)
+        return cls(file, names, chosen, header, names.resolve(header), remark)
 
     def texts(self, fields: Collection[str]) -> set[str]:
-        """The columns that stay texts: the id, the text, the title, and what a model reads."""
-        return {n for n in self.header or () if n in (self.found.id, self.found.text, self.found.title) or n in fields}
+        """The columns that stay texts: the id, the text, the title, and the fields that a model reads."""
+        names = self.source_names
+        return {n for n in self.header or () if n in (names.id, names.text, names.title) or n in fields}
 
-    def infer(self, given: Types, fields: Collection[str]) -> dict[str, str]:
-        """The types of the columns that are no texts for sure and have none given, over all rows."""
+    def infer(self, known_types: Types, fields: Collection[str]) -> dict[str, str]:
+        """The types of the columns that may be other than texts and are not in `known_types`, from all rows."""
         header = self.header or ()
-        self._check_types(given, fields)
-        columns = [name for name in header if name not in given and name not in self.texts(fields)]
+        self._check_types(known_types, fields)
+        columns = [name for name in header if name not in known_types and name not in self.texts(fields)]
         if not columns:
             return {}
         return infer_types((row for _, row in self._rows(None)), header, columns)
 
-    def _check_types(self, given: Types, fields: Collection[str]) -> None:
-        for name, kind in given.items():
+    def _check_types(self, types: Types, fields: Collection[str]) -> None:
+        for name, kind in types.items():
             if self.header is not None and name in self.texts(fields) and kind != "text":
-                raise self.file.refusal(f"the column {name!r} is an id or read as a text; it cannot be of type {kind}")
+                raise self.file.refusal(f"the column {name!r} is an id or a text, and cannot be of type {kind}")
 
     def documents(self, types: Types, fields: Collection[str], progress: Progress) -> Iterator[Document]:
-        """The rows as documents, cells of these types; an empty cell is a missing value, except of texts."""
+        """The rows as documents, with cells of these types; an empty cell is a missing value, except in texts."""
         if self.header is None:
             yield from self._two_columns(progress)
             return
@@ -118,7 +119,9 @@ class Table:
         try:
             return read(cell)
         except ValueError:
-            message = f"{cell[:40]!r} in the column {name!r} is not of type {public_type(kind)}; --types names another"
+            message = (
+                f"{cell[:40]!r} in the column {name!r} is not of type {public_type(kind)}; choose another with --types"
+            )
             raise self.file.refusal(message, line) from None
 
     def _rows(self, progress: Progress) -> Iterator[tuple[int, list[str]]]:
@@ -141,30 +144,30 @@ class Table:
 
 
 def _delimiter(line: str, names: FieldNames) -> str:
-    """What separates the names of a header: the first of the usual ones with which there is an id and more."""
+    """The delimiter of a header: the first usual one that gives an id and at least one other column."""
     for delimiter in _SEPARATORS:
         header = line.rstrip("\r\n").replace('"', "").split(delimiter)
-        if len(header) > 1 and names.found([name.strip() for name in header]).id is not None:
+        if len(header) > 1 and names.resolve([name.strip() for name in header]).id is not None:
             return delimiter
     return ","
 
 
 def _has_no_header(columns: list[str], names: FieldNames) -> bool:
-    found = names.found(columns)
-    return len(columns) == 2 and found.id is None and found.text is None and names == FieldNames()
+    resolved = names.resolve(columns)
+    return len(columns) == 2 and resolved.id is None and resolved.text is None and names == FieldNames()
 
 
 def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: FieldNames) -> None:
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise file.refusal(f"the column {twice!r} appears a second time; every column needs a name of its own", line)
-    wanted = {"id": names.id, "text": names.text, "title": names.title}
-    for option, name in wanted.items():
+    repeated = next((name for name in header if header.count(name) > 1), None)
+    if repeated is not None:
+        raise file.refusal(f"the column {repeated!r} appears a second time; every column needs a name of its own", line)
+    for option, name in (("id", names.id), ("text", names.text), ("title", names.title)):
         if name is not None and name not in header:
-            raise file.refusal(f"there is no column {name!r} (--{option}-field) among {listed(header)}", line)
-    if names.found(header).id is None:
-        message = f"no column is the id among {listed(header)}; name it with --id-field, or what separates columns with"
-        raise file.refusal(f"{message} --delimiter", line)
+            message = f"the column {name!r} (--{option}-field) does not exist; the columns are {listed(header)}"
+            raise file.refusal(message, line)
+    if names.resolve(header).id is None:
+        advice = "name the id with --id-field, or the separator of columns with --delimiter"
+        raise file.refusal(f"none of the columns {listed(header)} is the id; {advice}", line)
 
 
 def parquet_columns(file: InputFile) -> list[str]:
@@ -201,7 +204,7 @@ def _parquet_batches(file: InputFile) -> Iterator[tuple[list[dict[str, Any]], in
 
 
 class _Parquet:
-    """pyarrow's reader of Parquet; what it raises over a damaged file becomes one sentence."""
+    """A context with pyarrow's reader of Parquet; its errors for damaged files become one sentence."""
 
     def __init__(self, file: InputFile) -> None:
         self._file = file
@@ -220,7 +223,7 @@ class _Parquet:
 
 
 def _json_value(value: Any) -> Any:
-    """Bytes as the text they are, durations and the like as text."""
+    """Bytes as UTF-8 text, and durations and other types as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if isinstance(value, str | int | float | bool | list | dict) else str(value)

@@ -17,7 +17,7 @@ TEXT_ENDINGS = (".txt", ".text", ".md", ".markdown", ".rst", ".html", ".htm")
 
 
 def bare_name(path: Path) -> str:
-    """A file's name without the ending of a compression."""
+    """The name of a file in lower case, without the ending of a compression."""
     name = path.name
     for ending in COMPRESSIONS:
         name = name.removesuffix(ending)
@@ -25,7 +25,7 @@ def bare_name(path: Path) -> str:
 
 
 def read_text_file(file: InputFile, doc_id: str) -> Document:
-    """One file as one document: its title from a heading, else its name."""
+    """A whole file as one document; the title is a heading, else the name of the file."""
     size, lines = 0, []
     for _, line in read_lines(file):
         size += len(line)
@@ -51,22 +51,22 @@ _HEADING = re.compile(r"\s{0,3}#{1,6}\s++(?=\S)")
 
 
 def markdown_text(source: str) -> tuple[str, str]:
-    """Title (the first heading) and text of a Markdown file, marks taken off.
+    """The title (the first heading) and the text of a Markdown file, without markup.
 
     >>> markdown_text("# Dogs\\n\\nDogs **bark** at [cats](cats.md).")
     ('Dogs', 'Dogs\\nDogs bark at cats.')
     """
     text = source
-    for _ in range(2):  # a picture may be the text of a link
+    for _ in range(2):  # an image may be the text of a link
         text = _LINK.sub(r"\1", text)
     return _first_heading(source), tidied(_MARKS.sub("", _FENCE.sub("", text)))
 
 
 def _first_heading(source: str) -> str:
     for line in source.splitlines():
-        found = _HEADING.match(line)
-        if found is not None:
-            heading = line[found.end() :].rstrip().rstrip("#").rstrip()
+        mark = _HEADING.match(line)
+        if mark is not None:
+            heading = line[mark.end() :].rstrip().rstrip("#").rstrip()
             return _MARKS.sub("", heading)
     return ""
 
@@ -76,7 +76,7 @@ _ITEM = re.compile(r"[ \t]*+-[ \t]+(\S.*)")
 
 
 def front_matter(source: str) -> tuple[dict[str, Any], str]:
-    """The fields of a Markdown file's front matter (simple keys, and lists of texts), and what follows it.
+    """The fields of a Markdown file's front matter (simple keys, and lists of texts), and the rest of the file.
 
     >>> front_matter("---\\ntitle: Dogs\\nyear: 1999\\ntags: [pets, 'big dogs']\\n---\\nDogs bark.")
     ({'title': 'Dogs', 'year': 1999, 'tags': ['pets', 'big dogs']}, 'Dogs bark.')
@@ -97,7 +97,7 @@ def front_matter(source: str) -> tuple[dict[str, Any], str]:
                 fields[key] = _matter_value(named[2])
         elif (item := _ITEM.fullmatch(line)) and isinstance(fields.setdefault(key, []), list):
             fields[key].append(_unquoted(item[1]))
-    fields.pop("text", None)  # the text is what follows
+    fields.pop("text", None)  # the text is the rest of the file
     return fields, "".join(lines[last + 1 :])
 
 
@@ -124,7 +124,7 @@ _TITLE = re.compile(r"<(/?)(TITLE|HEADLINE|HL|TI)>", re.IGNORECASE)
 
 
 def read_trec(file: InputFile, progress: Progress = None) -> Iterator[Document]:
-    """TREC's SGML: <DOC> with a <DOCNO>; title and headline are the title, everything else the text."""
+    """The documents of a file in TREC's SGML; titles and headlines become the title, everything else the text."""
     block: list[str] = []
     start, size = 0, 0
     for number, line in read_lines(file, progress):
@@ -169,7 +169,7 @@ def _cut_docno(block: str) -> tuple[str, str]:
 
 
 def _cut_titles(block: str) -> tuple[list[str], str]:
-    """The titles of a document and what is left of it; a title goes to the first closing tag of its name."""
+    """The titles of a document, and the rest of it; a title ends at the first closing tag of the same name."""
     marks = list(_TITLE.finditer(block))
     closing: dict[str, re.Match[str]] = {}
     ends: dict[int, re.Match[str]] = {}

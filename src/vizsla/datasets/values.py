@@ -1,4 +1,4 @@
-"""Values of documents as they are stored: texts, numbers, true and false, lists and objects; dates as ISO texts."""
+"""Values of documents as plain JSON values: texts, numbers, true and false, lists and objects; dates as ISO texts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 
 _PLAIN = (str, int, bool, type(None))
 _MISSING = ("NaTType", "NAType")  # pandas', which need not be installed
-_MOST_WHOLE = 1 << 63
+_MAX_INTEGER = 1 << 63
 
 
 def plain_content(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without its missing values (NaN, NaT, NA), what numpy, pandas and databases have as plain values.
+    """A record without missing values (NaN, NaT, NA), and with plain values for those of numpy, pandas and databases.
 
     >>> plain_content({"year": np.int64(1999), "price": float("nan"), "day": date(2024, 2, 29)})
     {'year': 1999, 'day': '2024-02-29'}
     """
-    kept = ((key, value) for key, value in record.items() if type(value) in _PLAIN or not is_missing(value))
-    return {key: value if type(value) in _PLAIN else plain_value(value) for key, value in kept}
+    present = ((key, value) for key, value in record.items() if type(value) in _PLAIN or not is_missing(value))
+    return {key: value if type(value) in _PLAIN else plain_value(value) for key, value in present}
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: NaN, NaT, NA."""
+    """Whether a value is a missing one: NaN, NaT or NA."""
     if type(value).__name__ in _MISSING:
         return True
     if isinstance(value, float | np.floating):
@@ -37,7 +37,7 @@ def is_missing(value: Any) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """A value as JSON has it, where there is one; others stay what they are, and are refused where they are stored."""
+    """The JSON value for a value, if one exists; others are returned as they are, and refused when they are stored."""
     if isinstance(value, np.datetime64):
         return str(value)  # ISO, whatever its unit
     if isinstance(value, np.generic):
@@ -45,7 +45,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return iso_text(value)
     if isinstance(value, Decimal) and value.is_finite():
-        whole = value == value.to_integral_value() and abs(value) < _MOST_WHOLE
+        whole = value == value.to_integral_value() and abs(value) < _MAX_INTEGER
         return int(value) if whole else float(value)
     if isinstance(value, np.ndarray):
         return value.tolist() if value.dtype.kind in "biufU" else [plain_value(v) for v in value]
@@ -57,12 +57,12 @@ def plain_value(value: Any) -> Any:
 
 
 def iso_text(value: datetime | date | time) -> str:
-    """A date or a time as an ISO text; texts so made compare as the times do. With a time zone it is moved to UTC.
+    """A date or a time as an ISO text; such texts sort like the times. A time with a zone is converted to UTC.
 
     >>> iso_text(datetime.fromisoformat("2024-02-29T01:30:00+02:00"))
     '2024-02-28T23:30:00+00:00'
     """
     if isinstance(value, datetime) and value.utcoffset() is not None:
-        with suppress(OverflowError):  # at the ends of time there is no room to move
+        with suppress(OverflowError):  # the first and last days of the calendar cannot be converted
             value = value.astimezone(UTC)
     return value.isoformat()

@@ -1,4 +1,4 @@
-"""Whether a .zst file is whole: its decompressor takes a file that was cut off for one that ends there."""
+"""Whether a .zst file is complete; the decompressor does not notice that a file was cut off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONTENT_SIZES = (0, 2, 4, 8)
 
 
 def is_whole(file: int) -> bool:
-    """Whether the last frame of an open file ends where the file does; only the heads of blocks are read."""
+    """Whether the last frame of an open file ends where the file ends; only the headers of blocks are read."""
     at, size = 0, os.fstat(file).st_size
     while at < size:
         magic = _number(file, at, 4)
@@ -20,7 +20,7 @@ def is_whole(file: int) -> bool:
         elif magic == _FRAME:
             at = _frame_end(file, at + 4, size)
         else:
-            return size - at >= 4  # what is no frame is told by whoever reads it
+            return size - at >= 4  # the decompressor raises the error for what is not a frame
     return at == size
 
 
@@ -33,7 +33,7 @@ def _frame_end(file: int, at: int, size: int) -> int:
     while not last and at < size:
         head = _number(file, at, 3)
         last, kind, length = head & 1, head >> 1 & 3, head >> 3
-        at += 3 + (1 if kind == 1 else length)  # a block of one byte over and over is that byte
+        at += 3 + (1 if kind == 1 else length)  # a block that repeats one byte stores it once
     return at + 4 * checksum if last else size + 1
 
 

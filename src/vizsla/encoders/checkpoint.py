@@ -279,7 +279,7 @@ def find_checkpoint(which: str | Path) -> Path:
     if (installed := packaged(which)) is not None:
         return installed
     if not _NAME.fullmatch(str(which)):
-        raise InputError("there is no such folder", file=str(which))
+        raise InputError("this folder does not exist", file=str(which))
     if find_spec("huggingface_hub") is None:
         raise _absent(which, "and to fetch an encoder by its name huggingface_hub must be installed")
     from huggingface_hub import snapshot_download
@@ -300,4 +300,4 @@ def _absent(which: str | Path, why: str) -> InputError:
         return InputError(
             f"the weights of this encoder are not here; get them (84 MB) with: {INSTALL}", file=str(which)
         )
-    return InputError(f"there is no such folder, {why}", file=str(which))
+    return InputError(f"this folder does not exist, {why}", file=str(which))

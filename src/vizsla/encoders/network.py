@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.described import DescriptionError, described
+from vizsla.described import DescriptionError, fields_from_data
 from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
@@ -62,7 +62,9 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            return cls(path, **described(cls, with_current_names(json.loads((path / ABOUT).read_text())), ("folder",)))
+            return cls(
+                path, **fields_from_data(cls, with_current_names(json.loads((path / ABOUT).read_text())), ("folder",))
+            )
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
         except (ValueError, RecursionError, DescriptionError) as e:

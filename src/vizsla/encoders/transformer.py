@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import DescriptionError, described, made_from
+from vizsla.described import DescriptionError, fields_from_data, from_data
 from vizsla.encoders.cache import digest
 from vizsla.encoders.former_names import with_current_names, with_former_names
 from vizsla.encoders.network import ABOUT
@@ -59,7 +59,7 @@ class Transformer:
                 raise UnknownNameError("pooling", name, POOLINGS)
         encoder = cls(folder, "", **settings)
         files = digest(folder, encoder.files())
-        identity = json.dumps([files, with_former_names(encoder.described())], sort_keys=True)
+        identity = json.dumps([files, with_former_names(encoder.settings())], sort_keys=True)
         return cls(folder, hashlib.sha256(identity.encode()).hexdigest(), **settings)
 
     @classmethod
@@ -67,15 +67,15 @@ class Transformer:
         """The encoder that was saved in a folder."""
         try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))
-            arguments = described(cls, with_current_names(about), ("folder",), reads="str", layers="list")
+            arguments = fields_from_data(cls, with_current_names(about), ("folder",), reads="str", layers="list")
             del arguments["reads"]
             return cls(
-                folder, **{**arguments, "layers": tuple(made_from(Layer, layer) for layer in arguments["layers"])}
+                folder, **{**arguments, "layers": tuple(from_data(Layer, layer) for layer in arguments["layers"])}
             )
         except (ValueError, RecursionError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
-    def described(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The settings as plain data."""
         return {name: value for name, value in asdict(self).items() if name not in ("folder", "digest")}
 
@@ -100,7 +100,7 @@ class Transformer:
             for file, copy in copies:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
-            about = {"reads": "texts", "digest": self.digest, **self.described()}
+            about = {"reads": "texts", "digest": self.digest, **self.settings()}
             (target / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
             for copy in (*(copy for _, copy in copies), target / ABOUT):
                 with copy.open("rb") as copied:

@@ -89,7 +89,7 @@ def read_sheet(path: Path) -> tuple[Qrels, int]:
                     message = f"the document {document!r} has two different judgements"
                     raise InputError(message, file=str(path), line=reader.line_num)
     except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path)) from None
+        raise InputError("this file does not exist", file=str(path)) from None
     except (UnicodeDecodeError, csv.Error) as e:
         raise InputError(f"this is not a sheet of judgements ({e})", file=str(path)) from None
     return Qrels(judgements), empty

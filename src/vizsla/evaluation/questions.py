@@ -51,7 +51,7 @@ class QuestionSet:
         if path.is_file():
             return cls._of_file(path)
         if path.suffix in (".jsonl", ".tsv", ".csv", ".json"):
-            raise InputError("there is no such file", file=source)
+            raise InputError("this file does not exist", file=source)
         group = open_datasets(source, data)
         if len(group.members) > 1:
             raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import DescriptionError, check, described
+from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.encoders.network import Network
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
@@ -133,11 +133,11 @@ class Augmenter(QueryExpander):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Augmenter:
-        told = described(cls, options, network="str", terms="str", analyzer="str", pieces="str")
+        told = fields_from_data(cls, options, network="str", terms="str", analyzer="str", pieces="str")
         file = folder / told["terms"]
         try:
             terms = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
-            check("the terms", terms, "tuple[str, ...]")
+            check_type("the terms", terms, "tuple[str, ...]")
         except (OSError, ValueError, RecursionError, DescriptionError):
             raise InputError("the terms of this augmenter cannot be read", file=str(file)) from None
         read = {name: Analyzer.parse(told[name], folder) for name in ("analyzer", "pieces")}

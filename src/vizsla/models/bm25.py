@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from vizsla.described import described
+from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.context import SearchContext
@@ -158,7 +158,7 @@ class BM25(SparseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> BM25:
-        values = described(cls, options, analyzer="str", fields="tuple[str, ...]")
+        values = fields_from_data(cls, options, analyzer="str", fields="tuple[str, ...]")
         return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
 
 
@@ -274,7 +274,7 @@ class ExpandedBM25(SparseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> ExpandedBM25:
-        values = described(cls, options, ("expander",), queries="dict", bm25="dict")
+        values = fields_from_data(cls, options, ("expander",), queries="dict", bm25="dict")
         expander_options = dict(values.pop("queries"))
         kind = str(expander_options.pop("kind", None))
         if kind not in EXPANDER_KINDS:

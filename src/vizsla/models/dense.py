@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import described
+from vizsla.described import fields_from_data
 from vizsla.encoders.checkpoint import PACKAGED, Checkpoint, alike
 from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
@@ -196,7 +196,7 @@ class Dense(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        told = described(
+        told = fields_from_data(
             cls, with_current_names(options), network="str", query_network="str | None", analyzer="str | None"
         )
         queries, pieces = told["query_network"], told["analyzer"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import described
+from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
 from vizsla.models.context import SearchContext
@@ -93,7 +93,7 @@ class Impacts(SparseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Impacts:
-        values = described(cls, options, ("frozen",), bm25="dict", statistics="list | None")
+        values = fields_from_data(cls, options, ("frozen",), bm25="dict", statistics="list | None")
         bm25, frozen = BM25.from_options(values["bm25"], folder), load_statistics(values.pop("statistics"), folder)
         return cls(**{**values, "bm25": bm25, "frozen": frozen})
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import described
+from vizsla.described import fields_from_data
 from vizsla.encoders.network import Network, runtime
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
@@ -130,7 +130,7 @@ class LearnedSparse(SparseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> LearnedSparse:
-        values = described(cls, options, network="str", analyzer="str")
+        values = fields_from_data(cls, options, network="str", analyzer="str")
         network, analyzer = Network.open(folder / values["network"]), Analyzer.parse(values["analyzer"], folder)
         return cls(**{**values, "network": network, "analyzer": analyzer})
 

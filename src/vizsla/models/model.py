@@ -16,7 +16,7 @@ from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from vizsla.described import DescriptionError, check, described
+from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.fields import Fields, missing_problem, text_problem
 from vizsla.models.statistics import Statistics
@@ -136,11 +136,11 @@ class Model(ABC):
         if not isinstance(description, dict):
             raise DescriptionError("it is not an object of names and values")
         for name, kind in (("name", "str"), ("parts", "list")):
-            check(name, description.get(name), kind)
+            check_type(name, description.get(name), kind)
         parts = []
         for entry in description["parts"]:
-            check("a part", entry, "dict")
-            check("a weight", entry.get("weight"), "float")
+            check_type("a part", entry, "dict")
+            check_type("a weight", entry.get("weight"), "float")
             rest = {name: value for name, value in entry.items() if name != "weight"}
             parts.append(Part(entry["weight"], component_from(rest, folder)))
         if not parts:
@@ -221,7 +221,7 @@ class Component(Model):
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Self:  # noqa: ARG003
         """The component with these options; files they name are in the folder."""
-        return cls(**described(cls, options))
+        return cls(**fields_from_data(cls, options))
 
 
 class Part(NamedTuple):

@@ -28,7 +28,13 @@ _SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of commo
 class Reranker:
     """A cross-encoder and what it reads: `query_length` tokens of a query and `length` of the pair at most.
 
-    Special tokens count. A document without text is read as such.
+    Special tokens count. A document without text is read as such. `Reranker.open(folder)` reads a cross-encoder as
+    transformers saves it.
+
+    >>> Reranker.open("/no/such/folder")
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.InputError: /no/such/folder: this folder does not exist
     """
 
     network: Network

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vizsla.described import made_from
+from vizsla.described import from_data
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
 from vizsla.models.context import SearchContext
@@ -102,7 +102,7 @@ class RM3(QueryExpander):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> RM3:  # noqa: ARG003
-        return made_from(cls, options)
+        return from_data(cls, options)
 
 
 RM3_OPTIONS = options_of(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import described
+from vizsla.described import fields_from_data
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
@@ -136,7 +136,7 @@ class Sketch(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Sketch:
-        values = described(cls, options, ("frozen",), lexical="dict", statistics="list | None")
+        values = fields_from_data(cls, options, ("frozen",), lexical="dict", statistics="list | None")
         frozen = load_statistics(values.pop("statistics"), folder)
         return cls(**{**values, "lexical": component_from(values["lexical"], folder), "frozen": frozen})
 

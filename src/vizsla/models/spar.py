@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import DescriptionError, described
+from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent
@@ -118,7 +118,7 @@ class Spar(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Spar:
-        values = described(cls, options, first="dict", second="dict")
+        values = fields_from_data(cls, options, first="dict", second="dict")
         both = {name: component_from({"kind": Dense.kind, **values[name]}, folder) for name in ("first", "second")}
         if not all(isinstance(model, DenseComponent) for model in both.values()):
             raise DescriptionError("SPAR is made of two dense models")

@@ -78,8 +78,9 @@ class TermWeightEncoder(SparseDocumentEncoder):
 class SparseComponent(Component):
     """A component whose vectors are weighted terms.
 
-    A subclass is a frozen dataclass that defines `document_encoder` and `query_terms`. It may also define how stored values and lengths become
-    document weights (`weighting`, `length_codes`) and how much a term counts by its rarity (`term_factors`).
+    A subclass is a frozen dataclass that defines `document_encoder` and `query_terms`. It may also define how stored
+    values and lengths become document weights (`weighting`, `length_codes`) and how much a term counts by its rarity
+    (`term_factors`).
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.described import DescriptionError, check
+from vizsla.described import DescriptionError, check_type
 from vizsla.errors import InputError
 from vizsla.npz import load_npz
 
@@ -80,9 +80,9 @@ def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatisti
     if len(told) != 4:
         raise DescriptionError("statistics are a name and three numbers")
     name, documents, total, longest = told
-    check("the name of statistics", name, "str")
+    check_type("the name of statistics", name, "str")
     for number in (documents, total, longest):
-        check("a number of statistics", number, "int")
+        check_type("a number of statistics", number, "int")
     file = folder / f"{name}.npz"
     try:
         kept = load_npz(file)

@@ -30,16 +30,16 @@ _TOKEN = re.compile(
 )
 _PLAIN = r'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*))'
 _PLAIN_VALUES = re.compile(rf"{_PLAIN}(?:[ \t\r\n]*,[ \t\r\n]*{_PLAIN})*(?=[ \t\r\n]*\])")
-"""Most lists, which can be long, are JSON and can be read as such, all values at once."""
+"""The values of most lists are JSON. Long lists are read faster as JSON, all values at once."""
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _WORDS = {"and", "or", "not", "in", "exists", "true", "false", "null"}
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A node: `and`, `or`, `not` over others, or a leaf: a comparison, `in`, or `exists` on a field."""
+    """A node of a filter's tree: `and`, `or` or `not` over other nodes, or a leaf: a comparison, `in` or `exists`."""
 
     kind: str
     parts: tuple[Condition, ...] = ()
@@ -52,18 +52,18 @@ class Condition:
         return self.kind not in ("and", "or", "not")
 
     def leaves(self) -> Iterator[Condition]:
-        """All leaves, in their order."""
-        waiting = [self]
-        while waiting:
-            condition = waiting.pop()
+        """All leaves, from left to right."""
+        stack = [self]
+        while stack:
+            condition = stack.pop()
             if condition.is_leaf:
                 yield condition
             else:
-                waiting += reversed(condition.parts)
+                stack += reversed(condition.parts)
 
 
 def parse_condition(text: str) -> Condition:
-    """The tree of a filter; an error names the character where reading stopped."""
+    """The tree of a filter from its text; an error names the character where parsing stopped."""
     try:
         text.encode()
     except UnicodeEncodeError as e:
@@ -74,7 +74,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def mapping_as_text(conditions: Mapping[str, object]) -> str:
-    """The text of a filter, from fields and the value, or the list of possible values, of each.
+    """The text of a filter from a mapping of fields to a value, or to a list of possible values.
 
     >>> mapping_as_text({"year": 1903, "lang": ["en", "de"], "odd name": None})
     'year = 1903 and lang in ["en", "de"] and `odd name` = null'
@@ -84,7 +84,7 @@ def mapping_as_text(conditions: Mapping[str, object]) -> str:
 
 def _equation(name: object, value: object) -> str:
     if not isinstance(name, str):
-        raise VizslaError(f"a filter names fields by texts, not by {described(name)}")
+        raise VizslaError(f"the fields of a filter are texts, not {value_in_words(name)}")
     if re.fullmatch(_NAME, name) is None or name.lower() in _WORDS:
         bare = name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
         if not bare or "`" in bare or '"' in bare:
@@ -98,7 +98,7 @@ def _equation(name: object, value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """A value as it is written in a filter.
+    """The text of a value in a filter.
 
     >>> print(literal('say "no"'), literal(1.5), literal(True), literal(None))
     "say \\"no\\"" 1.5 true null
@@ -109,21 +109,21 @@ def literal(value: object) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if value is None or isinstance(value, bool):
         return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, int | float) and value == value:  # only NaN is not itself
+    if isinstance(value, int | float) and value == value:  # not NaN
         return repr(value).replace("inf", "1e999")
     raise VizslaError(
         f"a filter compares with texts, numbers, true, false and None or with lists of these, not with "
-        f"{described(value)}"
+        f"{value_in_words(value)}"
     )
 
 
-def described(value: object) -> str:
-    """What a value is, for messages."""
+def value_in_words(value: object) -> str:
+    """The type of a value in words, for messages about filters."""
     return "a text" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else kind_of(value)
 
 
 def field_name(field: tuple[str, ...]) -> str:
-    """A field as it is written in a filter."""
+    """The text of a field in a filter, in backquotes where it needs them."""
     name = ".".join(field)
     plain = len(field) > 1 or "." not in name
     return name if plain and re.fullmatch(_NAME, name) and name.lower() not in _WORDS else f"`{name}`"
@@ -136,15 +136,15 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """Recursive descent: or, and, not, then leaves."""
+    """A recursive descent parser: or, and, not, then leaves."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = self._cut()
+        self._tokens = self._tokenize()
         self._at = 0
         self._depth = 0
 
-    def _cut(self) -> list[_Token]:
+    def _tokenize(self) -> list[_Token]:
         tokens: list[_Token] = []
         text, at, end = self._text, 0, len(self._text.rstrip())
         while at < end:
@@ -152,8 +152,8 @@ class _Parser:
             if match is None:
                 while text[at].isspace():
                     at += 1
-                what = "a text that is not closed" if text[at] in "\"'" else f"{text[at]!r}"
-                raise VizslaError(f"the filter cannot be read at character {at + 1}: {what} is not expected here")
+                unexpected = "a text that is not closed" if text[at] in "\"'" else f"{text[at]!r}"
+                raise VizslaError(f"the filter cannot be read at character {at + 1}: {unexpected} is not expected here")
             kind, token, at = str(match.lastgroup), match[match.lastgroup or 0], match.end()
             if kind == "name" and token.lower() in _WORDS:
                 kind = token.lower()
@@ -165,16 +165,16 @@ class _Parser:
         return tokens
 
     @property
-    def _now(self) -> _Token:
+    def _current(self) -> _Token:
         return self._tokens[self._at]
 
     def _take(self) -> _Token:
-        token = self._now
+        token = self._current
         self._at += 1
         return token
 
     def _fail(self, expected: str) -> NoReturn:
-        token = self._now
+        token = self._current
         if token.kind == "end":
             raise VizslaError(f"the filter ends too early, at character {token.position + 1}: expected {expected}")
         raise VizslaError(
@@ -182,57 +182,57 @@ class _Parser:
         )
 
     def parse(self) -> Condition:
-        if self._now.kind == "end":
+        if self._current.kind == "end":
             raise VizslaError('the filter is empty; expected something like year >= 1999 and lang = "en"')
         condition = self._or()
-        if self._now.kind != "end":
+        if self._current.kind != "end":
             self._fail("'and', 'or' or the end")
         return condition
 
     def _or(self) -> Condition:
         parts = [self._and()]
-        while self._now.kind == "or":
+        while self._current.kind == "or":
             self._take()
             parts.append(self._and())
         return parts[0] if len(parts) == 1 else Condition("or", tuple(parts))
 
     def _and(self) -> Condition:
         parts = [self._not()]
-        while self._now.kind == "and":
+        while self._current.kind == "and":
             self._take()
             parts.append(self._not())
         return parts[0] if len(parts) == 1 else Condition("and", tuple(parts))
 
     def _not(self) -> Condition:
         negated = False
-        while self._now.kind == "not":
+        while self._current.kind == "not":
             self._take()
             negated = not negated
-        inside = self._group() if self._now.text == "(" else self._leaf()
-        return Condition("not", (inside,)) if negated else inside
+        operand = self._group() if self._current.text == "(" else self._leaf()
+        return Condition("not", (operand,)) if negated else operand
 
     def _group(self) -> Condition:
-        if self._depth == _DEEPEST:
-            raise VizslaError(f"the filter is nested deeper than {_DEEPEST} levels")
+        if self._depth == _MAX_DEPTH:
+            raise VizslaError(f"the filter is nested deeper than {_MAX_DEPTH} levels")
         self._take()
         self._depth += 1
-        inside = self._or()
+        condition = self._or()
         self._depth -= 1
         self._sign(")")
-        return inside
+        return condition
 
     def _leaf(self) -> Condition:
-        if self._now.kind == "exists":
+        if self._current.kind == "exists":
             self._take()
             self._sign("(")
             name = self._field()
             self._sign(")")
             return Condition("exists", (), _path(name), (), name.position)
         name = self._field()
-        if self._now.kind == "in":
+        if self._current.kind == "in":
             self._take()
             return Condition("in", (), _path(name), self._list(), name.position)
-        if self._now.kind != "sign" or self._now.text not in _COMPARISONS:
+        if self._current.kind != "sign" or self._current.text not in _COMPARISONS:
             self._fail("a comparison (=, !=, <, <=, >, >=) or 'in'")
         kind = _COMPARISONS[self._take().text]
         value = self._value()
@@ -242,23 +242,23 @@ class _Parser:
         return Condition(kind, (), _path(name), (value,), name.position)
 
     def _field(self) -> _Token:
-        if self._now.kind != "name":
+        if self._current.kind != "name":
             self._fail("a field, 'not', 'exists' or '('")
         return self._take()
 
     def _sign(self, sign: str) -> None:
-        if self._now.kind != "sign" or self._now.text != sign:
+        if self._current.kind != "sign" or self._current.text != sign:
             self._fail(repr(sign))
         self._take()
 
     def _list(self) -> tuple[Value, ...]:
         self._sign("[")
         values: list[Value] = []
-        if self._now.kind == "values":
+        if self._current.kind == "values":
             values = json.loads(f"[{self._take().text}]", parse_int=number)
-        while self._now.text != "]":
+        while self._current.text != "]":
             values.append(self._value())
-            if (sign := self._now.text) == ",":
+            if (sign := self._current.text) == ",":
                 self._at += 1
             elif sign != "]":
                 self._fail("',' or ']'")
@@ -266,7 +266,7 @@ class _Parser:
         return tuple(values)
 
     def _value(self) -> Value:
-        kind, text, _ = self._now
+        kind, text, _ = self._current
         if kind not in ("text", "number", *_CONSTANTS):
             self._fail("a value: a text in quotes, a number, true, false or null")
         self._at += 1
@@ -276,7 +276,7 @@ class _Parser:
 
 
 def number(text: str) -> float | int:
-    """A number as SQLite reads it: whole ones beyond 64 bits become floats."""
+    """The number in a text as SQLite reads it: an integer that does not fit in 64 bits becomes a float."""
     try:
         whole = int(text)
     except ValueError:
@@ -285,9 +285,10 @@ def number(text: str) -> float | int:
 
 
 def reads_as_number(text: str) -> bool:
+    """Whether a text is a number in the notation of filters."""
     return re.fullmatch(_NUMBER, text.strip()) is not None
 
 
 def _path(token: _Token) -> tuple[str, ...]:
-    """A field's way in: a dot leads into an object, unless the name stands in backquotes."""
+    """The keys that lead to a field: a dot leads into an object, except in backquotes."""
     return (token.text[1:-1],) if token.text.startswith("`") else tuple(token.text.split("."))

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from vizsla.errors import InputError, kind_of
 
-_MOST_NUMBER = 10**100  # a number of more digits is no id, and beyond 4,300 Python refuses to write it
+_MAX_ID = 10**100  # Python refuses to print numbers of more than 4,300 digits; ids are far shorter
 
 
 class Origin(NamedTuple):
-    """Where a document was read, for messages."""
+    """The file and the line of a document, for messages."""
 
     file: str
     line: int
@@ -23,9 +23,9 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldNames:
-    """What a source calls the id, the text and the title; None stands for any of the usual names.
+    """The names of the id, the text and the title in a source; None stands for any of the usual names.
 
-    >>> FieldNames().found(["docno", "body", "year"])
+    >>> FieldNames().resolve(["docno", "body", "year"])
     FieldNames(id='docno', text='body', title=None)
     """
 
@@ -37,16 +37,16 @@ class FieldNames:
     USUAL_TEXTS = ("text", "contents", "content", "body", "passage", "abstract")
     USUAL_TITLES = ("title", "headline", "name")
 
-    def found(self, keys: Iterable[str]) -> FieldNames:
-        """The names in a source with these keys; None for what it does not have. No field is used twice."""
+    def resolve(self, keys: Iterable[str]) -> FieldNames:
+        """The names in a source with these keys; None if it lacks the field. No key is used twice."""
         present = set(keys)
-        taken = {self.id, self.text, self.title}
+        used = {self.id, self.text, self.title}
 
-        def choose(given: str | None, usual: tuple[str, ...]) -> str | None:
-            if given is not None:
-                return given if given in present else None
-            chosen = next((name for name in usual if name in present and name not in taken), None)
-            taken.add(chosen)
+        def choose(name: str | None, usual: tuple[str, ...]) -> str | None:
+            if name is not None:
+                return name if name in present else None
+            chosen = next((other for other in usual if other in present and other not in used), None)
+            used.add(chosen)
             return chosen
 
         return FieldNames(
@@ -56,18 +56,18 @@ class FieldNames:
         )
 
 
-USUAL = FieldNames()
+USUAL_NAMES = FieldNames()
 
 
 @functools.lru_cache(1024)
-def _found(names: FieldNames, keys: tuple[str, ...]) -> FieldNames:
-    """`names.found(keys)`, cached: the records of a source have few different sets of keys."""
-    return names.found(keys)
+def _resolved(names: FieldNames, keys: tuple[str, ...]) -> FieldNames:
+    """`names.resolve(keys)`, cached, since the records of a source have few different sets of keys."""
+    return names.resolve(keys)
 
 
 @dataclass(frozen=True)
 class Document:
-    """An id and the content: texts under their field names, and anything else a search should give back.
+    """A document: its id, and its fields by name, texts and anything else that a search should return.
 
     >>> document = Document.from_record({"_id": "7", "title": "Dogs", "contents": "Dogs bark.", "year": 1999})
     >>> document.id, document["text"], document.get("year")
@@ -77,24 +77,24 @@ class Document:
     id: str
     content: Mapping[str, Any]
     origin: Origin | None = field(default=None, compare=False, repr=False)
-    found: FieldNames | None = field(default=None, compare=False, repr=False)
+    source_names: FieldNames | None = field(default=None, compare=False, repr=False)
     """The names of the id, the text and the title in its source."""
 
     @classmethod
-    def from_record(cls, record: object, origin: Origin | None = None, names: FieldNames = USUAL) -> Document:
-        """A document from a JSON object, its id, text and title under the names given or under usual ones."""
+    def from_record(cls, record: object, origin: Origin | None = None, names: FieldNames = USUAL_NAMES) -> Document:
+        """A document from a JSON object; `names` says which keys hold the id, the text and the title."""
         if isinstance(record, Document):
             return record
         if not isinstance(record, Mapping):
             raise refusal(f"expected a JSON object with an id and a text, not {kind_of(record)}", origin)
-        found = _found(names, tuple(record))
-        if found.id is None:
-            raise refusal(f"the document has no id; {_id_wanted(names, record)}", origin)
-        if found.text in (None, "text") and found.title in (None, "title"):
-            content = {key: value for key, value in record.items() if key != found.id}
+        resolved = _resolved(names, tuple(record))
+        if resolved.id is None:
+            raise refusal(f"the document has no id; {_expected_id(names, record)}", origin)
+        if resolved.text in (None, "text") and resolved.title in (None, "title"):
+            content = {key: value for key, value in record.items() if key != resolved.id}
         else:
-            content = _renamed(record, found)
-        return cls(document_id(record[found.id], origin), content, origin, found)
+            content = _renamed(record, resolved)
+        return cls(document_id(record[resolved.id], origin), content, origin, resolved)
 
     def with_fields(self, fields: Collection[str]) -> Document:
         """The document for a model that reads these fields.
@@ -105,16 +105,16 @@ class Document:
         >>> dict(document.content), dict(document.with_fields(["body"]).content)
         ({'text': 'Dogs bark.'}, {'body': 'Dogs bark.'})
         """
-        own = self.found
-        if own is None:
+        names = self.source_names
+        if names is None:
             return self
-        taken = ((own.text, "text"), (own.title, "title"))
-        back = {standard: name for name, standard in taken if name and name in fields and standard not in fields}
-        if not back and own.id not in fields:
+        renamed = ((names.text, "text"), (names.title, "title"))
+        back = {standard: name for name, standard in renamed if name and name in fields and standard not in fields}
+        if not back and names.id not in fields:
             return self
         content = {back.get(key, key): value for key, value in self.content.items()}
-        if own.id is not None and own.id in fields:
-            content[own.id] = self.id
+        if names.id is not None and names.id in fields:
+            content[names.id] = self.id
         return replace(self, content=content)
 
     def __getitem__(self, key: str) -> Any:
@@ -125,20 +125,20 @@ class Document:
         return self.content.get(key, default)
 
 
-def _renamed(record: Mapping[str, Any], found: FieldNames) -> dict[str, Any]:
+def _renamed(record: Mapping[str, Any], source: FieldNames) -> dict[str, Any]:
     """A record without its id, with its text and title under the names `text` and `title`."""
-    names = {name: standard for name, standard in ((found.text, "text"), (found.title, "title")) if name is not None}
-    others = {key for key in names.values() if key not in names}
-    return {names.get(k, k): value for k, value in record.items() if k != found.id and k not in others}
+    names = {name: standard for name, standard in ((source.text, "text"), (source.title, "title")) if name is not None}
+    hidden = {key for key in names.values() if key not in names}
+    return {names.get(k, k): value for k, value in record.items() if k != source.id and k not in hidden}
 
 
 def document_id(value: object, origin: Origin | None = None) -> str:
-    """An id as it is stored: a text as it is, a whole number as its digits; anything else is refused.
+    """The stored form of an id: a text as it is, a whole number as its digits; anything else is refused.
 
     >>> document_id("007"), document_id(7)
     ('007', '7')
     """
-    if not isinstance(value, bool) and isinstance(value, Integral) and abs(int(value)) < _MOST_NUMBER:
+    if not isinstance(value, bool) and isinstance(value, Integral) and abs(int(value)) < _MAX_ID:
         return str(int(value))
     if not isinstance(value, str) or not value:
         raise refusal(f"the id must be a text or a whole number, not {kind_of(value)}", origin)
@@ -150,21 +150,21 @@ def document_id(value: object, origin: Origin | None = None) -> str:
     return str.__str__(value)  # a subclass of str, such as numpy's, becomes a plain one
 
 
-_MOST_NAMED = 12
+_MAX_LISTED = 12
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names for a message, the first dozen of them."""
-    shown = [repr(str(name)) for name in islice(names, _MOST_NAMED + 1)]
-    return ", ".join([*shown[:_MOST_NAMED], "..."] if len(shown) > _MOST_NAMED else shown)
+    """The first dozen of some names, quoted and separated by commas, for a message."""
+    shown = [repr(str(name)) for name in islice(names, _MAX_LISTED + 1)]
+    return ", ".join([*shown[:_MAX_LISTED], "..."] if len(shown) > _MAX_LISTED else shown)
 
 
-def _id_wanted(names: FieldNames, record: Mapping[str, Any]) -> str:
-    wanted = f"{names.id!r}" if names.id else "'_id' or 'id'"
+def _expected_id(names: FieldNames, record: Mapping[str, Any]) -> str:
+    expected = f"{names.id!r}" if names.id else "'_id' or 'id'"
     among = f" among its fields {listed(record)}; name it with --id-field" if record else ""
-    return f"expected a field {wanted}{among}"
+    return f"expected a field {expected}{among}"
 
 
 def refusal(message: str, origin: Origin | None) -> InputError:
-    """The error for a document that cannot be taken."""
+    """The error for a document that cannot be indexed; it names the document's file and line."""
     return InputError(message, file=origin.file if origin else None, line=origin.line if origin else None)

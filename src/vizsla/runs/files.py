@@ -27,7 +27,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if not line.isspace():
                     yield number, line
     except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path)) from None
+        raise InputError("this file does not exist", file=str(path)) from None
     except IsADirectoryError:
         raise InputError("this is a folder, not a file", file=str(path)) from None
     except UnicodeDecodeError:

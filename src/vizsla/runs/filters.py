@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vizsla.errors import VizslaError
-from vizsla.runs.conditions import Condition, Value, described, mapping_as_text, number, parse_condition
+from vizsla.runs.conditions import Condition, Value, mapping_as_text, number, parse_condition, value_in_words
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -62,7 +62,7 @@ class Filter:
             return cls.parse(mapping_as_text(condition)) if condition else None
         raise VizslaError(
             'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
-            f"not {described(condition)}"
+            f"not {value_in_words(condition)}"
         )
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ FilterLike = str | Mapping[str, object] | Filter | None
 
 
 def family_of(value: object) -> str:
-    """What a JSON value is compared with: `text`, `number`, `boolean`, `null`; `other` with nothing."""
+    """The family of a JSON value: `text`, `number`, `boolean`, `null` or `other`. Only values of one family compare."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -91,9 +91,9 @@ def family_of(value: object) -> str:
 
 
 def element_tests(leaf: Condition) -> list[Test]:
-    """The tests of the elements of a leaf's field; one of them must hold."""
-    leaves = leaf.parts or [leaf]  # those of one field
-    return [("=" if one.kind == "in" else one.kind, value) for one in leaves for value in one.values]
+    """The comparisons of a leaf; it holds if one of them holds for one element of its field."""
+    leaves = leaf.parts or [leaf]  # leaves of the same field may be one
+    return [("=" if part.kind == "in" else part.kind, value) for part in leaves for value in part.values]
 
 
 def condition_holds(condition: Condition, content: Mapping[str, object]) -> bool:

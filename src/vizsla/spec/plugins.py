@@ -59,7 +59,7 @@ def _load(name: str) -> None:
 
 def _load_file(file: Path) -> None:
     if not file.is_file():
-        raise VizslaError(f"{file}: there is no such file, which {VARIABLE} names as a plugin")
+        raise VizslaError(f"{file}: this file does not exist, which {VARIABLE} names as a plugin")
     module_name = f"vizsla_plugin_{file.stem}"
     spec = util.spec_from_file_location(module_name, file)
     assert spec is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from vizsla.described import DescriptionError, described
+from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.training.kind import TrainedKind, kind_class
 from vizsla.training.schema import read_settings, with_changes
@@ -50,7 +50,7 @@ class TrainingRecipe:
         if not isinstance(data, dict):
             raise DescriptionError("expected name, title, kind and the sections of its settings")
         about = {key: value for key, value in data.items() if key in ("name", "title", "kind")}
-        about = described(cls, about, without=("settings",))
+        about = fields_from_data(cls, about, without=("settings",))
         sections = {key: value for key, value in data.items() if key not in about}
         whose = f"{about['kind']} recipes"
         return cls(**about, settings=read_settings(kind_class(about["kind"]).settings_class, sections, whose))

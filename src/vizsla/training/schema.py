@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vizsla.described import DescriptionError, check
+from vizsla.described import DescriptionError, check_type
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short
 from vizsla.spec import Option
@@ -82,7 +82,7 @@ def _read(settings_class: type[T], data: object, what: str, prefix: str) -> T:
             raise _unknown(what, f"{prefix}{key}", _names(settings_class, data, prefix))
         name, hint = f"{prefix}{key}", hints[key]
         if hint in _TYPES:
-            check(name, value, _TYPES[hint])
+            check_type(name, value, _TYPES[hint])
             values[key] = float(value) if hint is float else value
         else:
             values[key] = _read(_section_class(hint, value, name), value, what, f"{name}.")
@@ -116,7 +116,7 @@ def _unknown(what: str, name: str, known: list[str]) -> VizslaError:
     section, _, last = name.rpartition(".")
     same = [one for one in known if one.rpartition(".")[2] == last]
     if same:
-        return VizslaError(f"there is no setting of {what} called {name!r}; did you mean {' or '.join(same)}?")
+        return VizslaError(f"unknown setting of {what} {name!r}; did you mean {' or '.join(same)}?")
     in_section = [one for one in known if section and one.startswith(f"{section}.")]
     return UnknownNameError(f"setting of {what}", name, in_section or known)
 

@@ -69,7 +69,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class ContrastiveLoss:
-    """How a query's own document is told from the other documents of the batch."""
+    """The loss that separates a query's own document from the other documents of the batch."""
 
     name: str = setting(CONTRASTIVE, "contrastive (InfoNCE) or margin (RepBERT's hinge loss with a margin of 1)")
     temperature: float = setting(1.0, "scores are divided by it")

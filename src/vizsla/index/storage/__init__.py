@@ -1,1 +1,1 @@
-"""What lies on disk: the database, segments as files, locks, the folder as a whole."""
+"""An index on disk: its database, the files of its segments, locks, and its folder."""

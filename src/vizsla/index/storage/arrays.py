@@ -1,7 +1,7 @@
-"""Arrays in files: a .npy file is written once, hashed on the way, and mapped into memory.
+"""Arrays in files: a .npy file is written once, hashed while it is written, and mapped into memory.
 
-What a file must be (its bytes, hash, type and shape) is kept in the database. A file with another size, type or shape
-is refused before its content is read; `verify` compares the hashes.
+The database holds the size, hash, type and shape of each file. A file with another size, type or shape is refused
+before its content is read; `verify` compares the hashes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vizsla.index.storage.mapping import map_bytes
 FOLDER = "segments"
 
 Facts = dict[str, Any]
-"""A file's name in the segment's folder, its bytes, sha256, type and shape."""
+"""The description of a file: its name in the folder of the segment, its bytes, sha256, type and shape."""
 
 
 def segment_folder(path: Path, segment: str) -> Path:
@@ -32,7 +32,7 @@ def segment_folder(path: Path, segment: str) -> Path:
 
 
 def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """The header of a .npy file with such an array."""
+    """The header of a .npy file for an array of this type and shape."""
     header = io.BytesIO()
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_2_0(header, description)
@@ -40,15 +40,16 @@ def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 class HashedFile:
-    """A file written piece by piece, whose hash is made on the way; synced when it is complete."""
+    """A file that is written and hashed piece by piece, and synced to disk when it is complete."""
 
-    def __init__(self, file: Path, more: Facts) -> None:
-        file.unlink(missing_ok=True)  # whatever has the name is not ours to write into
+    def __init__(self, file: Path, facts: Facts) -> None:
+        file.unlink(missing_ok=True)  # never write into a file of somebody else
         self._file = file.open("xb")
         self._digest = hashlib.sha256()
-        self.facts: Facts = {"file": file.name, "bytes": 0, **more}
+        self.facts: Facts = {"file": file.name, "bytes": 0, **facts}
 
     def put(self, data: bytes | memoryview) -> None:
+        """Write bytes."""
         self._file.write(data)
         self._digest.update(data)
         self.facts["bytes"] += len(data)
@@ -77,20 +78,21 @@ class ArrayFile(HashedFile):
             raise
 
     def write(self, piece: np.ndarray) -> None:
+        """Write the next elements of the array."""
         self.put(np.ascontiguousarray(piece).data.cast("B") if piece.size else b"")
 
 
 def write_array(file: Path, array: np.ndarray) -> Facts:
-    """Write an array in one piece."""
+    """Write a whole array; returns the description of the file."""
     with ArrayFile(file, array.dtype, array.shape) as out:
         out.write(array)
     return out.facts
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
-    """Map one array of a segment into memory, if the file is what it should be.
+    """Map an array of a segment into memory, if the file matches its description.
 
-    What it should be is known, so its header is compared, never interpreted.
+    The header is compared with the expected one and never interpreted.
     """
     dtype, shape = np.dtype(facts["type"]), tuple(facts["shape"])
     header = _header(dtype, shape)
@@ -102,7 +104,7 @@ def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:
 
 
 def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
-    """The bytes of a segment's file, if there are as many as there should be."""
+    """Map a file of a segment into memory, if it has the expected size."""
     name = f"{path}: {segment}/{facts['file']}"
     try:
         descriptor = open_plain(segment_folder(path, segment) / facts["file"])
@@ -120,7 +122,7 @@ def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
 
 
 def open_plain(file: Path) -> int:
-    """Open a file for reading, if it and its folder are no links and it is no pipe; gives its descriptor."""
+    """Open a plain file for reading and return its descriptor; links, links as its folder, and pipes are refused."""
     if file.parent.is_symlink():
         raise OSError(0, "its folder is a link")
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -137,16 +139,17 @@ def open_plain(file: Path) -> int:
 
 
 class MissingFileError(CollectionError):
-    """A file the database names is not there: damage, or a newer commit has removed it."""
+    """A file that the database names is missing: it was lost, or a newer commit has removed it."""
 
 
 def hash_file(file: Path) -> str:
-    """The SHA-256 of a plain file; never of a database, see `database`."""
+    """The SHA-256 of a plain file; not for a database, see the module `database`."""
     with open(open_plain(file), "rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def sync_folder(folder: Path) -> None:
+    """Sync the entries of a folder to disk, so that new names survive a crash."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Checksums of what a commit holds in index.db, kept in the same transaction.
+"""Checksums of the rows of index.db, stored in the same transaction as the rows.
 
-SQLite has no checksums of its own. Here every row has one, and a table has their sum, so that rows can come and go
-without anything being read again. The sums are stored at the commit; `verify` reads all rows and adds them up anew.
+SQLite has no checksums of its own. Here every row has one, and a table has the sum of them, so that adding or removing
+a row needs no other rows. A commit stores the sums; `verify` reads all rows and computes the sums again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 KEY = "checksums"
-"""Where in `meta` the sums lie; an index written by an earlier version has none until its next commit."""
+"""The key of the sums in the table `meta`; an index of format 2 lacks it until its next commit."""
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
@@ -23,7 +23,7 @@ _TERMS = "SELECT namespace, term, number FROM terms"
 
 
 def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
-    """The sum of the checksums of rows, the same in any order.
+    """The sum of the checksums of rows, which does not depend on their order.
 
     >>> row_sum([(1, "a"), (2, None)]) == row_sum([(2, None), (1, "a")]) != row_sum([(2, "a"), (1, None)])
     True
@@ -36,34 +36,34 @@ def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
 
 
 class Checksums:
-    """The sums of a commit in the making: those of the last commit, changed row by row."""
+    """The checksums of the next commit: those of the last commit, changed row by row."""
 
     def __init__(self, db: sqlite3.Connection, generation: int) -> None:
-        """Begin with the last commit's; `generation` is its number. Leftovers of others must have been swept."""
-        kept = of_commit(db) or computed(db, generation, None)
-        self._sums: dict[str, int] = {name: int(kept[name], 16) for name in ("documents", "terms", "deletions")}
+        """Start from the last commit, number `generation`; rows of unfinished commits must be removed first."""
+        sums = read_checksums(db) or compute_checksums(db, generation, None)
+        self._sums: dict[str, int] = {name: int(sums[name], 16) for name in ("documents", "terms", "deletions")}
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Rows of `documents` (with their fields), `terms` or `deletions` that have come."""
+        """Count added rows of `documents` (with their fields), `terms` or `deletions`."""
         self._sums[table] += row_sum(rows)
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Rows that have gone."""
+        """Count removed rows."""
         self._sums[table] -= row_sum(rows)
 
     def remove_documents(self, db: sqlite3.Connection, condition: str, values: tuple[int, ...]) -> None:
-        """Documents that are about to be removed, by a condition on their numbers."""
+        """Count documents that are about to be removed, given a condition on their numbers."""
         self.remove("documents", db.execute(f"{_DOCUMENTS} WHERE {condition}", values))
 
     def store(self, db: sqlite3.Connection, generation: int, next_term: int) -> None:
-        """Write the sums down, last in the transaction of the commit."""
+        """Store the sums, at the end of the transaction of the commit."""
         sums = {name: f"{total % _MODULUS:016x}" for name, total in self._sums.items()}
-        kept = {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
-        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (KEY, json.dumps(kept)))
+        stored = {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
+        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (KEY, json.dumps(stored)))
 
 
-def computed(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:
-    """The sums of what a commit holds, from all its rows; `next_term`: terms from that number on are not its."""
+def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:
+    """The checksums of a commit, from all its rows; terms from the number `next_term` on do not belong to it."""
     documents = db.execute(f"{_DOCUMENTS} WHERE generation <= ?", (generation,))
     if next_term is None:
         ((next_term,),) = db.execute("SELECT ifnull(max(number), -1) + 1 FROM terms").fetchall()
@@ -74,36 +74,36 @@ def computed(db: sqlite3.Connection, generation: int, next_term: int | None) -> 
     return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
 
 
-def of_commit(db: sqlite3.Connection) -> dict[str, Any] | None:
-    """The sums of the last commit; None where it was made by an earlier version, which knows of none."""
+def read_checksums(db: sqlite3.Connection) -> dict[str, Any] | None:
+    """The stored checksums of the last commit; None for an index of format 2, which stores no checksums."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    kept: dict[str, Any] | None = json.loads(row[0]) if row else None
-    return kept
+    stored: dict[str, Any] | None = json.loads(row[0]) if row else None
+    return stored
 
 
-def are_sums(found: Any) -> bool:
-    """Whether something is what `Checksums.store` writes."""
-    if not isinstance(found, dict) or any(type(found.get(key)) is not int for key in ("next_term", "generation")):
+def are_checksums(value: Any) -> bool:
+    """Whether a value has the form that `Checksums.store` writes."""
+    if not isinstance(value, dict) or any(type(value.get(key)) is not int for key in ("next_term", "generation")):
         return False
-    return all(re.fullmatch("[0-9a-f]{16}", str(found.get(table))) for table in TABLES)
+    return all(re.fullmatch("[0-9a-f]{16}", str(value.get(table))) for table in TABLES)
 
 
 def wrong_table(db: sqlite3.Connection, generation: int) -> str | None:
-    """The first of the tables that are quickly read which is not as it was written; None if all are."""
-    kept = of_commit(db)
-    if kept is None:
+    """The name of the first small table whose checksum is wrong; None if all are right."""
+    stored = read_checksums(db)
+    if stored is None:
         return None
-    found = _small_tables(db, generation)
+    actual = _small_tables(db, generation)
     ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-    if int(next_term) < kept["next_term"] or kept["generation"] != generation:
+    if int(next_term) < stored["next_term"] or stored["generation"] != generation:
         return "meta"
-    return next((name for name, total in found.items() if kept[name] != total), None)
+    return next((name for name, total in actual.items() if stored[name] != total), None)
 
 
 def _small_tables(db: sqlite3.Connection, generation: int) -> dict[str, str]:
-    """The sums of the tables that are read whole each time."""
+    """The checksums of the small tables, which are always read completely."""
     rows = {
         "meta": db.execute("SELECT key, value FROM meta WHERE key NOT IN (?, 'next_term')", (KEY,)),
         "segments": db.execute("SELECT * FROM segments WHERE generation <= ?", (generation,)),
     }
-    return {name: f"{row_sum(found):016x}" for name, found in rows.items()}
+    return {name: f"{row_sum(table):016x}" for name, table in rows.items()}

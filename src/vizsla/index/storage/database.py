@@ -1,14 +1,13 @@
 """index.db: the single source of truth of a collection, in SQLite.
 
 Everything a commit adds carries the commit's generation. Rows of a generation above the current one belong to a
-commit in the making, or to one that never came to be; readers do not see them and the next writer sweeps them.
+commit that is not finished, or to one that failed; readers do not see them, and the next writer removes them.
 
-A process never opens index.db by other means than SQLite: closing such a file would free all of the process's locks.
+A process opens index.db only through SQLite: closing the file by other means would free all locks of the process.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sqlite3
@@ -25,45 +24,18 @@ from vizsla.errors import CollectionError
 from vizsla.index.storage import checksums, forking
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
+from vizsla.index.storage.schema import FORMAT, META, READABLE, SCHEMA, are_statistics, expected_tables
 from vizsla.index.storage.segment_files import check_facts
 
-FORMAT = 3
-READABLE = (2, 3)  # one of format 2 has no checksums; its next commit makes it one of format 3
 FILE = "index.db"
 JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
-DENSE = "dense"  # how dense vectors are kept and searched; an index without it keeps and searches them exactly
-_LOG_BYTES = 4 << 20  # how long the log of writes may get before what is in it is moved to its place
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (
-    number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
-    id TEXT NOT NULL,
-    generation INTEGER NOT NULL,
-    metadata TEXT                    -- a JSON object, NULL for an empty one: what filters look at
-);
-CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
-CREATE INDEX documents_by_id ON documents (id);
-CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
-CREATE TABLE terms (                 -- append-only: a term's number never changes
-    namespace INTEGER NOT NULL,      -- which of the model's
-    term TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    PRIMARY KEY (namespace, term)
-) WITHOUT ROWID;
-CREATE TABLE segments (
-    id TEXT PRIMARY KEY,             -- the folder under segments/
-    generation INTEGER NOT NULL,
-    documents INTEGER NOT NULL,
-    statistics TEXT NOT NULL,        -- JSON: living documents; per namespace documents, total_length, longest
-    files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
-) WITHOUT ROWID;
-"""
+DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
+_LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
 
 class using_sqlite(forking.inside_sqlite):
-    """A context around every use of SQLite: errors become one sentence that names the index, and no fork happens."""
+    """A context for every use of SQLite: its errors become one sentence that names the index, and forks wait."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,19 +53,19 @@ def plain_error(path: Path, e: sqlite3.Error) -> CollectionError:
     if "disk is full" in text or "disk I/O error" in text:
         text = "the disk is full or failing; the last commit is intact"
     elif "locked" in text:
-        text = "another writer is at work on it"
+        text = "another writer is using the index"
     elif "not a database" in text or "malformed" in text:
         text = f"{FILE} is damaged ({text})"
     return CollectionError(f"{path}: {text}")
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Open index.db. Reading works where nothing can be written, too."""
+    """Open index.db. Reading also works in a folder that cannot be written to."""
     check_folder(path)
     forking.check(path)
     file = (path / FILE).resolve()
     with using_sqlite(path):
-        connection = _connect(file, "rw")  # readers, too, so that the last one to leave removes the side files
+        connection = _connect(file, "rw")  # also for readers, so that the last one removes the side files
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as e:
@@ -113,36 +85,39 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finalize[..., object]:
-    """Close a connection when it is called, or when its owner is lost: Python alone would leave it open, and locked."""
+    """A function that closes a connection; it is also called when the owner is collected.
+
+    Python alone would leave the connection open, and the database locked.
+    """
     return weakref.finalize(owner, _close, connection, os.getpid())
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
-    if os.getpid() == process:  # a forked child must not touch its parent's
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # a full disk can refuse even this
+    if os.getpid() == process:  # a forked child must not touch its parent's connection
+        with suppress(sqlite3.Error), forking.inside_sqlite():  # even this can fail on a full disk
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.close()
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that holds no index, or one with links, pipes or devices in place of files."""
+    """Refuse a folder without an index, or with links, pipes or devices in place of files."""
     try:
         with os.scandir(path) as entries:
             plain = {e.name: e.is_file(follow_symlinks=False) or e.is_dir(follow_symlinks=False) for e in entries}
     except FileNotFoundError:
-        raise CollectionError(f"{path}: there is no such folder; create an index with 'vizsla index'") from None
+        raise CollectionError(f"{path}: this folder does not exist; create an index with 'vizsla index'") from None
     except NotADirectoryError:
         raise CollectionError(f"{path}: this is a file; an index is a folder") from None
     except (OSError, ValueError) as e:  # a ValueError: a path with a NUL
         raise CollectionError(f"{str(path)!r}: cannot be read ({getattr(e, 'strerror', None) or e})") from None
     if FILE not in plain or (plain[FILE] and not (path / FILE).is_file()):
-        raise CollectionError(f"{path}: this is no Vizsla index (there is no {FILE}); create one with 'vizsla index'")
+        raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is missing); create one with 'vizsla index'")
     if JOURNAL in plain:
-        raise CollectionError(f"{path}: {JOURNAL} is no file of an index, and SQLite would do what it says; remove it")
+        raise CollectionError(f"{path}: {JOURNAL} is not a file of an index, and SQLite would apply it; remove it")
     odd = sorted(name for name, is_plain in plain.items() if not is_plain)
     if odd:
-        raise CollectionError(f"{path}: {odd[0]} is a link or no file at all; an index holds plain files and folders")
+        raise CollectionError(f"{path}: {odd[0]} is a link or a special file; an index holds plain files and folders")
 
 
 def _is_unwritable(e: sqlite3.OperationalError) -> bool:
@@ -150,62 +125,51 @@ def _is_unwritable(e: sqlite3.OperationalError) -> bool:
 
 
 def _connect_immutable(path: Path, file: Path) -> sqlite3.Connection:
-    """Where the side files of a write-ahead database cannot be made, read the database file alone."""
+    """Open the database file alone, in a folder where the side files of write-ahead mode cannot be created."""
     wal = file.with_name(file.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0:
         raise CollectionError(
             f"{path}: the last commit is still in {wal.name}, and the folder cannot be written to; "
-            "open it once where it can"
+            "open it once with write permission"
         )
     return _connect(file, "ro&immutable=1", Unlocked)
 
 
 class Unlocked(sqlite3.Connection):
-    """A connection of somebody who may not write: without side files there are no locks, and no snapshot either."""
+    """A connection without write permission: it has no side files, and so neither locks nor snapshots."""
 
 
-def _connect(file: Path, mode: str, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+def _connect(file: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     uri = f"{file.as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10, factory=kind)
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10, factory=factory)
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """What changes when index.db is written to."""
-    found = (path / FILE).stat()
-    return found.st_size, found.st_mtime_ns
+    """Size and time of index.db, which change when it is written to."""
+    status = (path / FILE).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that is not an index's, is one of another format, or has more in it than tables of ours."""
-    found = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
-    if not any((kind, name) == ("table", "meta") for kind, name, _ in found):
-        raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
+    """Refuse a database that is not of an index, has another format, or has other tables than an index."""
+    tables = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    if not any((kind, name) == ("table", "meta") for kind, name, _ in tables):
+        raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
     try:
         version = get_meta(connection, "format")
     except (sqlite3.OperationalError, ValueError, TypeError, RecursionError):
         version = None
     if type(version) is not int:
-        raise CollectionError(f"{path}: this is no Vizsla index ({FILE} is something else)")
+        raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
     if version not in READABLE:
         advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
         raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
-    if found != _schema():
+    if tables != expected_tables():
         raise CollectionError(f"{path}: {FILE} is damaged (its tables are not those of an index)")
 
 
-@functools.cache
-def _schema() -> frozenset[tuple[str, str, str | None]]:
-    """The tables of a new index, as SQLite tells them."""
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_SCHEMA)
-        return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
-    finally:
-        connection.close()
-
-
-def is_ours(file: Path) -> bool:
-    """Whether a file is the database of an index, of whatever format."""
+def is_index_database(file: Path) -> bool:
+    """Whether a file is the database of an index, of any format."""
     if file.is_symlink() or file.with_name(JOURNAL).exists():
         return False
     with forking.inside_sqlite():
@@ -222,7 +186,7 @@ def is_ours(file: Path) -> bool:
 
 
 def create(path: Path, meta: dict[str, Any]) -> None:
-    """A new, empty index.db; it appears under its name when it is complete."""
+    """Create an empty index.db, which gets its name when it is complete; `meta`: values for the table `meta`."""
     unfinished = path / (FILE + ".new")
     unfinished.unlink(missing_ok=True)
     with using_sqlite(path):
@@ -230,9 +194,9 @@ def create(path: Path, meta: dict[str, Any]) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript("BEGIN;" + _SCHEMA)
-            start = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
-            for key, value in {**start, **meta}.items():
+            connection.executescript("BEGIN;" + SCHEMA)
+            initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
+            for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)
             checksums.Checksums(connection, 0).store(connection, 0, 0)
             connection.execute("COMMIT")
@@ -243,88 +207,70 @@ def create(path: Path, meta: dict[str, Any]) -> None:
 
 
 def get_meta(connection: sqlite3.Connection, key: str) -> Any:
+    """A value of the table `meta`; None if the key is missing."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else json.loads(row[0])
 
 
 def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
+    """Store a value in the table `meta`."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
-_META: dict[str, Callable[[Any], bool]] = {
-    "format": lambda v: v in READABLE,
-    "uuid": lambda v: isinstance(v, str),
-    "generation": lambda v: _is_count(v),
-    "next_number": lambda v: _is_count(v),
-    "next_term": lambda v: _is_count(v) and v <= 1 << 32,
-    "model": lambda v: isinstance(v, dict),
-    "model_files": lambda v: isinstance(v, dict) and all(map(_is_plain_path, v)),
-    "stored": lambda v: isinstance(v, bool),
-    "passages": lambda v: v is None or (isinstance(v, list) and len(v) == 2 and all(map(_is_count, v))),
-    "vizsla": lambda v: isinstance(v, str),
-    "created": lambda v: isinstance(v, str),
-}
-_MAY_BE_ABSENT: dict[str, Callable[[Any], bool]] = {
+_OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     DENSE: lambda v: isinstance(v, str),
-    checksums.KEY: checksums.are_sums,
+    checksums.KEY: checksums.are_checksums,
 }
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 60
-
-
-def _is_plain_path(name: str) -> bool:
-    """Whether a name leads from a folder to a file inside it."""
-    return all(part not in ("", ".", "..") and not set(part) & set("\\\0:") for part in name.split("/"))
 
 
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
-    """Everything in `meta`, if it is what a writer has put there."""
+    """All values of the table `meta`; invalid ones are refused."""
     rows = connection.execute("SELECT key, value FROM meta").fetchall()
     try:
         meta = {key: json.loads(value) for key, value in rows}
     except (ValueError, TypeError, RecursionError):
         raise damaged(path, "meta holds something that is not JSON") from None
-    needed = (checksums.KEY,) if meta.get("format") == FORMAT else ()
-    there = {key: is_right for key, is_right in _MAY_BE_ABSENT.items() if key in meta or key in needed}
-    for key, is_right in {**_META, **there}.items():
-        if key not in meta or not is_right(meta[key]):
-            raise damaged(path, f"{key} in meta is not what a writer puts there")
+    required = (checksums.KEY,) if meta.get("format") == FORMAT else ()
+    optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta or key in required}
+    for key, is_valid in {**META, **optional}.items():
+        if key not in meta or not is_valid(meta[key]):
+            raise damaged(path, f"{key} in meta is not valid")
     return meta
 
 
-def damaged(path: Path, how: str) -> CollectionError:
-    return CollectionError(f"{path}: {FILE} is damaged ({how})")
+def damaged(path: Path, reason: str) -> CollectionError:
+    """The error for a damaged index.db."""
+    return CollectionError(f"{path}: {FILE} is damaged ({reason})")
 
 
 def sweep(connection: sqlite3.Connection) -> None:
-    """Remove the rows of a commit that never came to be."""
+    """Remove the rows of a commit that was never finished."""
     generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
     connection.execute("BEGIN IMMEDIATE")
     for table in ("documents", "contents"):
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
-    kept = checksums.of_commit(connection)
-    if kept is not None and kept["next_term"] < get_meta(connection, "next_term"):
-        connection.execute("DELETE FROM terms WHERE number >= ?", (kept["next_term"],))
-        set_meta(connection, "next_term", kept["next_term"])
+    sums = checksums.read_checksums(connection)
+    if sums is not None and sums["next_term"] < get_meta(connection, "next_term"):
+        connection.execute("DELETE FROM terms WHERE number >= ?", (sums["next_term"],))
+        set_meta(connection, "next_term", sums["next_term"])
     connection.execute("COMMIT")
 
 
 def term_number(row: tuple[Any, ...] | None, path: Path) -> int:
-    """The number of a term from its row; -1 where there is none."""
+    """The number of a term from its row; -1 for a missing row."""
     if row is None:
         return -1
     if type(row[0]) is not int or not 0 <= row[0] < 1 << 32:
-        raise damaged(path, "a term has no number")
+        raise damaged(path, "a term has an invalid number")
     return row[0]
 
 
 def insert_segment(
     connection: sqlite3.Connection, name: str, generation: int, count: int, statistics: Any, files: Any
 ) -> None:
+    """Add a segment with `count` documents to the table `segments`."""
     row = (name, generation, count, json.dumps(statistics), json.dumps(files))
     connection.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
 
@@ -332,33 +278,22 @@ def insert_segment(
 def segment_rows(
     connection: sqlite3.Connection, path: Path, generation: int
 ) -> list[tuple[str, dict[str, Facts], dict[str, Any]]]:
-    """Name, files and statistics of the segments up to a generation, if they are what a writer has put there."""
+    """Name, files and statistics of the segments up to a generation; invalid ones are refused."""
     query = "SELECT id, files, statistics FROM segments WHERE generation <= ?"
-    found = []
+    segments = []
     for name, files_text, statistics_text in connection.execute(query, (generation,)):
         try:
             facts, statistics = json.loads(files_text), json.loads(statistics_text)
         except (ValueError, TypeError, RecursionError):
-            raise damaged(path, "a segment is described by something that is not JSON") from None
-        if not check_facts(name, facts) or not _are_statistics(statistics):
-            raise damaged(path, f"segment {str(name)[:40]!r} is not described as a writer does it")
-        found.append((name, facts, statistics))
-    return found
-
-
-def _are_statistics(found: Any) -> bool:
-    if not isinstance(found, dict) or not _is_count(found.get("living")):
-        return False
-    spaces = found.get("namespaces")
-    keys = {"documents", "total_length", "longest"}
-    return isinstance(spaces, dict) and all(
-        isinstance(entry, dict) and entry.keys() == keys and all(map(_is_count, entry.values()))
-        for entry in spaces.values()
-    )
+            raise damaged(path, "the description of a segment is not JSON") from None
+        if not check_facts(name, facts) or not are_statistics(statistics):
+            raise damaged(path, f"segment {str(name)[:40]!r} has an invalid description")
+        segments.append((name, facts, statistics))
+    return segments
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:
-    """The files of each segment that a commit names, or the coming one."""
+    """The names of the files of each segment, including segments of the commit in progress."""
     rows = segment_rows(connection, path, 1 << 62)
     return {name: {entry["file"] for entry in facts.values()} for name, facts, _ in rows}
 
@@ -379,12 +314,12 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
 
 
 def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
-    """Move what is in the log of writes to its place, where the log has become long. Failing does no harm."""
+    """Move the write-ahead log into the database if it is long. A failure does no harm."""
     with suppress(OSError, sqlite3.Error), forking.inside_sqlite():
         if (path / (FILE + "-wal")).stat().st_size > _LOG_BYTES:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def lock_for_writing(path: Path, wait: float) -> FileLock:
-    """One writer at a time, of all threads and processes."""
+    """Take the lock of the only writer, among all threads and processes; `wait`: for at most so many seconds."""
     return FileLock(path / LOCK, wait)

@@ -1,7 +1,7 @@
-"""The folder of an index: where one may be put, and how one takes the place of another.
+"""The folder of an index: where an index may be created, and how a new index replaces an old one.
 
-A new index is built in a folder beside and takes its place by renaming, so that at every moment one of the two is
-there whole. While it is built, the old one's writer lock is held: nobody writes to what is about to be replaced.
+A new index is built in a folder beside the old one and renamed when it is complete, so that one of the two is always
+complete. The writer lock of the old index is held during the build, so that nobody writes to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vizsla.index.storage import arrays, database, segment_files
 from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
-"""Held in a folder that is being built, and gone when it is done."""
+"""A lock in the folder of an index that is being built; it is removed when the index is complete."""
 _SEALS = ("index.seal", "index.seal.new")  # of earlier versions
 _OWN_NAMES = frozenset(
     (
@@ -36,35 +36,35 @@ _OWN_NAMES = frozenset(
 )
 _LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a replacement
 _PAUSE = 0.01
-_UNMARKED = 60.0  # seconds after which a folder without a mark is no build that has just begun
+_UNLOCKED = 60.0  # seconds after which a build that has not taken its lock is dead
 
 
 def absolute(path: str | Path) -> Path:
-    """A path that stays what it is when the process changes its folder; one that cannot be is refused."""
-    found = Path(os.path.abspath(path))
+    """An absolute path, which stays valid when the process changes its folder; an impossible path is refused."""
+    absolute_path = Path(os.path.abspath(path))
     try:
-        os.lstat(found)
+        os.lstat(absolute_path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass  # told by who opens it
+        pass  # opening it raises the error
     except (OSError, ValueError) as e:
         raise CollectionError(f"{str(path)!r}: this cannot be a folder ({getattr(e, 'strerror', None) or e})") from None
-    return found
+    return absolute_path
 
 
 def is_index(folder: Path) -> bool:
     """Whether a folder holds an index, of any format, and nothing else."""
     if any(entry.name not in _OWN_NAMES or entry.is_symlink() for entry in folder.iterdir()):
         return False
-    return not any(segment_files.strangers(folder, {})) and database.is_ours(folder / database.FILE)
+    return not any(segment_files.foreign_files(folder, {})) and database.is_index_database(folder / database.FILE)
 
 
 def is_being_built(folder: Path) -> bool:
-    """Whether `replace_index` has given this folder to build an index in, and none is there yet."""
+    """Whether `replace_index` has created this folder for a build that has not created the index yet."""
     return (folder / BUILDING).exists() and not (folder / database.FILE).exists()
 
 
-def check_room(folder: Path, overwrite: bool) -> None:
-    """Refuse to put an index where something else is, or where one is that shall stay."""
+def check_target(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder for a new index if it holds something else, or an index that may not be overwritten."""
     if not folder.exists() and not folder.is_symlink():
         return
     if not folder.is_dir():
@@ -72,28 +72,28 @@ def check_room(folder: Path, overwrite: bool) -> None:
     if not any(folder.iterdir()):
         return
     if not is_index(folder):
-        raise CollectionError(f"{folder}: this folder holds something that is no index; choose another")
+        raise CollectionError(f"{folder}: this folder holds something that is not an index; choose another")
     if not overwrite and not _never_committed(folder):
         raise CollectionError(
-            f"{folder}: there is an index here already; --overwrite (in Python overwrite=True) replaces it"
+            f"{folder}: an index exists here already; --overwrite (in Python overwrite=True) replaces it"
         )
 
 
 def recover(folder: Path) -> None:
-    """Give an index its name back if a replacement was stopped between the two renamings it takes.
+    """Rename an old index back if its replacement was stopped between the two renamings.
 
-    While the one who replaces it is still there, wait for him.
+    If the replacement is still running, wait for it.
     """
     until = time.monotonic() + _LONGEST_SWAP
     while not folder.exists() and time.monotonic() < until:
-        kept = _beside(folder, "old")
-        if len(kept) != 1:
+        old = _beside(folder, "old")
+        if len(old) != 1:
             return
-        with suppress(CollectionError, OSError):  # it is locked, or gone: the replacement goes on
-            lock = database.lock_for_writing(kept[0], wait=0.0)
+        with suppress(CollectionError, OSError):  # it is locked or removed: the replacement is still running
+            lock = database.lock_for_writing(old[0], wait=0.0)
             try:
                 if not folder.exists():
-                    kept[0].rename(folder)
+                    old[0].rename(folder)
                     arrays.sync_folder(folder.parent)
             finally:
                 lock.release()
@@ -103,9 +103,9 @@ def recover(folder: Path) -> None:
 
 @contextmanager
 def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A place to build an index that takes the folder's place when it is done; until then nothing is touched.
+    """A context with a new folder to build an index in; when it ends, that folder replaces `folder`.
 
-    What fails leaves the folder as it was. Nobody can write to the old index meanwhile.
+    If the build fails, `folder` stays as it was. During the build nobody can write to the old index.
 
     >>> import tempfile
     >>> from vizsla.index import Index
@@ -117,51 +117,53 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     1
     """
     if folder.name in ("", ".."):
-        raise CollectionError(f"{folder}: an index is put in place by renaming; give its folder a name, as in my.index")
+        raise CollectionError(
+            f"{folder}: a complete index is renamed to its folder; give the folder a name, as in my.index"
+        )
     recover(folder)
-    check_room(folder, overwrite)
+    check_target(folder, overwrite)
     folder = folder.resolve() if folder.is_symlink() else absolute(folder)
-    replaced = database.lock_for_writing(folder, wait=1.0) if (folder / database.FILE).exists() else None
+    old_lock = database.lock_for_writing(folder, wait=1.0) if (folder / database.FILE).exists() else None
     try:
         _sweep(folder)
         with _building(folder) as building:
             yield building
-            with _one_at_a_time(folder.parent):
-                if replaced is None and (folder / database.FILE).exists():  # another build was faster
-                    check_room(folder, overwrite)
-                    replaced = database.lock_for_writing(folder, wait=1.0)
+            with _locked(folder.parent):
+                if old_lock is None and (folder / database.FILE).exists():  # another build was faster
+                    check_target(folder, overwrite)
+                    old_lock = database.lock_for_writing(folder, wait=1.0)
                 _put_in_place(building, folder)
     finally:
-        if replaced is not None:
-            replaced.release()
+        if old_lock is not None:
+            old_lock.release()
 
 
 @contextmanager
 def _building(folder: Path) -> Iterator[Path]:
-    """A new folder beside, marked as being worked on; removed if it is still there at the end."""
+    """A new, locked folder beside `folder`; removed at the end, unless it was renamed."""
     building = folder.with_name(f"{_prefix(folder, 'new')}{secrets.token_hex(4)}")
     process = os.getpid()
     try:
         building.mkdir(parents=True)
-        mark = FileLock(building / BUILDING)
+        lock = FileLock(building / BUILDING)
     except OSError as e:
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror})") from None
     try:
         yield building
     finally:
-        mark.release()
+        lock.release()
         if os.getpid() == process:  # a forked child has nothing to clean up
             shutil.rmtree(building, ignore_errors=True)
 
 
 @contextmanager
-def _one_at_a_time(parent: Path) -> Iterator[None]:
-    """Nobody else looks at what is there and renames, while somebody does: the folder above is locked."""
+def _locked(parent: Path) -> Iterator[None]:
+    """A lock on the parent folder, so that one process at a time checks for an index and renames folders."""
     try:
         import fcntl
 
         descriptor = os.open(parent, os.O_RDONLY)
-    except (ImportError, OSError):  # where folders have no locks
+    except (ImportError, OSError):  # this system cannot lock folders
         yield
         return
     try:
@@ -173,65 +175,68 @@ def _one_at_a_time(parent: Path) -> Iterator[None]:
 
 
 def _put_in_place(building: Path, folder: Path) -> None:
-    """Rename a finished index to its name; one that is there moves away first and is removed afterwards."""
+    """Rename a complete index to its name; an old index is renamed first, and removed afterwards."""
     old = folder.with_name(f"{_prefix(folder, 'old')}{secrets.token_hex(4)}")
     moved = False
     try:
         if (folder / database.FILE).exists():
             folder.rename(old)
             moved = True
-        elif folder.exists():  # empty, or it would have been refused
+        elif folder.exists():  # it is empty; others were refused before
             folder.rmdir()
         building.rename(folder)
     except OSError as e:
         if moved and not folder.exists():
-            with suppress(OSError):  # if even this fails, `recover` does it when the index is next opened
+            with suppress(OSError):  # otherwise `recover` does it when the index is next opened
                 old.rename(folder)
-        raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); what was there is as it was") from None
-    with suppress(OSError):  # it is in place; what fails from here on is no failure of that
+        raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); the folder is as it was") from None
+    with suppress(OSError):  # the index has its name; a failure from here on is not a failed build
         (folder / BUILDING).unlink()
         arrays.sync_folder(folder.parent)
     if moved:
         gone = folder.with_name(f"{_prefix(folder, 'gone')}{secrets.token_hex(4)}")
         with suppress(OSError):
-            old.rename(gone)  # so that nobody takes it for an index that lost its name
+            old.rename(gone)  # so that `recover` does not rename it back
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def _prefix(folder: Path, what: str) -> str:
+def _prefix(folder: Path, purpose: str) -> str:
     name = folder.name
-    if len(name) > 100:  # names that begin alike must not be taken for each other
+    if len(name) > 100:  # long names that begin alike need different prefixes
         name = f"{name[:80]}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-    return f".{name}.{what}-"
+    return f".{name}.{purpose}-"
 
 
-def _beside(folder: Path, what: str) -> list[Path]:
-    """The folders that replacements of this index have left beside it."""
-    start = _prefix(folder, what)
-    found = (Path(f) for f in glob.glob(f"{glob.escape(str(folder.with_name(start)))}*"))
-    return [f for f in found if re.fullmatch(r"[0-9a-f]{8}", f.name.removeprefix(start)) and not f.is_symlink()]
+def _beside(folder: Path, purpose: str) -> list[Path]:
+    """The folders beside an index that replacements have created for a purpose: new, old or gone."""
+    start = _prefix(folder, purpose)
+    candidates = (Path(f) for f in glob.glob(f"{glob.escape(str(folder.with_name(start)))}*"))
+    return [f for f in candidates if re.fullmatch(r"[0-9a-f]{8}", f.name.removeprefix(start)) and not f.is_symlink()]
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what builds and replacements that were killed have left beside the folder."""
-    for left in _beside(folder, "gone"):
-        shutil.rmtree(left, ignore_errors=True)
-    for left in _beside(folder, "new"):
+    """Remove the folders that killed builds and replacements have left beside an index."""
+    for leftover in _beside(folder, "gone"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in _beside(folder, "new"):
         with suppress(CollectionError, OSError):
-            marked = (left / BUILDING).exists()
-            if FileLock.is_free(left / BUILDING) if marked else time.time() - left.stat().st_mtime > _UNMARKED:
-                shutil.rmtree(left, ignore_errors=True)
-    if (folder / database.FILE).exists():  # else an old index is all there is
-        for left in _beside(folder, "old"):
-            with suppress(CollectionError):  # somebody is still at it
-                database.lock_for_writing(left, wait=0.0).release()
-                shutil.rmtree(left, ignore_errors=True)
+            if (leftover / BUILDING).exists():
+                is_dead = FileLock.is_free(leftover / BUILDING)
+            else:
+                is_dead = time.time() - leftover.stat().st_mtime > _UNLOCKED
+            if is_dead:
+                shutil.rmtree(leftover, ignore_errors=True)
+    if (folder / database.FILE).exists():  # otherwise the old index is the only one
+        for leftover in _beside(folder, "old"):
+            with suppress(CollectionError):  # somebody is still using it
+                database.lock_for_writing(leftover, wait=0.0).release()
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def remove_seal(folder: Path) -> None:
-    """Remove what earlier versions kept beside the database and would now be wrong."""
+    """Remove the files of earlier versions that are outdated after a commit."""
     for name in _SEALS:
-        with suppress(OSError):  # nothing reads it any more
+        with suppress(OSError):  # no version reads them any more
             (folder / name).unlink(missing_ok=True)
 
 

@@ -1,10 +1,10 @@
-"""What a forked child does with the indexes its parent has open.
+"""What a forked child does with the indexes that its parent has open.
 
-SQLite's locks belong to a process, and a connection must not be used on the other side of a fork. So a fork waits
-until no thread is inside SQLite; then a child closes what it has inherited, and opens it again when it is first used.
-Two things cannot be closed there: a connection with changes pending, since that would undo them in memory which is
-shared with the parent, and any connection if a thread stays inside SQLite for long. The child leaves these as they
-are and does not use their indexes.
+SQLite's locks belong to a process, and a child must not use a connection of its parent. So a fork waits until no
+thread is inside SQLite. The child closes the connections it has inherited, and opens new ones when it needs them.
+It cannot close a connection with pending changes, which would undo them in memory that it shares with the parent, nor
+any connection if a thread was inside SQLite for too long. The child leaves these connections open and refuses to use
+their indexes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from typing import Any, TypeVar
 from vizsla.errors import CollectionError
 
 T = TypeVar("T")
-_PATIENCE = 5.0  # seconds a fork waits for threads to leave SQLite
+_MAX_WAIT = 5.0  # seconds a fork waits for threads to leave SQLite
 
 
 class _Gate:
-    """Counts the threads that are inside SQLite; a fork waits for them, and lets nobody in meanwhile."""
+    """Counts the threads inside SQLite; a fork waits for them, and lets no other thread in."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()  # of a lock that a thread may take twice: garbage is collected anywhere
+        self._changed = (
+            threading.Condition()
+        )  # its lock is reentrant, since a garbage collection may enter the gate at any time
         self._inside = 0
         self._forking = False
         self._own = threading.local()
@@ -51,14 +53,15 @@ class _Gate:
                     self._changed.notify_all()
 
     def close(self) -> bool:
-        """Wait until nobody else is inside; whether that came to be."""
+        """Let no thread in and wait until all have left; returns False if one stays inside too long."""
         own = getattr(self._own, "depth", 0) > 0
         with self._changed:
             self._changed.wait_for(lambda: not self._forking)
             self._forking = True
-            return self._changed.wait_for(lambda: self._inside == own, _PATIENCE) and not own
+            return self._changed.wait_for(lambda: self._inside == own, _MAX_WAIT) and not own
 
     def open(self) -> None:
+        """Let threads in again."""
         with self._changed:
             self._forking = False
             self._changed.notify_all()
@@ -66,13 +69,13 @@ class _Gate:
 
 gate = _Gate()
 """Enter it around every use of SQLite."""
-_quiet = True
+_all_left = True
 _open: weakref.WeakKeyDictionary[Any, Callable[[Any, bool], None]] = weakref.WeakKeyDictionary()
 _unusable: set[tuple[int, int]] = set()
 
 
 class inside_sqlite:
-    """A context to enter around every use of SQLite."""
+    """A context for every use of SQLite: a fork waits until it ends."""
 
     def __enter__(self) -> None:
         self._gate = gate  # another one in a forked child
@@ -91,7 +94,7 @@ def watch(owner: T, clean_up_in_child: Callable[[T, bool], None]) -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse a folder whose connections were left as they are when this process was forked."""
+    """Refuse an index with an inherited connection that this forked process could not close."""
     if _unusable and _identity(path) in _unusable:
         raise CollectionError(
             f"{path}: this process was forked while changes to the index were pending; commit before forking, "
@@ -100,22 +103,22 @@ def check(path: Path) -> None:
 
 
 def leave_alone(path: Path, connection: sqlite3.Connection) -> None:
-    """Never close an inherited connection, not even at exit, and use its folder no more."""
+    """Never close an inherited connection, not even at exit, and refuse to use its index."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     _unusable.add(_identity(path))
 
 
 def _identity(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _before() -> None:
-    global _quiet
-    _quiet = gate.close()
+    global _all_left
+    _all_left = gate.close()
 
 
 def _in_parent() -> None:
@@ -126,7 +129,7 @@ def _in_child() -> None:
     global gate
     gate = _Gate()
     for owner, clean_up_in_child in list(_open.items()):
-        clean_up_in_child(owner, _quiet)
+        clean_up_in_child(owner, _all_left)
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Locks between processes, threads and objects: a file that one of them at a time holds.
+"""Locks between processes, threads and objects: one of them at a time holds the lock on a file.
 
 The system frees a lock when its holder dies. A lock belongs to the opened file, not to the process, so two objects
 of one process exclude each other as well.
@@ -21,7 +21,7 @@ _PAUSE = 0.02  # seconds between two attempts
 
 
 class FileLock:
-    """An exclusive lock on a file that is made for it and never removed alone.
+    """An exclusive lock on a file, which is created for it and stays; only its whole folder may be removed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -38,18 +38,18 @@ class FileLock:
         until = time.monotonic() + wait
         while True:
             descriptor = _open(file)
-            if _lock(descriptor) and _is_still(descriptor, file):
-                # Whoever loses the object, by an interruption or a forgotten close, loses the lock, too.
-                self._free = weakref.finalize(self, _let_go, descriptor, os.getpid())
+            if _lock(descriptor) and _has_its_name(descriptor, file):
+                # A lock that is lost, by an interruption or a forgotten close, is released when it is collected.
+                self._free = weakref.finalize(self, _release, descriptor, os.getpid())
                 return
             os.close(descriptor)
             if time.monotonic() >= until:
-                raise LockedError(f"{file.parent}: another writer is at work on it; try again when it is done")
+                raise LockedError(f"{file.parent}: another writer is using the index; try again when it is done")
             time.sleep(_PAUSE)
 
     @classmethod
     def is_free(cls, file: Path) -> bool:
-        """Whether the lock could be taken now."""
+        """Whether nobody holds the lock now."""
         try:
             cls(file).release()
         except LockedError:
@@ -57,28 +57,28 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Free the lock. A forked child only lets go of its copy; the lock stays with the parent."""
+        """Release the lock. In a forked child this closes its copy; the parent still holds the lock."""
         self._free()
 
 
-def _let_go(descriptor: int, process: int) -> None:
+def _release(descriptor: int, process: int) -> None:
     if os.getpid() == process:
         _unlock(descriptor)
     os.close(descriptor)
 
 
 class LockedError(CollectionError):
-    """Somebody else holds the lock."""
+    """Another process, thread or object holds the lock."""
 
 
 def _open(file: Path) -> int:
-    """Open a lock's file, if it is a plain one; a link is not followed, and a pipe is not waited for."""
+    """Open the file of a lock, if it is a plain file; links are not followed, and pipes do not block."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(file, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
     except OSError as e:
         if e.errno == errno.ENOENT:
-            raise CollectionError(f"{file.parent}: the folder is not there") from None
+            raise CollectionError(f"{file.parent}: the folder does not exist") from None
         if e.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise CollectionError(f"{file.parent}: {file.name} is not a plain file; remove it to go on") from None
         raise CollectionError(f"{file.parent}: cannot be written to ({file.name}: {e.strerror})") from None
@@ -88,11 +88,11 @@ def _open(file: Path) -> int:
     return descriptor
 
 
-def _is_still(descriptor: int, file: Path) -> bool:
-    """Whether a file still has its name: it may have gone with its folder while it was waited for."""
+def _has_its_name(descriptor: int, file: Path) -> bool:
+    """Whether an open file still has its name; its folder may have been removed while the lock was waited for."""
     with suppress(OSError):
-        named = os.stat(file, follow_symlinks=False)
-        return os.path.samestat(named, os.fstat(descriptor))
+        status = os.stat(file, follow_symlinks=False)
+        return os.path.samestat(status, os.fstat(descriptor))
     return False
 
 
@@ -105,11 +105,11 @@ if sys.platform != "win32":
         except OSError as e:
             if e.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR):
                 return False
-            raise CollectionError(f"a lock cannot be had on this file system ({e.strerror})") from None
+            raise CollectionError(f"this file system does not support locks ({e.strerror})") from None
         return True
 
     def _unlock(descriptor: int) -> None:
-        with suppress(OSError):  # closing it does the same
+        with suppress(OSError):  # closing the file releases the lock, too
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 else:

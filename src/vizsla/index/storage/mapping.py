@@ -1,7 +1,7 @@
 """Files mapped into memory without keeping them open.
 
-Python's own maps hold a file handle each until they are collected; an index of many segments has hundreds of arrays,
-and a process may have a thousand handles. The system needs the handle only for the moment of mapping.
+Each of Python's own maps holds a file handle until it is collected. An index of many segments has hundreds of arrays,
+and a process may often have only a thousand handles. The system needs the handle only while it maps the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 SMALL = 1 << 14
-"""Bytes up to which a file is read rather than mapped: a map takes whole pages, and a look-up in the system."""
+"""Files up to this many bytes are read rather than mapped, since a map takes whole pages and a system call."""
 
 
 def map_bytes(descriptor: int, size: int) -> np.ndarray:
-    """The first bytes of an opened file as a read-only array; the file may be closed at once."""
+    """The first `size` bytes of an open file as a read-only array; the file may be closed afterwards."""
     if size <= SMALL:
         data = os.pread(descriptor, size, 0) if hasattr(os, "pread") else os.read(descriptor, size)
         if len(data) < size:
@@ -30,7 +30,7 @@ def map_bytes(descriptor: int, size: int) -> np.ndarray:
 
 
 class _Mapping:
-    """A stretch of memory that shows a file; numpy holds this object as long as an array looks at it."""
+    """The memory of a mapped file; numpy holds this object as long as an array uses the memory."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
@@ -49,7 +49,7 @@ class _Mapping:
 def _system_library() -> Any:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
-    # The place in the file is as wide as a pointer: on a 32-bit system mmap takes such a one.
+    # The offset in the file has the size of a pointer, also on 32-bit systems.
     library.mmap.argtypes = [
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_ssize_t
     ]  # fmt: skip

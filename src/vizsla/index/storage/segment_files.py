@@ -1,7 +1,7 @@
-"""Segments on disk: a segment is a folder, and an array in it a .npy file that is written once and never changed.
+"""Segments on disk: a segment is a folder, and each of its arrays is a .npy file that is written once.
 
-An index may come from anywhere: names are plain, links are not followed, types are numbers, and only files with names
-of ours are removed.
+An index may come from anywhere, so file names are checked, links are not followed, and types must be numbers. Only
+files with names that a writer gives are removed.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _LIST_ARRAYS = {
     "values": "values",
     "tops": "maxima",
 }
-"""The arrays of posting lists: on disk, and as attributes of `PostingLists`."""
+"""The arrays of posting lists: their names on disk, and the attributes of `PostingLists`."""
 LARGE_PARTS = tuple(_LIST_ARRAYS)
 SMALL_PARTS = tuple(part for part in LARGE_PARTS if part not in ("values", "tops"))
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
-DENSE, CODES, SCALES, NEAR = "dense_", "codes_", "scales_", "near_"  # and the place of the namespace
+DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 
 _COUNTS = ("|u1", "<u2", "<u4")
-_KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
+_ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "numbers": (1, ("<u4", "<i8")),
     "lengths": (2, _COUNTS),
     "sizes": (2, _COUNTS),
@@ -77,22 +77,22 @@ _KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
     CODES: (2, ("|i1",)),
     SCALES: (1, ("<f4",)),
 }
-"""For each array the number of its dimensions and the types it may have: numbers of fixed size, never objects."""
+"""The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
 
 
 def check_facts(segment: Any, facts: Any) -> bool:
-    """Whether a segment and its files are described as `write_segment` and the others here do it."""
+    """Whether the name of a segment and the descriptions of its files are valid."""
     if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
     codes, scales = ({part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES))
-    return codes == scales and all(_is_described(*item) for item in facts.items())
+    return codes == scales and all(_is_valid_entry(*item) for item in facts.items())
 
 
-def _is_described(part: str, entry: Any) -> bool:
+def _is_valid_entry(part: str, entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     name, size, sha256 = entry.get("file"), entry.get("bytes"), entry.get("sha256")
@@ -100,14 +100,14 @@ def _is_described(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{NEAR})[0-9]{{1,4}}", part)
-    if space is not None and space[1] == NEAR:
+    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{ANN})[0-9]{{1,4}}", part)
+    if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
         return False
     if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}[.]npy", name):
         return False
-    dimensions, types = _KINDS[space[1] if space else re.sub("^(small|large)_", "", part)]
+    dimensions, types = _ARRAY_TYPES[space[1] if space else re.sub("^(small|large)_", "", part)]
     shape = entry.get("shape")
     if not isinstance(shape, list) or len(shape) != dimensions or entry.get("type") not in types:
         return False
@@ -115,7 +115,7 @@ def _is_described(part: str, entry: Any) -> bool:
 
 
 def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
-    """Write a new segment."""
+    """Write a new segment; returns the descriptions of its files."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
         for space, rows in arrays.dense.items():
@@ -129,34 +129,34 @@ def _part(segment: Segment, name: str) -> np.ndarray:
     return array
 
 
-def write_merged(path: Path, segment: str, merge: Merge, chunk: int, form: str) -> dict[str, Facts]:
-    """Write a new segment from a merge, its blocks and postings in chunks, its dense vectors in a form."""
+def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str) -> dict[str, Facts]:
+    """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
         for space in merge.old[0].dense:
             pieces = merge.dense_pieces(space, 4 * chunk)
-            written |= _write_dense(folder, space, merge.dense_shape(space), pieces, form)
+            written |= _write_dense(folder, space, merge.dense_shape(space), pieces, store)
         return written
 
 
 def _write_dense(
-    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], form: str
+    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str
 ) -> dict[str, Facts]:
-    """Write the dense vectors of a namespace, piece by piece, in a form."""
-    kinds: dict[str, tuple[np.dtype, tuple[int, ...]]]
-    if form == "sq8":
-        kinds = {CODES: (np.dtype(np.int8), shape), SCALES: (np.dtype(np.float32), shape[:1])}
+    """Write the dense vectors of a namespace, piece by piece, as the type `store`."""
+    files: dict[str, tuple[np.dtype, tuple[int, ...]]]
+    if store == "sq8":
+        files = {CODES: (np.dtype(np.int8), shape), SCALES: (np.dtype(np.float32), shape[:1])}
     else:
-        kinds = {DENSE: (np.dtype(form), shape)}
+        files = {DENSE: (np.dtype(store), shape)}
     with ExitStack() as stack:
         out = {
-            f"{name}{space}": stack.enter_context(ArrayFile(folder / f"{name}{space}.npy", *kind))
-            for name, kind in kinds.items()
+            f"{name}{space}": stack.enter_context(ArrayFile(folder / f"{name}{space}.npy", *array))
+            for name, array in files.items()
         }
         for piece in pieces:
-            rows = convert_rows(piece, form)
+            rows = convert_rows(piece, store)
             for file, array in zip(out.values(), _arrays_of(rows), strict=True):
                 file.write(array)
     return {name: file.facts for name, file in out.items()}
@@ -169,12 +169,12 @@ def _arrays_of(rows: VectorRows) -> tuple[np.ndarray, ...]:
 def write_ann_index(
     path: Path, segment: str, generation: int, space: int, factory: str, rows: VectorRows
 ) -> dict[str, Facts]:
-    """Build and write the ANN index of a segment's vectors."""
+    """Build and write the ANN index of the vectors of a segment; `factory` is faiss's description of it."""
     with _writing(path, segment, new=False) as folder:
-        with HashedFile(folder / f"{NEAR}{space}-{generation}.faiss", {"built": factory}) as out:
+        with HashedFile(folder / f"{ANN}{space}-{generation}.faiss", {"built": factory}) as out:
             build_ann_index(factory, rows, out.put)
         trust.remember(out.facts["sha256"])
-    return {f"{NEAR}{space}": out.facts}
+    return {f"{ANN}{space}": out.facts}
 
 
 def _write_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
@@ -203,14 +203,14 @@ def _write_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int)
 
 
 def write_living(path: Path, segment: str, generation: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
-    """Write which documents of a segment live, and how often its terms occur in them, as of a generation."""
+    """Write which documents of a segment are alive at a generation, and the document frequencies of its terms."""
     with _writing(path, segment, new=False) as folder:
         return {name: write_array(folder / f"{name}-{generation}.npy", array) for name, array in arrays.items()}
 
 
 @contextmanager
 def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
-    """Write into a segment's folder so that it survives a crash; a new one that fails is removed again."""
+    """A context to write into the folder of a segment: syncs it at the end, and removes a new one after a failure."""
     folder = segment_folder(path, segment)
     try:
         folder.mkdir(parents=True, exist_ok=not new)
@@ -226,7 +226,7 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
 
 
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
-    """Map a segment's arrays into memory, if they can belong together."""
+    """Map the arrays of a segment into memory, if they fit together."""
     arrays = {name: read_array(path, segment, facts[name]) for name in PARTS}
     small = {_LIST_ARRAYS[p]: arrays[f"small_{p}"] for p in SMALL_PARTS}
     small |= {"values": np.zeros(0, np.uint8), "maxima": np.zeros(0)}
@@ -235,15 +235,15 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
         dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
-    ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, NEAR)}
-    found = Segment(**documents, small=PostingLists(**small), large=PostingLists(**large), dense=dense, ann=ann)
-    if not found.fits():
+    ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
+    mapped = Segment(**documents, small=PostingLists(**small), large=PostingLists(**large), dense=dense, ann=ann)
+    if not mapped.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
-    return found
+    return mapped
 
 
 def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]:
-    """The places of the namespaces that have files of a kind, and these."""
+    """Number and file of each namespace that has a file of a kind."""
     return [(int(name.removeprefix(kind)), f) for name, f in facts.items() if name.startswith(kind)]
 
 
@@ -255,46 +255,46 @@ def read_ann_index(path: Path, segment: str, facts: Facts) -> AnnIndex:
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
-    """Remove the folders no commit names, and in the others the files no commit names.
+    """Remove the folders of segments that no commit names, and in other segments the files that no commit names.
 
-    What has no name of ours was put there by somebody else, and stays.
+    Files and folders with other names are not of a writer, and stay.
     """
     for folder in _plain_folders(path):
-        with suppress(OSError):  # it cannot be read, or there is something in it that is not ours
+        with suppress(OSError):  # it cannot be read, or holds a file that is not of a writer
             unnamed = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)}
             for name in unnamed - live.get(folder.name, set()):
-                with suppress(OSError):  # a folder
+                with suppress(OSError):  # it is a folder
                     (folder / name).unlink(missing_ok=True)
             if folder.name not in live:
                 folder.rmdir()
 
 
 def _plain_folders(path: Path) -> list[Path]:
-    """The folders of segments."""
+    """The folders of all segments."""
     root = path / FOLDER
     if root.is_symlink() or not root.is_dir():
         return []
     return [f for f in root.iterdir() if _SEGMENT_NAME.fullmatch(f.name) and f.is_dir() and not f.is_symlink()]
 
 
-def strangers(path: Path, live: Mapping[str, set[str]]) -> Iterator[str]:
-    """What lies among the segments and was never put there by a writer; a leftover of one that died is none."""
+def foreign_files(path: Path, live: Mapping[str, set[str]]) -> Iterator[str]:
+    """Names of files and folders among the segments that no writer creates; leftovers of dead writers do not count."""
     root = path / FOLDER
     if root.is_symlink():
         yield FOLDER
         return
-    ours = _plain_folders(path)
+    segments = _plain_folders(path)
     if root.is_dir():
-        yield from (f"{FOLDER}/{f.name}" for f in root.iterdir() if f not in ours)
-    for folder in ours:
+        yield from (f"{FOLDER}/{f.name}" for f in root.iterdir() if f not in segments)
+    for folder in segments:
         try:
-            inside = list(folder.iterdir())
+            files = list(folder.iterdir())
         except FileNotFoundError:  # a commit has just removed it
             continue
         except OSError:
             yield f"{FOLDER}/{folder.name}"
             continue
-        for file in inside:
+        for file in files:
             plain = _FILE_NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
             if not plain and file.name not in live.get(folder.name, set()) and os.path.lexists(file):
                 yield f"{FOLDER}/{folder.name}/{file.name}"

@@ -1,4 +1,4 @@
-"""Is a collection what was written? Every file by its hash, and how the files fit together."""
+"""Verification of an index: every file against its hash, and the files against each other."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from vizsla.index.storage import arrays, checksums, database, forking, model_fil
 from vizsla.index.storage.folder import recover
 from vizsla.models import Model
 
-ATTEMPTS = 5  # beside a writer that commits all the time
+ATTEMPTS = 5  # while a writer commits again and again
 
 
 def verify(path: Path) -> list[str]:
-    """A sentence for each thing that is wrong with a collection; none if all is well.
+    """A sentence for each problem of an index; an empty list if it is sound.
 
-    Everything is read through SQLite or from files nobody changes, so it may go on beside readers and writers. The
-    rows of index.db are compared with the checksums of the last commit; an index that an earlier version has written
-    has none before its next commit, and less can be found there.
+    Readers and writers may work at the same time, since everything is read through SQLite or from files that never
+    change. The rows of index.db are compared with the checksums of the last commit. An index of format 2 has no
+    checksums before its next commit, so fewer problems can be found.
     """
     recover(path)
     for _ in range(ATTEMPTS):
         problems, generation = _problems(path)
-        # A commit that came meanwhile has removed files; what it holds is looked at then.
+        # A commit in the meantime may have removed files; then the new commit is verified.
         if not problems or generation is None or generation == _generation(path):
             break
     return problems
 
 
 def _problems(path: Path) -> tuple[list[str], int | None]:
-    """What is wrong, and the generation that was looked at."""
+    """The problems, and the generation that was verified."""
     problems: list[str] = []
     generation = None
     try:
@@ -69,8 +69,8 @@ def _generation(path: Path) -> int | None:
     except CollectionError:
         return None
     with database.using_sqlite(path), closing(db):
-        found: int = database.get_meta(db, "generation")
-        return found
+        generation: int = database.get_meta(db, "generation")
+        return generation
 
 
 def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
@@ -78,35 +78,35 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = meta["generation"]
-    kept = checksums.of_commit(db)
-    if kept is not None:
-        found = checksums.computed(db, generation, kept["next_term"])
+    expected = checksums.read_checksums(db)
+    if expected is not None:
+        actual = checksums.compute_checksums(db, generation, expected["next_term"])
         for table in checksums.TABLES:
-            if found[table] != kept[table]:
+            if actual[table] != expected[table]:
                 yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
     stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
     if not meta["stored"]:
         stored = "SELECT number, '{}', metadata FROM documents"
     for number, fields, metadata in db.execute(f"{stored} WHERE generation <= ?", (generation,)):
         try:
-            whole = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
+            is_valid = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
         except (ValueError, TypeError, RecursionError):
-            whole = False
-        if not whole:
+            is_valid = False
+        if not is_valid:
             yield f"{path}: document number {number} is damaged in {database.FILE}"
-    (twice,) = db.execute(
+    (repeated,) = db.execute(
         "SELECT count(*) - count(DISTINCT id) FROM documents WHERE generation <= ? "
         "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
         (generation, generation),
     ).fetchone()
-    if twice:
-        yield f"{path}: {twice} ids stand for more than one document"
-    sound = "typeof(number) = 'integer' AND number BETWEEN 0 AND ? AND typeof(namespace) = 'integer'"
+    if repeated:
+        yield f"{path}: {repeated} ids stand for more than one document"
+    valid = "typeof(number) = 'integer' AND number BETWEEN 0 AND ? AND typeof(namespace) = 'integer'"
     spaces = len(meta["model"].get("parts") or ())
-    odd = f"SELECT count(*) FROM terms WHERE NOT ({sound} AND namespace BETWEEN 0 AND ?)"
-    ((count,),) = db.execute(odd, (meta["next_term"] - 1, spaces - 1)).fetchall()
+    invalid = f"SELECT count(*) FROM terms WHERE NOT ({valid} AND namespace BETWEEN 0 AND ?)"
+    ((count,),) = db.execute(invalid, (meta["next_term"] - 1, spaces - 1)).fetchall()
     if count:
-        yield f"{path}: {count:,} terms have numbers or namespaces that no writer gives"
+        yield f"{path}: {count:,} terms have an invalid number or namespace"
 
 
 def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
@@ -126,7 +126,9 @@ def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> It
 def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
     generation, terms = meta["generation"], meta["next_term"]
     rows = database.segment_rows(db, path, generation)
-    for name in segment_files.strangers(path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}):
+    for name in segment_files.foreign_files(
+        path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}
+    ):
         yield f"{path}: {name} does not belong here"
     namespaces = Model.from_description(meta["model"], path / "model").namespaces
     living: list[np.ndarray] = []
@@ -168,32 +170,32 @@ def _check_files(path: Path, name: str, facts: dict[str, arrays.Facts]) -> Itera
 
 
 def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int) -> Iterator[str]:
-    """Whether the arrays of a segment fit together."""
+    """Check that the arrays of a segment fit together."""
     sound = s.fits() and len(s.sizes) == namespaces and bool((np.diff(s.numbers.astype(np.int64)) > 0).all())
     if not sound or not all(_are_sound(lists, len(s), terms) for lists in (s.small, s.large)):
         yield f"{path}: the arrays of segment {name} contradict each other"
 
 
 def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
-    """Whether dense vectors are numbers, and what was built over them has as many."""
+    """Check that dense vectors are finite, and that an ANN index has as many vectors."""
     for rows in s.dense.values():
         chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
         if not all(np.isfinite(chunk).all() for chunk in chunks):
-            yield f"{path}: the dense vectors of segment {name} hold numbers that are none"
+            yield f"{path}: the dense vectors of segment {name} hold numbers that are NaN or infinite"
     if s.ann and find_spec("faiss") is not None:
         for ann_index in s.ann.values():
             if ann_index.trusted and ann_index.open().ntotal != len(s):
-                yield f"{path}: what was built over the dense vectors of segment {name} has others"
+                yield f"{path}: the ANN index of segment {name} has another number of vectors"
 
 
 def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:
-    """Whether every list has documents, each once and in order, and values above 0."""
+    """Whether every posting list has documents, each once and in order, and values above 0."""
     try:
         lists.check()
-        pointers, found, values = lists.unpack(documents)
+        pointers, postings, values = lists.unpack(documents)
     except DamagedSegmentError:
         return False
-    ascending = np.diff(found.astype(np.int64)) > 0
+    ascending = np.diff(postings.astype(np.int64)) > 0
     ascending[pointers[1:-1] - 1] = True  # from one list to the next
     return bool(
         (np.diff(lists.terms.astype(np.int64)) > 0).all()
@@ -228,7 +230,7 @@ def _check_statistics(
 
 
 def _check_documents(path: Path, db: sqlite3.Connection, generation: int, living: list[np.ndarray]) -> Iterator[str]:
-    """Whether what is stored is what can be found, and nothing is both there and deleted."""
+    """Check that the stored documents are the indexed ones, and that none is both stored and deleted."""
     rows = db.execute("SELECT number FROM documents WHERE generation <= ? ORDER BY number", (generation,))
     stored = np.array([number for (number,) in rows], np.int64)
     indexed = np.sort(np.concatenate([*living, np.zeros(0, np.int64)]))

@@ -1,1 +1,1 @@
-"""Documents in: analysed, buffered, written as segments, committed."""
+"""Writing an index: documents are analysed, buffered, written as segments and committed."""

@@ -1,7 +1,7 @@
-"""From documents to what a writer stores: checked, cut into passages, encoded; in a thread or in other processes.
+"""Analysis of documents for a writer: they are checked, cut into passages and encoded, in a thread or in processes.
 
-An analyst numbers the terms it meets for itself and sends only the new ones, so little travels between processes. The
-writer takes batches in their order and gives the terms the numbers of the index.
+An analyst has its own numbers for terms and sends only the texts of new terms, so that processes exchange little data.
+The writer takes batches in order and gives the terms the numbers of the index.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from vizsla.models import Component, DenseComponent, Fields, Model, SparseCompon
 from vizsla.runs.documents import refusal
 
 BATCH_CHARACTERS = 4_000_000
-BYTES_PER_TERM = 250  # what an encoder remembers of a term: its forms, its text, its number
+BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True, eq=False)
 class SparseBatch:
-    """What is stored of a batch in a sparse namespace: rows of terms in the analyst's own numbers."""
+    """The rows of a batch in a sparse namespace; terms have the numbers of the analyst."""
 
     counts: np.ndarray
-    """How many terms each document has."""
+    """The number of terms of each document."""
     indices: np.ndarray
     values: np.ndarray
     lengths: np.ndarray
     new_terms: list[str]
-    """The terms that the analyst has not sent before."""
+    """The terms that the analyst sends for the first time."""
 
     @property
     def findable(self) -> np.ndarray:
-        """By how many terms each document can be found."""
+        """The number of terms that each document can be found by."""
         return self.counts
 
 
 @dataclass(frozen=True, eq=False)
 class DenseBatch:
-    """What is stored of a batch in a dense namespace: [documents, dimensions]."""
+    """The vectors of a batch in a dense namespace, [documents, dimensions]."""
 
     vectors: np.ndarray
     lengths: np.ndarray
@@ -71,15 +71,15 @@ NamespaceBatch = SparseBatch | DenseBatch
 
 @dataclass(frozen=True, eq=False)
 class AnalysedBatch:
-    """A batch ready to be stored: the ids and origins of documents, then what is stored, passage by passage."""
+    """An analysed batch: ids and origins of its documents, and the rows to store for each document or passage."""
 
     analyst: int
     fresh: bool
-    """Whether the analyst has started over and knows no terms from before this batch."""
+    """Whether the analyst has forgotten all terms of earlier batches."""
     ids: list[str]
     origins: list[Origin | None]
     stored: list[tuple[str, str | None, str | None]]
-    """Id, metadata, None where there are none, and fields, None where they are not stored."""
+    """Id, metadata (None if empty) and fields (None if they are not stored)."""
     namespaces: list[NamespaceBatch]
 
 
@@ -87,14 +87,15 @@ class _NamespaceEncoder(ABC):
     """Encodes documents for one namespace of an index."""
 
     terms = 0
-    """How many terms it remembers."""
+    """The number of terms it remembers."""
 
     @abstractmethod
-    def encode(self, contents: Sequence[Fields]) -> NamespaceBatch: ...
+    def encode(self, contents: Sequence[Fields]) -> NamespaceBatch:
+        """The rows of documents, given their fields."""
 
     @staticmethod
     def of(component: Component) -> _NamespaceEncoder:
-        """The encoder for a component; a kind of component that no encoder is for is refused."""
+        """The encoder for a sparse or dense component; other kinds of component are refused."""
         if isinstance(component, SparseComponent):
             return _SparseEncoder(component)
         if isinstance(component, DenseComponent):
@@ -111,11 +112,11 @@ class _SparseEncoder(_NamespaceEncoder):
         ((_, terms),) = vectors.vocabulary.parts
         new_terms = list(terms[self.terms : len(vectors.vocabulary)])
         self.terms += len(new_terms)
-        kind = np.float32 if vectors.values.dtype.kind == "f" else np.uint32
+        dtype = np.float32 if vectors.values.dtype.kind == "f" else np.uint32
         return SparseBatch(
             np.diff(vectors.pointers).astype(np.uint32),
             vectors.indices.astype(np.uint32, copy=False),
-            vectors.values.astype(kind, copy=False),
+            vectors.values.astype(dtype, copy=False),
             lengths.astype(np.uint32, copy=False),
             new_terms,
         )
@@ -131,13 +132,13 @@ class _DenseEncoder(_NamespaceEncoder):
 
 
 class Analyst:
-    """Analyses batches for a model; it remembers terms up to a bound and then starts over."""
+    """Analyses batches for a model; it remembers terms up to `max_bytes`, then forgets them all and starts again."""
 
-    def __init__(self, model: Model, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
+    def __init__(self, model: Model, splitter: Splitter | None, store: bool, max_bytes: int) -> None:
         self._model = model
         self._splitter = splitter
         self._store = store
-        self._most_terms = max(most_bytes // BYTES_PER_TERM, 1)
+        self._max_terms = max(max_bytes // BYTES_PER_TERM, 1)
         self._begin()
 
     def _begin(self) -> None:
@@ -145,6 +146,7 @@ class Analyst:
         self._fresh = True
 
     def analyse(self, batch: list[Document] | RawLines) -> AnalysedBatch:
+        """Check and encode a batch of documents."""
         documents = batch.documents() if isinstance(batch, RawLines) else batch
         fields = self._model.fields
         for document in documents:
@@ -155,7 +157,7 @@ class Analyst:
         if self._splitter is not None:
             stored = [p for d in documents for p in self._splitter.passages(d)]
         stored = [d.with_fields(fields) for d in stored]
-        if sum(encoder.terms for encoder in self._encoders) > self._most_terms:
+        if sum(encoder.terms for encoder in self._encoders) > self._max_terms:
             self._begin()
         fresh, self._fresh = self._fresh, False
         return AnalysedBatch(
@@ -168,7 +170,7 @@ class Analyst:
         )
 
     def _row(self, document: Document) -> tuple[str, str | None, str | None]:
-        """Id, metadata and fields of a document as they are stored; half a surrogate pair cannot be."""
+        """The row of a document: id, metadata and fields as JSON; half a surrogate pair is refused."""
         content = document.content
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
@@ -177,27 +179,27 @@ class Analyst:
             for text in row:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
-            own = document.id if self._splitter is None else document_of(document.id)
-            name = own.encode("utf-8", "replace").decode()
+            doc_id = document.id if self._splitter is None else document_of(document.id)
+            name = doc_id.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
         return row if self._store else (*row[:2], None)
 
 
-def batches(items: Iterable[Document | RawLines], most: int) -> Iterator[list[Document] | RawLines]:
-    """Documents in batches of at most so many, and roughly bounded in characters; raw lines as they come."""
+def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[list[Document] | RawLines]:
+    """Batches of at most `max_size` documents, and of a limited number of characters; raw lines are passed through."""
     stream = iter(items)
     for item in stream:
         if isinstance(item, RawLines):
             yield item
             continue
         batch, size = [item], _size(item)
-        for more in stream:
-            if isinstance(more, RawLines):
-                stream = chain([more], stream)
+        for following in stream:
+            if isinstance(following, RawLines):
+                stream = chain([following], stream)
                 break
-            batch.append(more)
-            size += _size(more)
-            if len(batch) >= most or size >= BATCH_CHARACTERS:
+            batch.append(following)
+            size += _size(following)
+            if len(batch) >= max_size or size >= BATCH_CHARACTERS:
                 break
         yield batch
 
@@ -216,32 +218,32 @@ def analysing(
     folder: Path,
     splitter: Splitter | None,
     store: bool,
-    most_bytes: int,
+    max_bytes: int,
     workers: int,
 ) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[AnalysedBatch]]]:
-    """A function that analyses documents ahead of their storing, in their order.
+    """A context with a function that analyses documents, in order and some batches ahead of the writer.
 
-    One worker is a thread, which helps because kernels and the database work without the GIL; more are processes,
-    each with a share of the memory, which build the model from its description beside its files in the folder.
+    One worker is a thread, which helps because kernels and the database release the GIL. Several workers are
+    processes, each with a share of the memory; they build the model from its description and its files in `folder`.
     """
     executor: Executor
     processes = _Processes()
     if workers == 1:
-        task: Task = Analyst(model, splitter, store, most_bytes).analyse
+        task: Task = Analyst(model, splitter, store, max_bytes).analyse
         executor = ThreadPoolExecutor(1)
     else:
-        start = (description, folder, splitter, store, most_bytes // workers)
+        start = (description, folder, splitter, store, max_bytes // workers)
         executor = ProcessPoolExecutor(workers, processes, _start, start)
         task = _work
     ahead = 1 if workers == 1 else 2 * workers
     try:
-        most = min(p.component.batch_size for p in model.parts)
-        yield lambda items: _in_order(executor, task, batches(items, most), ahead)
+        max_size = min(p.component.batch_size for p in model.parts)
+        yield lambda items: _in_order(executor, task, batches(items, max_size), ahead)
     except BrokenExecutor:
         executor.shutdown()
-        raise VizslaError(processes.obituary()) from None
-    except BaseException:  # nobody waits for what the workers are at
-        processes.end()
+        raise VizslaError(processes.failure()) from None
+    except BaseException:  # nobody needs the results of the workers
+        processes.terminate()
         raise
     finally:
         executor.shutdown(cancel_futures=True)
@@ -250,17 +252,17 @@ def analysing(
 def _in_order(
     executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], ahead: int
 ) -> Iterator[AnalysedBatch]:
-    waiting: deque[Future[AnalysedBatch]] = deque()
+    futures: deque[Future[AnalysedBatch]] = deque()
     for batch in work:
-        waiting.append(executor.submit(task, batch))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+        futures.append(executor.submit(task, batch))
+        if len(futures) > ahead:
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()
 
 
 class _Processes(SpawnContext):
-    """Starts the workers' processes and knows what became of them."""
+    """Starts the processes of the workers and reports how one of them has failed."""
 
     def __init__(self) -> None:
         self._all: list[SpawnProcess] = []
@@ -270,35 +272,37 @@ class _Processes(SpawnContext):
         self._all.append(process)
         return process
 
-    def end(self) -> None:
+    def terminate(self) -> None:
+        """Terminate all processes that have been started."""
         for process in self._all:
             if process.pid is not None:  # it has been started
                 process.terminate()
 
-    def obituary(self) -> str:
-        """Why the work cannot go on, in a sentence; the pool has ended the others by SIGTERM."""
+    def failure(self) -> str:
+        """A sentence that says how a process has failed; the pool has terminated the others."""
         codes = {process.pid: process.exitcode for process in self._all if process.exitcode}
         first = next((pid for pid, code in codes.items() if code != -signal.SIGTERM), next(iter(codes), None))
         code = codes.get(first) or 0
         if code >= 0:
             return (
-                f"worker process {first} ended by itself (exit code {code}), what it says is above; "
+                f"worker process {first} ended by itself (exit code {code}), see its message above; "
                 "index with one worker, or, in a script of your own, under if __name__ == '__main__'"
             )
         return (
-            f"worker process {first} was killed ({signal.Signals(-code).name}), as the system does where memory runs "
+            f"worker process {first} was killed ({signal.Signals(-code).name}), probably because memory ran "
             "out; try again with fewer workers or less memory (--workers, --memory)"
         )
 
 
 class _Process(SpawnProcess):
-    """A process that Ctrl-C does not reach, from its first moment on: the parent hears it, and ends its workers."""
+    """A process that ignores Ctrl-C from its start; the parent process handles it and terminates its workers."""
 
     def start(self) -> None:
+        """Start the process with SIGINT blocked."""
         if not hasattr(signal, "pthread_sigmask"):
             super().start()
             return
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what a new process inherits
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits the mask
         try:
             super().start()
         finally:
@@ -308,19 +312,19 @@ class _Process(SpawnProcess):
 _analyst: Analyst | None = None
 
 
-def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, most_bytes: int) -> None:
-    """What a process does first."""
+def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int) -> None:
+    """Prepare a worker process."""
     global _analyst
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        _analyst = Analyst(Model.from_description(description, folder), splitter, store, most_bytes)
-    except VizslaError:  # a filter of the user's own, say: told by the first batch, where it can be heard
+        _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
+    except VizslaError:  # such as a token filter of the user's own; the first batch raises the error
         _analyst = None
 
 
-def _end_with_the_parent() -> None:
-    """A worker waits for work for ever, since other workers hold the pipe that it comes by, too."""
+def _exit_with_parent() -> None:
+    """Exit when the parent ends; a worker would wait for ever, since other workers hold its pipe open."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -329,5 +333,5 @@ def _end_with_the_parent() -> None:
 
 def _work(batch: list[Document] | RawLines) -> AnalysedBatch:
     if _analyst is None:
-        raise VizslaError("the model cannot be made in another process; index with one worker")
+        raise VizslaError("the model cannot be created in another process; index with one worker")
     return _analyst.analyse(batch)

@@ -1,4 +1,4 @@
-"""What a writer holds in memory: postings and vectors, until there are enough for a segment."""
+"""The buffer of a writer: postings and vectors in memory, until they are enough for a segment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch, DenseBatch, NamespaceBatch, SparseBatch
 from vizsla.models import Model, SparseComponent
 
-MOST_TERMS = (1 << 32) - 1  # a term's number has 32 bits
+MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
 
 
 class Buffer:
-    """What is stored of documents that are not yet in a segment, namespace by namespace."""
+    """The rows of documents that are not in a segment yet, by namespace."""
 
     def __init__(
         self, path: Path, model: Model, db: sqlite3.Connection, checksums: Checksums, store: str = "float32"
@@ -43,11 +43,11 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """How much memory it takes."""
+        """The memory of the rows in bytes."""
         return sum(n.bytes for n in self._namespaces)
 
     def check(self, batch: AnalysedBatch) -> None:
-        """Refuse a batch that cannot be stored, before anything of it is."""
+        """Refuse a batch that cannot be stored, before a part of it is stored."""
         postings = _postings(batch)
         if not fits_a_segment(postings, len(batch.stored)):
             raise VizslaError(f"{len(batch.stored):,} documents have {postings:,} terms; add fewer at once")
@@ -55,34 +55,34 @@ class Buffer:
             namespace.check(rows)
 
     def has_room_for(self, batch: AnalysedBatch) -> bool:
-        """Whether a batch fits into the same segment as what is here."""
+        """Whether a batch fits into the same segment as the rows in the buffer."""
         postings = sum(n.postings for n in self._namespaces) + _postings(batch)
         return fits_a_segment(postings, self._count + len(batch.stored))
 
-    def take_in(self, batch: AnalysedBatch) -> np.ndarray:
-        """Take in a batch; gives by how many terms or vectors each of its documents can be found."""
+    def append(self, batch: AnalysedBatch) -> np.ndarray:
+        """Add a batch; returns the number of terms and vectors that each of its documents can be found by."""
         self._count += len(batch.stored)
         for namespace, rows in zip(self._namespaces, batch.namespaces, strict=True):
-            namespace.take_in(batch, rows)
+            namespace.append(batch, rows)
         total: np.ndarray = np.sum([rows.findable for rows in batch.namespaces], axis=0)
         return total
 
-    def take(self) -> Segment | None:
-        """What is here as a segment, None if there is nothing; the buffer is empty then."""
+    def flush(self) -> Segment | None:
+        """Empty the buffer and return its rows as a segment; None if it was empty."""
         if self._count == 0:
             return None
         numbers = np.arange(self._first, self._first + self._count)
-        taken = [namespace.take() for namespace in self._namespaces]
+        rows_of = [namespace.flush() for namespace in self._namespaces]
         dense = {
-            space: convert_rows(rows.dense, self._store) for space, rows in enumerate(taken) if rows.dense is not None
+            space: convert_rows(rows.dense, self._store) for space, rows in enumerate(rows_of) if rows.dense is not None
         }
         segment = build_segment(
             numbers,
-            np.array([rows.length_codes for rows in taken]),
-            np.array([rows.lengths for rows in taken]),
-            np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in taken]))]),
-            np.concatenate([rows.indices for rows in taken]),
-            np.concatenate([rows.values for rows in taken]),
+            np.array([rows.length_codes for rows in rows_of]),
+            np.array([rows.lengths for rows in rows_of]),
+            np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in rows_of]))]),
+            np.concatenate([rows.indices for rows in rows_of]),
+            np.concatenate([rows.values for rows in rows_of]),
             dense,
         )
         self._first += self._count
@@ -106,7 +106,7 @@ class _SegmentRows(NamedTuple):
 
 
 class TermNumbers:
-    """Gives numbers to terms; a term that the index has keeps its number."""
+    """Gives numbers to terms; a term of the index keeps its number."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums) -> None:
         self._path = path
@@ -119,15 +119,15 @@ class TermNumbers:
         return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
 
     def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
-        """The numbers of terms, new ones for those the index does not have."""
+        """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
             find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
             for i, term in enumerate(terms):
                 numbers[i] = database.term_number(self._db.execute(find, (namespace, term)).fetchone(), self._path)
         new = np.flatnonzero(numbers < 0).tolist()
-        if self._next + len(new) > MOST_TERMS:
-            raise VizslaError(f"the index would have more than {MOST_TERMS:,} different terms, the most it can have")
+        if self._next + len(new) > MAX_TERMS:
+            raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")
         numbers[new] = np.arange(self._next, self._next + len(new))
         rows = [(namespace, terms[i], number) for number, i in enumerate(new, self._next)]
         self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
@@ -138,7 +138,7 @@ class TermNumbers:
 
 
 class _SparseNamespace:
-    """The postings of one namespace; for each analyst the index's numbers of the terms it has sent."""
+    """The postings of one namespace, and for each analyst the numbers of the terms it has sent."""
 
     def __init__(self, space: int, component: SparseComponent, numbers: TermNumbers) -> None:
         self._space = space
@@ -151,26 +151,26 @@ class _SparseNamespace:
         self.postings = 0
 
     def check(self, rows: NamespaceBatch) -> None:
-        """Any posting can be stored."""
+        """Nothing to check: any posting can be stored."""
 
-    def take_in(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:
+    def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:
         assert isinstance(rows, SparseBatch)
         analyst, fresh = batch.analyst, batch.fresh
-        # All terms are new to an empty index, until another analyst sends terms, or the same one after starting over.
-        only = self._empty and (not self._numbers or (not fresh and list(self._numbers) == [analyst]))
-        self._empty = only
-        known = np.zeros(0, np.uint32) if fresh else self._numbers[analyst]
+        # All terms are new to an empty index, until a second analyst sends terms, or one that has forgotten its terms.
+        all_new = self._empty and (not self._numbers or (not fresh and list(self._numbers) == [analyst]))
+        self._empty = all_new
+        numbers = np.zeros(0, np.uint32) if fresh else self._numbers[analyst]
         if rows.new_terms:
-            numbers = self._terms.of(self._space, rows.new_terms, all_new=only).astype(np.uint32)
-            known = np.concatenate([known, numbers])
-        self._numbers[analyst] = known
-        entry = (rows.counts, known[rows.indices], rows.values, rows.lengths)
+            new = self._terms.of(self._space, rows.new_terms, all_new=all_new).astype(np.uint32)
+            numbers = np.concatenate([numbers, new])
+        self._numbers[analyst] = numbers
+        entry = (rows.counts, numbers[rows.indices], rows.values, rows.lengths)
         self._pending.append(entry)
         self.bytes += sum(array.nbytes for array in entry)
         self.postings += len(rows.indices)
 
-    def take(self) -> _SegmentRows:
-        """All rows; the namespace is empty then."""
+    def flush(self) -> _SegmentRows:
+        """Empty the namespace and return its rows."""
         pending, self._pending, self.bytes, self.postings = self._pending, [], 0, 0
         counts, indices, values, lengths = (np.concatenate(column) for column in zip(*pending, strict=True))
         return _SegmentRows(self._component.length_codes(lengths), lengths, counts, indices, values)
@@ -191,13 +191,13 @@ class _DenseNamespace:
         if not np.isfinite(rows.vectors).all():
             raise VizslaError(f"{self._model_name} makes vectors with numbers that are NaN or infinite")
 
-    def take_in(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (there are no terms)
+    def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (vectors have no terms)
         assert isinstance(rows, DenseBatch)
         self._pending.append(rows)
         self.bytes += rows.vectors.nbytes + rows.lengths.nbytes
 
-    def take(self) -> _SegmentRows:
-        """All rows; the namespace is empty then."""
+    def flush(self) -> _SegmentRows:
+        """Empty the namespace and return its rows."""
         pending, self._pending, self.bytes = self._pending, [], 0
         lengths = np.concatenate([rows.lengths for rows in pending])
         vectors = np.concatenate([rows.vectors for rows in pending])

@@ -1,8 +1,8 @@
-"""Merging segments at a commit, and bringing those with deletions up to date.
+"""Compaction: a commit merges segments, and updates segments with deleted documents.
 
-Segments are kept in classes by size, a class holding up to FACTOR neighbours of about the same size; when it holds
-more they become one of the next class. So a document is rewritten a few times in its life, and the number of
-segments grows with the logarithm of the collection.
+Segments form classes by size. A class holds up to FACTOR neighbours of about the same size; more are merged into one
+segment of the next class. So a document is rewritten only a few times, and the number of segments grows with the
+logarithm of the number of documents.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from vizsla.models import Model
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
-MOST_DEAD = 0.3  # a segment with a larger share of dead documents is rewritten
+MAX_DELETED = 0.3  # a segment with a larger share of deleted documents is rewritten
 BYTES_PER_POSTING = 16
 
 
 @dataclass
-class _Entry:
-    """A segment as the coming commit has it."""
+class _SegmentState:
+    """A segment in the state of the next commit."""
 
     name: str
     segment: Segment
     files: dict[str, arrays.Facts]
     alive: np.ndarray | None
     changed: bool
-    """Whether documents have died since its files were written."""
+    """Whether documents were deleted after its files were written."""
 
     @property
     def living(self) -> int:
@@ -52,33 +52,33 @@ class _Entry:
 
 
 class Compaction:
-    """The segments' side of a commit, inside its transaction."""
+    """Merges and updates the segments of a commit, inside its transaction."""
 
     def __init__(
-        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, kind: VectorIndex
+        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, vector_index: VectorIndex
     ) -> None:
         self._path = path
         self._db = db
         self._model = model
         self._generation = generation
-        self._vector_index = kind
+        self._vector_index = vector_index
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
 
-    def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _Entry:
+    def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _SegmentState:
         segment = segment_files.read_segment(self._path, name, facts)
-        dead = self._dead_numbers(segment)
-        if len(dead) == 0:
-            return _Entry(name, segment, facts, None, False)
-        alive = ~np.isin(segment.numbers, dead)
+        deleted = self._deleted_numbers(segment)
+        if len(deleted) == 0:
+            return _SegmentState(name, segment, facts, None, False)
+        alive = ~np.isin(segment.numbers, deleted)
         before = (
             arrays.read_array(self._path, name, facts[segment_files.ALIVE]) if segment_files.ALIVE in facts else None
         )
         changed = before is None or not np.array_equal(before, alive)
-        return _Entry(name, segment, facts, alive, changed)
+        return _SegmentState(name, segment, facts, alive, changed)
 
-    def _dead_numbers(self, segment: Segment) -> np.ndarray:
+    def _deleted_numbers(self, segment: Segment) -> np.ndarray:
         rows = self._db.execute(
             "SELECT number FROM deletions WHERE number BETWEEN ? AND ?",
             (int(segment.numbers[0]), int(segment.numbers[-1])),
@@ -86,40 +86,40 @@ class Compaction:
         return np.array([number for (number,) in rows], np.int64)
 
     def run(self, *, whole: bool) -> None:
-        """Merge what pays, or everything, and write the state of the others that have changed."""
+        """Merge segments where it pays, or all of them if `whole`, and update the other segments that have changed."""
         for start, end in self._groups(whole):
             self._merge(start, end)
         for entry in self._entries:
             if entry.changed:
                 self._update(entry)
-            self._prepare_search(entry)
+            self._build_ann_indexes(entry)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
-        """Ranges of neighbouring segments to merge, last first, so that the places before them stay valid."""
+        """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
         if whole:
-            return [(a, z) for a, z in self._bounded(0, len(self._entries)) if not self._is_tidy(a, z)]
+            return [(a, z) for a, z in self._bounded(0, len(self._entries)) if not self._is_compact(a, z)]
         groups, end = [], len(self._entries)
         while end > 0:
             start = end
-            kind = self._kind(self._entries[end - 1])
-            while start > 0 and self._kind(self._entries[start - 1]) == kind:
+            size_class = self._size_class(self._entries[end - 1])
+            while start > 0 and self._size_class(self._entries[start - 1]) == size_class:
                 start -= 1
             if end - start > FACTOR:
                 groups += self._bounded(start, end)
             else:
-                worn = (i for i in reversed(range(start, end)) if self._is_worn(self._entries[i]))
-                groups += [(i, i + 1) for i in worn]
+                sparse = (i for i in reversed(range(start, end)) if self._has_many_deleted(self._entries[i]))
+                groups += [(i, i + 1) for i in sparse]
             end = start
         return groups
 
     def _bounded(self, start: int, end: int) -> list[tuple[int, int]]:
-        """A range of segments as ranges that fit into one segment each, last first."""
+        """Split a range of segments into ranges that each fit into one segment, last first."""
         ranges: list[tuple[int, int]] = []
         while end > start:
             a, postings, documents = end, 0, 0
             while a > start:
-                before = self._entries[a - 1]
-                postings, documents = postings + before.segment.postings, documents + before.living
+                entry = self._entries[a - 1]
+                postings, documents = postings + entry.segment.postings, documents + entry.living
                 if a < end and not fits_a_segment(postings, documents):
                     break
                 a -= 1
@@ -127,41 +127,41 @@ class Compaction:
             end = a
         return ranges
 
-    def _is_tidy(self, start: int, end: int) -> bool:
+    def _is_compact(self, start: int, end: int) -> bool:
         first = self._entries[start]
-        forms = {storage_of(rows) for rows in first.segment.dense.values()}
-        return end - start == 1 and first.alive is None and forms <= {self._vector_index.store}
+        stores = {storage_of(rows) for rows in first.segment.dense.values()}
+        return end - start == 1 and first.alive is None and stores <= {self._vector_index.store}
 
     @staticmethod
-    def _kind(entry: _Entry) -> int:
+    def _size_class(entry: _SegmentState) -> int:
         return int(np.log(max(entry.living, SMALLEST) / SMALLEST) / np.log(FACTOR))
 
     @staticmethod
-    def _is_worn(entry: _Entry) -> bool:
-        return entry.changed and entry.living < (1 - MOST_DEAD) * len(entry.segment)
+    def _has_many_deleted(entry: _SegmentState) -> bool:
+        return entry.changed and entry.living < (1 - MAX_DELETED) * len(entry.segment)
 
     def _merge(self, start: int, end: int) -> None:
-        """Replace neighbouring segments by one with their living documents; by none, if there are none."""
+        """Replace neighbouring segments by one with their living documents, if they have any."""
         old = self._entries[start:end]
         for entry in old:
             check_hashes(self._path, entry.name, entry.files)
-        new: list[_Entry] = []
+        new: list[_SegmentState] = []
         if any(e.living for e in old):
-            name, form = secrets.token_hex(6), self._vector_index.store
+            name, store = secrets.token_hex(6), self._vector_index.store
             try:
                 merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
-                written = segment_files.write_merged(self._path, name, merge, self._chunk, form)
+                written = segment_files.write_merged(self._path, name, merge, self._chunk, store)
             except DamagedSegmentError:
-                raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' tells which") from None
+                raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' says which") from None
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
-            new.append(_Entry(name, segment_files.read_segment(self._path, name, written), written, None, False))
+            new.append(_SegmentState(name, segment_files.read_segment(self._path, name, written), written, None, False))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._entries[start:end] = new
 
-    def _update(self, entry: _Entry) -> None:
-        """Write which documents of a segment live now, and its statistics over them."""
+    def _update(self, entry: _SegmentState) -> None:
+        """Write which documents of a segment are alive, and its statistics of these documents."""
         assert entry.alive is not None
         try:
             frequencies = living_frequencies(entry.segment, entry.alive)
@@ -176,25 +176,25 @@ class Compaction:
             (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
 
-    def _prepare_search(self, entry: _Entry) -> None:
-        """Build the ANN indexes that a segment lacks, where it is large enough for them."""
-        found = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.NEAR)}
+    def _build_ann_indexes(self, entry: _SegmentState) -> None:
+        """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
+        files = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.ANN)}
         for space, rows in entry.segment.dense.items():
             factory = self._vector_index.factory(len(rows), rows.shape[1])
-            present = entry.files.get(f"{segment_files.NEAR}{space}")
+            present = entry.files.get(f"{segment_files.ANN}{space}")
             if factory is None:
                 continue
             if present is not None and present["built"] == factory:
-                found[f"{segment_files.NEAR}{space}"] = present
+                files[f"{segment_files.ANN}{space}"] = present
             else:
-                place = self._path, entry.name, self._generation, space
-                found |= segment_files.write_ann_index(*place, factory, rows)
-        if found != entry.files:
-            entry.files = found
-            self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(found), entry.name))
+                target = self._path, entry.name, self._generation, space
+                files |= segment_files.write_ann_index(*target, factory, rows)
+        if files != entry.files:
+            entry.files = files
+            self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(files), entry.name))
 
     def drop_deletions(self) -> list[tuple[int, int]]:
-        """Forget the deletions of documents that are in no segment any more; gives their rows."""
+        """Remove the deletions of documents that no segment holds any more, and return these rows."""
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS ranges (first INTEGER, last INTEGER)")
         self._db.execute("DELETE FROM ranges")
         ranges = [(int(e.segment.numbers[0]), int(e.segment.numbers[-1])) for e in self._entries if e.alive is not None]
@@ -206,11 +206,11 @@ class Compaction:
 
 
 def check_hashes(path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
-    """Refuse to build on a file that is not what was written."""
+    """Refuse to merge a segment with a damaged file."""
     for entry in facts.values():
         try:
-            is_right = arrays.hash_file(arrays.segment_folder(path, name) / entry["file"]) == entry["sha256"]
+            is_intact = arrays.hash_file(arrays.segment_folder(path, name) / entry["file"]) == entry["sha256"]
         except OSError as e:
             raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
-        if not is_right:
+        if not is_intact:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")

@@ -31,14 +31,14 @@ def _nothing(*_: int) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a reader of the same index does around a transaction."""
+    """Functions that a reader of the same index has called around a transaction."""
 
     on_begin: Callable[[int], None] = _nothing
-    """A transaction has begun; it follows the commit with this generation."""
+    """Called when a transaction begins, with the generation of the last commit."""
     before_commit: Callable[[], None] = _nothing
     after_commit: Callable[[], None] = _nothing
     on_end: Callable[[], None] = _nothing
-    """The transaction is over, committed or not."""
+    """Called when the transaction ends, committed or not."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Target:
 class Writer:
     """Changes an index; `commit` makes all changes visible at once.
 
-    Any thread may call it; calls take turns. There is at most one writer of an index at a time, in all processes.
-    Leave it as a context manager, or call `close`: what is not committed is given up.
+    Any thread may call it; calls take turns. An index has at most one writer at a time, among all processes. Use it as
+    a context manager, or call `close`; uncommitted changes are discarded.
 
     >>> import tempfile
     >>> from vizsla import Index
@@ -77,7 +77,7 @@ class Writer:
         hooks: Hooks | None = None,
         keep_lock: bool = True,
     ) -> None:
-        """`keep_lock`: hold the lock until `close`; else from the first change to the commit."""
+        """`keep_lock`: hold the lock until `close`; otherwise from the first change to the commit."""
         self._target = target
         self._model = target.model
         self._memory = memory
@@ -86,14 +86,14 @@ class Writer:
         self._keep_lock = keep_lock
         self._turns = threading.RLock()  # one thread writes at a time; the others wait
         self._changing = False
-        self._given_up = False
+        self._discarded = False
         self._closed = False
         self._transaction: WriteTransaction | None = None
         self._lock: FileLock | None = self._acquire_lock() if keep_lock else None
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is something to commit."""
+        """Whether the writer has changes to commit."""
         return self._transaction is not None and self._transaction.changed
 
     @property
@@ -103,28 +103,27 @@ class Writer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not been closed."""
+        """Whether the writer has not been closed."""
         return not self._closed
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails adds
-        nothing; what earlier calls have added stays. If storing itself fails, as on a full disk, all pending changes
-        are given up, and `commit` refuses until you call `rollback`.
+        nothing, and the changes of earlier calls stay. If storing fails, as on a full disk, all pending changes are
+        discarded, and `commit` raises an error until you call `rollback`.
 
-        `workers`: more than one analyses documents in so many other processes; call it under
-        `if __name__ == "__main__":` then. With `Source.raw_lines` the workers parse JSON, too.
+        `workers`: analyse documents in this many other processes, if more than 1; then call it under
+        `if __name__ == "__main__":`. With `Source.raw_lines` the workers parse JSON, too.
         """
         if workers < 1:
-            raise VizslaError(f"there must be at least one worker, not {workers}")
+            raise VizslaError(f"workers must be 1 or more, not {workers}")
         return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
-        """Delete documents by id; gives how many there were. `commit` makes it visible."""
-        given = [ids] if isinstance(ids, str | int) else ids
-        wanted = [document_id(i) for i in given]
-        return self._change(lambda transaction: transaction.delete(wanted))
+        """Delete documents by id and return how many of them existed. `commit` makes it visible."""
+        stored_ids = [document_id(i) for i in ([ids] if isinstance(ids, str | int) else ids)]
+        return self._change(lambda transaction: transaction.delete(stored_ids))
 
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
@@ -136,21 +135,21 @@ class Writer:
     def compact(self, vector_index: VectorIndex | None = None) -> None:
         """Commit, and rewrite the index as one segment without deleted and replaced documents.
 
-        `vector_index`: keep and search dense vectors in another way from now on.
+        `vector_index`: how dense vectors are stored and searched from now on; by default as before.
         """
         with self._turns:
             self._check_idle()
             self._finish(compact=True, vector_index=vector_index)
 
     def rollback(self) -> None:
-        """Give up all changes since the last commit."""
+        """Discard all changes since the last commit."""
         with self._turns:
             self._check_not_changing()
-            self._given_up = False
+            self._discarded = False
             self._end()
 
     def close(self) -> None:
-        """Give up what is not committed, and let the next writer in."""
+        """Discard uncommitted changes and release the lock for the next writer."""
         with self._turns:
             self.rollback()
             self._closed = True
@@ -161,13 +160,13 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         with self._turns:
-            given_up = kind is None and self.has_changes
+            discarded = kind is None and self.has_changes
             self.close()
-        if given_up:
+        if discarded:
             warn_of_lost_changes(self._target.path)
 
     def _change(self, change: Callable[[WriteTransaction], T]) -> T:
-        """Change something; if that leaves the transaction in an unknown state, give up all that is pending."""
+        """Apply a change; if it leaves the transaction in an unknown state, discard all pending changes."""
         with self._turns:
             self._check_idle()
             transaction = self._begin()
@@ -177,21 +176,21 @@ class Writer:
             finally:
                 self._changing = False
                 if not transaction.sound:
-                    given_up = transaction.changed
+                    discarded = transaction.changed
                     self._end()
-                    self._given_up = given_up
+                    self._discarded = discarded
 
     def _check_idle(self) -> None:
-        """Refuse to write if it is closed, from inside another change, or after pending changes were given up."""
+        """Refuse to write after `close`, inside another change, or after pending changes were discarded."""
         path = self._target.path
         if self._closed:
             raise CollectionError(f"{path}: the writer has been closed")
         forking.check(path)
         self._check_not_changing()
-        if self._given_up:
+        if self._discarded:
             raise CollectionError(
                 f"{path}: an earlier call failed while it was stored, and all changes since the last commit were "
-                "given up; call rollback() to begin again"
+                "discarded; call rollback() to begin again"
             )
 
     def _check_not_changing(self) -> None:
@@ -221,7 +220,7 @@ class Writer:
         return self._transaction
 
     def _end(self) -> None:
-        """Close the transaction; what is not committed is given up."""
+        """Close the transaction and discard its uncommitted changes."""
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             try:
@@ -237,7 +236,7 @@ class Writer:
             transaction.commit(compact=compact, just_before=self._hooks.before_commit, vector_index=vector_index)
             self._model = transaction.model
             self._after_commit()
-            if compact:  # the log of writes now holds a copy of everything; empty it as soon as nobody reads from it
+            if compact:  # the write-ahead log now holds a copy of everything; empty it as soon as nobody reads it
                 transaction.empty_log()
                 self._after_commit()
                 transaction.empty_log()
@@ -245,14 +244,14 @@ class Writer:
             self._end()
 
     def _after_commit(self) -> None:
-        """Show readers the commit. It is durable by now, so what fails here is not a failed commit."""
+        """Make readers open the commit. It is durable now, so a failure here is not a failed commit."""
         try:
             self._hooks.after_commit()
         except VizslaError as e:
             raise CollectionError(f"the changes are committed, but cannot be read yet: {e}") from e
 
     def leave_to_parent(self) -> None:
-        """In a forked child: what is pending belongs to the parent, and so does the lock."""
+        """In a forked child: leave pending changes and the lock to the parent."""
         self._turns = threading.RLock()
         self._changing = False
         transaction, self._transaction = self._transaction, None
@@ -263,9 +262,9 @@ class Writer:
 
 
 def warn_of_lost_changes(path: Path) -> None:
-    """Warn that changes are given up because nobody has committed them."""
+    """Warn that uncommitted changes are discarded."""
     warnings.warn(
-        f"{path}: changes that were not committed are given up; call commit() to keep them",
+        f"{path}: changes that were not committed are discarded; call commit() to keep them",
         UncommittedChangesWarning,
         stacklevel=3,
     )
@@ -275,5 +274,7 @@ def _checked_timeout(timeout: float | None) -> float:
     if timeout is None:
         return math.inf
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-        raise VizslaError(f"the timeout of a writer is a number of seconds, 0 or more, or None, not {kind_of(timeout)}")
+        raise VizslaError(
+            f"the timeout of a writer must be a number of seconds, 0 or more, or None, not {kind_of(timeout)}"
+        )
     return timeout

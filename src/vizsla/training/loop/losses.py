@@ -46,7 +46,7 @@ def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, sy
 
 
 def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
-    """How well the first document of each group is told from the others, given [groups, documents] scores.
+    """The loss that separates the first document of each group from the others, given [groups, documents] scores.
 
     >>> round(group_loss(torch.zeros(1, 4)).item(), 4), group_loss(torch.tensor([[2.0, 0.0]]), "margin").item()
     (1.3863, 0.0)

@@ -71,10 +71,12 @@ def positives_and_negatives(
     """
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-    qrels, named = dataset.qrels(split), dataset.confusions(split)
+    qrels, named = dataset.qrels(split), dataset.hard_negatives(split)
     if named and not any(query in queries for query in named):
         raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
-    named_negatives = {} if negatives else {query: one.wrong for query, one in named.items() if one.wrong is not None}
+    named_negatives = (
+        {} if negatives else {query: one.negatives for query, one in named.items() if one.negatives is not None}
+    )
     other_queries = {query: text for query, text in queries.items() if query not in named_negatives}
     if negatives:
         rankings = first_stage_rankings(negatives, documents, other_queries, depth)
@@ -85,7 +87,7 @@ def positives_and_negatives(
     for query in queries:
         entry = named.get(query)
         relevant = [d for d, grade in qrels.judgements[query].items() if grade > 0]
-        answers = dict.fromkeys([*(entry.right if entry else ()), *relevant])  # in order, unlike a set
+        answers = dict.fromkeys([*(entry.positives if entry else ()), *relevant])  # in order, unlike a set
         candidates = named_negatives[query] if query in named_negatives else rankings[query]
         wrong = [d for d in candidates if d in numbers and d not in answers and d != query]
         positive_numbers.append(np.array([numbers[d] for d in answers if d in numbers], np.int64))
