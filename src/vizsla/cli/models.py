@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +46,8 @@ def models(
         entries = list(registry)
     except ImportError as e:
         raise VizslaError(f"listing each {kind} needs more packages ({e}); install vizsla[train]") from None
+    if name is not None and name not in registry:
+        _check_other_kinds(name, kind)
     if name is not None:
         show_entry(registry[name], registry.what, registry.usage(name), as_json=as_json)
         return
@@ -53,6 +56,14 @@ def models(
         flag = "" if kind == "model" else f" --kind {kind}"
         others = ", ".join(other for other in KINDS if other != kind)
         console.remark(f"Options of one: vizsla models NAME{flag}. Others by --kind: {others}.")
+
+
+def _check_other_kinds(name: str, kind: str) -> None:
+    """Say so if a name is of another kind."""
+    for other in KINDS:
+        with suppress(ImportError):
+            if other != kind and name in _registry(other):
+                raise VizslaError(f"{name} is not a {kind}; see: vizsla models {name} --kind {other}")
 
 
 def list_entries(entries: Sequence[Entry[Any]], what: str, *, as_json: bool = False) -> None:

@@ -51,15 +51,20 @@ def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Findin
 
 @app.command("check")
 def check_recipes(
-    names: Annotated[list[str] | None, typer.Argument(help="Recipes, by name or file; all unless named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes, by name or file; all unless named.")
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="The folder that holds the data sets; else $VIZSLA_DATA.")
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="The folder that holds the data sets; else $VIZSLA_DATA."),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Check on this data set only; may be repeated.")
+        list[str] | None,
+        typer.Option("--only", metavar="DATASET", help="Check on this data set only; may be repeated."),
     ] = None,
     models: Annotated[
-        Path, typer.Option("--models", help="The folder with models that were trained, for recipes that need some.")
+        Path,
+        typer.Option("--models", metavar="DIR", help="The folder with trained models, for recipes that need them."),
     ] = Path(),
 ) -> None:
     """Run recipes on their data sets; exit with 1 if a figure is not reached."""

@@ -20,23 +20,31 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="A training recipe by name (bm26), or a YAML file.")] = None,
-    corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Files or folders of documents.")] = None,
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="[RECIPE]", help="A training recipe by name (bm26), or a YAML file.")
+    ] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option("--corpus", metavar="SOURCE", help="Files or folders of documents.")
+    ] = None,
     dataset: Annotated[
-        list[Path] | None, typer.Option("--dataset", help="BEIR folders whose train queries are learnt from.")
+        list[Path] | None, typer.Option("--dataset", metavar="DIR", help="BEIR folders with train queries.")
     ] = None,
     dev: Annotated[
-        list[Path] | None, typer.Option("--dev", help="BEIR folders whose dev queries choose the best step.")
+        list[Path] | None,
+        typer.Option("--dev", metavar="DIR", help="BEIR folders with dev queries, which choose the best step."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The folder of the new model.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="The folder of the new model.")
+    ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in training.steps=200; see --list.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in training.steps=200; see --list."),
     ] = None,
     negatives: Annotated[
-        str | None, typer.Option("--negatives", help="TREC run or model for hard negatives: --set data.negatives=...")
+        str | None, typer.Option("--negatives", metavar="RUN", help="TREC run or model for hard negatives.")
     ] = None,
     candidates: Annotated[
-        str | None, typer.Option("--candidates", help="TREC run or model to rerank on --dev: --set data.candidates=...")
+        str | None, typer.Option("--candidates", metavar="RUN", help="TREC run or model to rerank on --dev.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no data.")] = False,
     list_settings: Annotated[

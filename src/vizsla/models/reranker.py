@@ -20,7 +20,7 @@ from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label
 from vizsla.text import Analyzer
 
 _SEGMENTS = "embeddings.token_type_embeddings.weight"
-_TOGETHER = 512  # pairs that are prepared together
+_BATCH_SIZE = 512  # pairs that are scored together
 _SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
 
 
@@ -59,24 +59,24 @@ class Reranker:
     ) -> Reranker:
         """A reranker that was trained here, or a BERT cross-encoder of transformers', by its folder or its name.
 
-        One that gives two labels scores by the second less the first. `precision`: int8 unless torch runs it.
+        One with two labels scores by the second minus the first. `precision`: int8 unless torch runs it.
         """
         folder = find_checkpoint(which)
         if (folder / "model.json").is_file():
-            raise InputError("this is a model, which searches, and no reranker", file=str(folder))
+            raise InputError("this is a model that searches, not a reranker", file=str(folder))
         config = bert_config(folder)
-        told = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
+        settings = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
         try:
-            most, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
-            lengths = int(told.get("query_length", 64)), min(int(told.get("length", 512)), most)
+            positions, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
+            lengths = int(settings.get("query_length", 64)), min(int(settings.get("length", 512)), positions)
         except (KeyError, ValueError, TypeError) as e:
             raise InputError(
                 f"config.json or {RERANKER} does not describe a reranker ({e})", file=str(folder)
             ) from None
-        asked = precision or ("float32" if runtime() == "torch" else "int8")
-        key = ["cross", asked, most, heads, digest(folder, weight_files(folder))]
-        network = cached_network(key, lambda made: _write(made, folder, config, asked))
-        analyzer, name = Analyzer.parse(f"wordpiece:{folder}"), str(told.get("name", folder.name))
+        chosen = precision or ("float32" if runtime() == "torch" else "int8")
+        key = ["cross", chosen, positions, heads, digest(folder, weight_files(folder))]
+        network = cached_network(key, lambda target: _write(target, folder, config, chosen))
+        analyzer, name = Analyzer.parse(f"wordpiece:{folder}"), str(settings.get("name", folder.name))
         return cls(network, analyzer, query_length or lengths[0], length or lengths[1], name=name)
 
     def scores(self, query: str, texts: Sequence[str]) -> np.ndarray:
@@ -84,42 +84,45 @@ class Reranker:
         return self.pair_scores([query] * len(texts), texts)
 
     def pair_scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        """The score of each query with the text at its place."""
-        found = [np.zeros(0, np.float32)]
-        for first in range(0, len(texts), _TOGETHER):
-            part = slice(first, first + _TOGETHER)
-            found.append(self._scores(queries[part], texts[part]))
-        return np.concatenate(found)
+        """The score of each query with the text at the same position."""
+        scores = [np.zeros(0, np.float32)]
+        for first in range(0, len(texts), _BATCH_SIZE):
+            part = slice(first, first + _BATCH_SIZE)
+            scores.append(self._scores(queries[part], texts[part]))
+        return np.concatenate(scores)
 
     def _scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         pieces = self.analyzer.tokenizer
-        different = dict.fromkeys(queries)
-        asked = dict(zip(different, pieces.ids(list(different)), strict=True))  # type: ignore[attr-defined]
+        distinct = dict.fromkeys(queries)
+        query_ids = dict(zip(distinct, pieces.ids(list(distinct)), strict=True))  # type: ignore[attr-defined]
         rows = [
-            joint_ids(asked[query], row, self.query_length, self.length, self.network.start, self.network.end)
+            joint_ids(query_ids[query], row, self.query_length, self.length, self.network.start, self.network.end)
             for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
         ]
         offsets = np.cumsum([0, *map(len, rows)])
-        made = self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
-        if not np.isfinite(made).all():
-            raise InputError("this network makes numbers that are none", file=str(self.network.folder))
-        return made
+        scores = self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
+        if not np.isfinite(scores).all():
+            raise InputError(
+                "the network gives values that are not finite",
+                file=str(self.network.folder),
+            )
+        return scores
 
 
-def _write(made: Path, folder: Path, config: dict[str, Any], precision: Precision) -> None:
+def _write(target: Path, folder: Path, config: dict[str, Any], precision: Precision) -> None:
     weights = one_label(bert_arrays(folder, config, ("pooler.", "classifier.")))
     _check(weights, folder)
-    most = int(config["max_position_embeddings"])
+    positions = int(config["max_position_embeddings"])
     Network.write(
-        made, weights, kind="cross", heads=int(config["num_attention_heads"]), max_weight=1.0, length=most,
-        precision=precision, sample=_sample(most),
+        target, weights, kind="cross", heads=int(config["num_attention_heads"]), max_weight=1.0, length=positions,
+        precision=precision, sample=_sample(positions),
     )  # fmt: skip
 
 
 def _check(weights: dict[str, np.ndarray], folder: Path) -> None:
     missing = next((name for name in (*HEAD, _SEGMENTS) if name not in weights), None)
     if missing is not None:
-        raise InputError(f"this is an encoder and no reranker: it has no {missing}", file=str(folder))
+        raise InputError(f"this is an encoder, not a reranker: it has no {missing}", file=str(folder))
     if len(weights["classifier.weight"]) != 1:
         labels = len(weights["classifier.weight"])
         raise InputError(f"a reranker gives one score, or two labels, and this gives {labels}", file=str(folder))

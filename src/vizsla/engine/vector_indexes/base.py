@@ -65,6 +65,11 @@ class VectorIndex:
                 f"this index has {self} and cannot be searched by {call.name}; "
                 f"'vizsla compact INDEX --vector-index {call.name}' builds it"
             )
+        if unknown := [option for option in call.options if option not in {o.name for o in entry.options}]:
+            raise VizslaError(
+                f"{call.name} does not take the option {unknown[0]} in {text!r}; a search can change "
+                f"{', '.join(self.search_options)}"
+            )
         changes = entry.read_options(call)
         for option, value in changes.items():
             if option not in self.search_options and value != getattr(self, option):
