@@ -38,7 +38,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     deleted = f" ({gone} or replaced, not yet compacted away)" if facts["deleted"] else ""
     rows.append(("documents", f"{facts['documents']:,}{passages}{deleted}"))
     for name, namespace in facts["namespaces"].items():
-        tokens, average = namespace["terms"], namespace["average_length"]
+        tokens, average = namespace["tokens"], namespace["average_length"]
         dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
         rows.append((f"namespace {name}", f"{tokens:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))

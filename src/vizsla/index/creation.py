@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import astuple
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any
 import vizsla
 from vizsla.datasets import Splitter
 from vizsla.engine import VectorIndex
-from vizsla.errors import CollectionError, VizslaError
+from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.search.vector_indexes import check_vector_index
 from vizsla.index.storage import arrays, database, model_files
 from vizsla.index.storage.folder import absolute, is_being_built, replace_index
@@ -29,6 +30,8 @@ def create_index(
 ) -> Path:
     """Write an empty index and give its folder; see `Index.create`."""
     folder = absolute(path)
+    if not isinstance(store, bool):
+        raise VizslaError(f"store is True or False, not {kind_of(store)}")
     vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
     check_vector_index(vectors, model)
     if model.needs_corpus_statistics:
@@ -48,9 +51,18 @@ def create_index(
     return folder
 
 
+def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A model's description, if the model can be read back from it."""
+    try:
+        Model.from_description(json.loads(json.dumps(description)), folder)
+    except (TypeError, ValueError) as e:
+        raise VizslaError(f"the model {description.get('name')!r} cannot be stored: {e}") from e
+    return description
+
+
 def _write(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
     try:
-        description = {"model": model.describe(folder / "model")}
+        description = {"model": _checked(model.describe(folder / "model"), folder / "model")}
         hashes = {name: arrays.hash_file(f) for name, f in model_files.model_files(folder / "model")}
         database.create(folder, {**description, **meta, "model_files": hashes})
         arrays.sync_folder(folder)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
-from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.creation import create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
@@ -33,9 +33,9 @@ from vizsla.index.writing.writer import (
     Writer,
     warn_of_lost_changes,
 )
-from vizsla.models import Model, parse_model
+from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever, Run, document_id
-from vizsla.runs.retriever import check_mapping, check_query, query_with_words
+from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
 
 
 class Index(Retriever):
@@ -61,7 +61,8 @@ class Index(Retriever):
         self._closed = False
         self._current: Searcher | None = Searcher(Snapshot(self.path))
         self.name = self.model.name
-        self._writer: Writer | None = None
+        self._own_writer: Writer | None = None  # of `add` and `delete`; it locks the index until the commit
+        self._writer: Writer | None = None  # the last one that `writer` gave
         self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
         forking.watch(self, Index._clean_up_in_child)
 
@@ -85,7 +86,7 @@ class Index(Retriever):
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
         """
-        chosen = parse_model(model) if isinstance(model, str) else model
+        chosen = parse_model(model) if isinstance(model, str) else check_model(model)
         splitter = None if passages is None else Splitter.of(passages)
         folder = create_index(
             path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index
@@ -98,20 +99,21 @@ class Index(Retriever):
         return cls(path, memory=memory)
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        with self._turns:
-            given_up = kind is None and self._writer is not None and self._writer.has_changes
-            self.close()
-        if given_up:
+        lost = kind is None and self._own_writer is not None and self._own_writer.has_changes
+        self.close()
+        if lost:
             warn_of_lost_changes(self.path)
 
     def close(self) -> None:
-        """Give up what is not committed, and free files and locks."""
+        """Discard what is not committed, and free files and locks."""
         with self._turns:
-            if self._writer is not None:
-                self._writer.close()
             self._closed = True
-            if self._current is not None:
-                self._current.snapshot.close()
+            writers = self._own_writer, self._writer
+        for writer in writers:  # without our lock: a commit may be going on, and shows us the result
+            if writer is not None:
+                writer.close()
+        if self._current is not None:
+            self._current.snapshot.close()
 
     # Writing
 
@@ -128,28 +130,33 @@ class Index(Retriever):
         1
         """
         self._check_open()
+        if self._own_writer is not None and self._own_writer.is_used_by_this_thread:
+            raise CollectionError(f"{self.path}: this Index has uncommitted changes; call commit() or rollback() first")
         writer = self._new_writer(timeout, keep_lock=True)
         with self._turns:
-            self._writer = writer
-        return writer
+            if not self._closed:
+                self._writer = writer
+                return writer
+        writer.close()
+        raise CollectionError(f"{self.path}: the index has been closed")
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         This is the short way to `Writer.add`, which tells more.
         """
-        return self._open_writer().add(documents, workers=workers)
+        return self._open_own_writer().add(documents, workers=workers)
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
         """Delete documents by id; gives how many there were. `commit` makes it visible."""
-        return self._open_writer().delete(ids)
+        return self._open_own_writer().delete(ids)
 
     def commit(self) -> None:
-        """Make all changes visible, at once and durably."""
+        """Make what `add` and `delete` have changed visible, at once and durably."""
         self._check_open()
         forking.check(self.path)
-        if self._writer is not None:
-            self._writer.commit()
+        if self._own_writer is not None:
+            self._own_writer.commit()
 
     def compact(self, vector_index: str | VectorIndex | None = None) -> None:
         """Commit, and rewrite the index as one segment without deleted and replaced documents.
@@ -161,12 +168,12 @@ class Index(Retriever):
         if vectors is not None:
             check_vector_index(vectors, self.model)
             check_change(vectors, self._searcher.snapshot.vector_index)
-        self._open_writer().compact(vectors)
+        self._open_own_writer().compact(vectors)
 
     def rollback(self) -> None:
-        """Give up all changes since the last commit."""
-        if self._writer is not None:
-            self._writer.rollback()
+        """Discard what `add` and `delete` have changed since the last commit."""
+        if self._own_writer is not None:
+            self._own_writer.rollback()
 
     def refresh(self) -> None:
         """See the newest commit of any writer from now on."""
@@ -174,21 +181,24 @@ class Index(Retriever):
             self._check_open()
             old = self._current
             self._current = Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
+            self.name = self.model.name
             if old is not None:
                 old.snapshot.close()
 
-    def _open_writer(self) -> Writer:
-        """The writer behind `add` and `delete`: an open one, or one that locks the index until the commit."""
+    def _open_own_writer(self) -> Writer:
+        """The writer behind `add` and `delete`."""
         with self._turns:
             self._check_open()
-            if self._writer is None or not self._writer.is_open:
-                self._writer = self._new_writer(DEFAULT_TIMEOUT, keep_lock=False)
-            return self._writer
+            if self._writer is not None and self._writer.is_used_by_this_thread:
+                raise CollectionError(f"{self.path}: this Index has a writer open; use it, or close it first")
+            if self._own_writer is None:
+                self._own_writer = self._new_writer(DEFAULT_TIMEOUT, keep_lock=False)
+            return self._own_writer
 
     def _new_writer(self, timeout: float | None, *, keep_lock: bool) -> Writer:
         snapshot = self._searcher.snapshot
         target = Target(self.path, snapshot.meta["uuid"], snapshot.model, snapshot.splitter)
-        hooks = Hooks(self._unpin, self._pin, self.refresh, self._pin)
+        hooks = Hooks(self._unpin, self._pin, self._show_commit, self._pin)
         return Writer(target, memory=self.memory, timeout=timeout, hooks=hooks, keep_lock=keep_lock)
 
     def _unpin(self, generation: int) -> None:
@@ -201,6 +211,11 @@ class Index(Retriever):
         """Hold on to what we see just before a commit removes it: searches may be going on."""
         self._searcher.snapshot.pin()
 
+    def _show_commit(self) -> None:
+        with self._turns:
+            if not self._closed:
+                self.refresh()
+
     def _check_open(self) -> None:
         if self._closed:
             raise CollectionError(f"{self.path}: the index has been closed")
@@ -208,13 +223,13 @@ class Index(Retriever):
     def _clean_up_in_child(self, may_close: bool) -> None:
         """In a forked child: leave the parent's connections alone, and open the index again when it is used."""
         self._turns = threading.RLock()
-        searcher, writer = self._current, self._writer
-        self._writer = None
+        searcher, writers = self._current, [w for w in (self._own_writer, self._writer) if w is not None]
+        self._own_writer = self._writer = None
         if searcher is not None:
-            searcher.snapshot.close_in_child(may_close and (writer is None or not writer.is_writing))
+            searcher.snapshot.close_in_child(may_close and not any(writer.is_writing for writer in writers))
         if not self._closed:
             self._current = None
-        if writer is not None:
+        for writer in writers:
             writer.leave_to_parent()
 
     # Reading
@@ -263,7 +278,7 @@ class Index(Retriever):
 
         A model that the index has no data for is refused here.
         """
-        options = SearchOptions(self._model_of(model) or self.model, combine, search_params, approximate, threads)
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
         with self._reading() as searcher:
             Search.prepare(searcher, 1, None, options)
         return IndexView(self, options)
@@ -271,9 +286,7 @@ class Index(Retriever):
     def _model_of(self, model: str | Model | None) -> Model | None:
         if isinstance(model, str):
             return self._parse_model(model)
-        if model is not None and not isinstance(model, Model):
-            raise VizslaError(f"a model is a Model or its name, as in 'bm25(k1=1.2)', not {kind_of(model)}")
-        return model
+        return None if model is None else check_model(model)
 
     def search(
         self,
@@ -326,8 +339,7 @@ class Index(Retriever):
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         """
         options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        with self._reading() as searcher:
-            return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
+        return self._search_with(options, queries, k, filter, documents)
 
     def run(
         self,
@@ -343,6 +355,15 @@ class Index(Retriever):
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        return self._run_with(options, queries, k, filter)
+
+    def _search_with(
+        self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
+    ) -> list[list[Hit]]:
+        with self._reading() as searcher:
+            return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
+
+    def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
         texts = list(check_mapping(queries).values())
         with self._reading() as searcher:
             rankings = Search.prepare(searcher, k, filter, options).rankings(texts)
@@ -350,9 +371,9 @@ class Index(Retriever):
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there; passages are joined to whole documents."""
-        given = [ids] if isinstance(ids, str | int) else ids
+        wanted = document_ids(ids)
         with self._reading() as searcher:
-            return searcher.snapshot.documents.by_id(map(document_id, given))
+            return searcher.snapshot.documents.by_id(wanted)
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion; passages are joined to whole documents."""
@@ -368,7 +389,7 @@ class Index(Retriever):
         """
         query_with_words(query)
         doc_id, condition = document_id(doc_id), Filter.of(filter)
-        with self._reading() as searcher, searcher.snapshot.naming_damage():
+        with self._reading() as searcher:
             numbers = searcher.snapshot.documents.numbers_of(doc_id)
             if not numbers:
                 raise VizslaError(f"there is no document with the id {doc_id!r}")

@@ -16,7 +16,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
     for (name, statistics), (_, component) in zip(snapshot.statistics.items(), snapshot.model.parts, strict=True):
         namespaces[name] = {
             "documents": statistics.documents,
-            "terms": statistics.total_length,
+            "tokens": statistics.total_length,
             "average_length": statistics.total_length / max(statistics.documents, 1),
             "dimensions": component.dimensions if isinstance(component, DenseComponent) else 0,
         }

@@ -12,36 +12,36 @@ from vizsla.models import Model
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
 
 
-class _Searchable(Protocol):
+class _Searched(Protocol):
     """What a view needs of its index."""
 
-    def search_many(
-        self, queries: Sequence[str], k: int, filter: FilterLike, *, model: Model | None, combine: str | None,
-        search_params: str | None, approximate: float | None, threads: int | None, documents: bool,
-    ) -> list[list[Hit]]: ...  # fmt: skip
-    def run(
-        self, queries: Mapping[str, str], k: int, filter: FilterLike, *, model: Model | None, combine: str | None,
-        search_params: str | None, approximate: float | None, threads: int | None,
-    ) -> Run: ...  # fmt: skip
+    @property
+    def model(self) -> Model: ...
+    def _search_with(
+        self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
+    ) -> list[list[Hit]]: ...
+    def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run: ...
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]: ...
     def explain(self, query: str, doc_id: str | int, filter: FilterLike, *, model: Model | None) -> Explanation: ...
     def highlighter(self, query: str, filter: FilterLike, *, model: Model | None) -> Highlighter: ...
-    def with_model(self, model: Model | str) -> IndexView: ...
+    def with_model(self, model: Model | str | None) -> IndexView: ...
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class IndexView(Retriever):
-    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own."""
+    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own.
 
-    index: _Searchable
+    It shares the files of its index and sees what the index sees; close the index, not the view.
+    """
+
+    index: _Searched
     options: SearchOptions
 
     @property
     def model(self) -> Model:
         """The model that is searched with."""
-        assert self.options.model is not None
-        return self.options.model
+        return self.options.model or self.index.model
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -51,19 +51,11 @@ class IndexView(Retriever):
         self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, *, documents: bool = True
     ) -> list[list[Hit]]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only."""
-        o = self.options
-        return self.index.search_many(
-            queries, k, filter, model=o.model, combine=o.combine, search_params=o.search_params,
-            approximate=o.approximate, threads=o.threads, documents=documents,
-        )  # fmt: skip
+        return self.index._search_with(self.options, queries, k, filter, documents)
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
-        o = self.options
-        return self.index.run(
-            queries, k, filter, model=o.model, combine=o.combine, search_params=o.search_params,
-            approximate=o.approximate, threads=o.threads,
-        )  # fmt: skip
+        return self.index._run_with(self.options, queries, k, filter)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there."""
@@ -74,11 +66,11 @@ class IndexView(Retriever):
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:
         """Why a document has its score for a query."""
-        return self.index.explain(query, doc_id, filter, model=self.model)
+        return self.index.explain(query, doc_id, filter, model=self.options.model)
 
     def highlighter(self, query: str, filter: FilterLike = None) -> Highlighter:
         """Shows where documents match a query."""
-        return self.index.highlighter(query, filter, model=self.model)
+        return self.index.highlighter(query, filter, model=self.options.model)
 
     def with_model(self, model: Model | str) -> IndexView:
         """The same view with another model."""

@@ -10,7 +10,7 @@ from vizsla.models.context import SearchContext
 from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent, DenseDocuments
 from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
-from vizsla.models.expressions import expression, parse_model
+from vizsla.models.expressions import check_model, expression, parse_model
 from vizsla.models.fields import Fields, field_text, text_problem
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
@@ -62,6 +62,7 @@ __all__ = [
     "Sum",
     "TermWeightEncoder",
     "average_length",
+    "check_model",
     "count_statistics",
     "expression",
     "field_text",

@@ -18,9 +18,9 @@ import numpy as np
 
 from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, field_text
+from vizsla.models.fields import Fields, check_fields, field_text
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
 from vizsla.models.model import Model, Sum
 from vizsla.models.registry import MODELS
@@ -96,14 +96,16 @@ class BM25(SparseComponent):
         if self.variant not in VARIANTS:
             raise UnknownNameError("BM25 variant", self.variant, tuple(VARIANTS))
         check_scheme(self.lengths)
+        check_fields(self.fields)
+        for option, value in (("k1", self.k1), ("b", self.b), ("delta", self.delta or 0.0)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise VizslaError(f"{option} must be a number, not {kind_of(value)}")
         if not self.k1 >= 0 or not 0 <= self.b <= 1 or not np.isfinite(self.k1):
             raise VizslaError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1} and b={self.b}")
         if self.delta is not None and not VARIANTS[self.variant].delta:
             raise VizslaError(f"the variant {self.variant!r} has no delta; only bm25l and bm25+ do")
         if self.delta is not None and not 0 <= self.delta < np.inf:
             raise VizslaError(f"delta must be 0 or more, not {self.delta}")
-        if not self.fields:
-            raise VizslaError("BM25 needs at least one field to read")
 
     @property
     def index_signature(self) -> tuple[Any, ...]:

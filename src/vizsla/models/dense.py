@@ -180,9 +180,7 @@ class Dense(DenseComponent):
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         if len(made):
             if not np.isfinite(made).all():
-                raise VizslaError(
-                    f"the encoder of {self.name!r} gives values that are not finite"
-                )
+                raise VizslaError(f"the encoder of {self.name!r} gives values that are not finite")
             if self.normalize:
                 made = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
             vectors[there] = made

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vizsla.errors import VizslaError
+from vizsla.errors import VizslaError, kind_of
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
 from vizsla.spec import Call, format_call, parse_sum
+
+
+def check_model(model: object) -> Model:
+    """Refuse what is not a model."""
+    if not isinstance(model, Model):
+        raise VizslaError(f"a model is a Model or its name, as in 'bm25(k1=1.2)', not {kind_of(model)}")
+    return model
 
 
 def parse_model(text: str) -> Model:
@@ -19,6 +26,8 @@ def parse_model(text: str) -> Model:
     >>> parse_model("bm25 + 0.5 * bm25(fields=title, namespace=title)").name
     'bm25 + 0.5 * bm25(fields=title, namespace=title)'
     """
+    if not isinstance(text, str):
+        raise VizslaError(f"a model is written as text, as in 'bm25(k1=1.2)', not as {kind_of(text)}")
     if text not in MODELS and _is_folder(text):
         return Model.load(text)
     models = []
@@ -41,6 +50,8 @@ def _model_of(call: Call) -> Model:
             raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
         return Model.load(call.name)
     model = MODELS.make(call)
+    if not isinstance(model, Model):
+        raise VizslaError(f"the file that registers the model {call.name!r} gives {kind_of(model)}, not a Model")
     if not call.written:
         return model
     return model.with_name(f"{call.name}({call.written})")

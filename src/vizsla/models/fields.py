@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vizsla.errors import kind_of
+from vizsla.errors import VizslaError, kind_of
 
 Fields = Mapping[str, Any] | str
 """A document as a model sees it: fields by name, or a text, which counts as the field `text`."""
+
+
+def check_fields(fields: object) -> None:
+    """Refuse what is not a tuple of at least one field name."""
+    if not isinstance(fields, tuple) or not fields or not all(isinstance(name, str) and name for name in fields):
+        raise VizslaError(f"fields are a tuple of names, as in ('title', 'text'), not {fields!r}")
 
 
 def field_text(document: Fields, fields: Sequence[str]) -> str:

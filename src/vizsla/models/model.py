@@ -7,6 +7,7 @@ bm25 + 0.5 * pieces     the weight sits on the query side: the index does not ch
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -264,6 +265,8 @@ class Sum(Model):
         Sum.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
+        if not all(isinstance(weight, int | float) and math.isfinite(weight) for weight, _ in self.parts):
+            raise VizslaError("the weights of a sum must be finite numbers")
         if len(set(self.namespaces)) < len(self.parts):
             ((repeated, _),) = Counter(self.namespaces).most_common(1)
             raise VizslaError(

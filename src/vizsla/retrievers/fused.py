@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vizsla.errors import VizslaError
+from vizsla.errors import VizslaError, kind_of
 from vizsla.retrievers.reranked import explain_hit
 from vizsla.runs import Document, Explanation, FilterLike, Fusion, Hit, Retriever, Run, document_id
-from vizsla.runs.retriever import check_count, check_mapping, check_queries, query_with_words, ranking_of
+from vizsla.runs.retriever import (
+    check_count,
+    check_mapping,
+    check_queries,
+    check_retriever,
+    document_ids,
+    query_with_words,
+    ranking_of,
+)
 
 DEPTH = 100
 
@@ -40,10 +48,16 @@ class FusedRetriever(Retriever):
         weights: Sequence[float] | None = None,
         depth: int = DEPTH,
     ) -> None:
-        if not retrievers:
-            raise VizslaError("there are no retrievers to fuse; give one or more")
+        if isinstance(retrievers, Retriever | str) or not isinstance(retrievers, Iterable):
+            raise VizslaError(f"a fusion needs a list of retrievers, not {kind_of(retrievers)}")
         self.retrievers = tuple(retrievers)
+        if not self.retrievers:
+            raise VizslaError("there are no retrievers to fuse; give one or more")
+        for retriever in self.retrievers:
+            check_retriever(retriever)
         self.fusion = Fusion.parse(fusion) if isinstance(fusion, str) else fusion
+        if not isinstance(self.fusion, Fusion):
+            raise VizslaError(f"a fusion is a Fusion or its text, as in 'rrf(k=60)', not {kind_of(fusion)}")
         self.weights = self.fusion.check_weights(weights, len(self.retrievers))
         self.depth = check_count(depth, "the depth, how many documents of each retriever are fused,")
         self.name = f"{self.fusion} of {', '.join(retriever.name for retriever in self.retrievers)}"
@@ -64,7 +78,7 @@ class FusedRetriever(Retriever):
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id; ids that no retriever has are left out."""
-        wanted = [document_id(i) for i in ids]
+        wanted = document_ids(ids)
         documents: dict[str, Document] = {}
         for retriever in self.retrievers:
             missing = [i for i in wanted if i not in documents or not documents[i].content]

@@ -9,6 +9,7 @@ A scheme of your own is one function in a file of your own; import the file, or 
 
 from __future__ import annotations
 
+import os
 import re
 from os import PathLike, fspath
 from urllib.parse import unquote
@@ -42,6 +43,8 @@ def open(location: str | PathLike[str]) -> Retriever:
         return Index.open(fspath(location))
     match = _SCHEME.match(location)
     scheme = match[1].lower() if match else FOLDER
+    if scheme not in LOCATIONS and os.path.isdir(location):  # a folder with a colon in its name
+        return Index.open(location)
     if scheme not in LOCATIONS:
         known = tuple(f"{name}:" for name in LOCATIONS.names())
         raise UnknownNameError(LOCATIONS.what, f"{scheme}:", known)

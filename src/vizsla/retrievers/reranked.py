@@ -8,7 +8,7 @@ from dataclasses import replace
 from vizsla.errors import CannotExplainError, VizslaError
 from vizsla.retrievers.reranking import DEPTH, PairScorer, rerank_many
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, document_id
-from vizsla.runs.retriever import check_count, check_queries, query_with_words
+from vizsla.runs.retriever import check_count, check_queries, check_retriever, query_with_words
 
 
 class RerankedRetriever(Retriever):
@@ -36,6 +36,9 @@ class RerankedRetriever(Retriever):
     """
 
     def __init__(self, retriever: Retriever, reranker: PairScorer, depth: int = DEPTH) -> None:
+        check_retriever(retriever)
+        if not callable(getattr(reranker, "pair_scores", None)):
+            raise VizslaError(f"a reranker has pair_scores(queries, texts), as Reranker.open(folder), not {reranker!r}")
         self.retriever = retriever
         self.reranker = reranker
         self.depth = check_count(depth, "the depth, how many documents of a query are reranked,")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
 from vizsla.models import field_text, text_problem
 from vizsla.runs import Document, Hit, Ranking, Retriever, Run
 from vizsla.runs.retriever import check_count
@@ -99,7 +99,9 @@ def rerank_many(
     first = [some[:depth] for some in hits]
     texts = [_text(hit.document, reranker) for some in first for hit in some]
     repeated = [query for query, some in zip(queries, first, strict=True) for _ in some]
-    scores = reranker.pair_scores(repeated, texts).astype(np.float64)
+    if not hits:
+        return []
+    scores = _scores(reranker, repeated, texts)
     ends = np.cumsum([len(some) for some in first])
     reranked = []
     for some, values in zip(hits, np.split(scores, ends[:-1]), strict=True):
@@ -137,7 +139,7 @@ def pair_scores(
         batch_queries = [queries[query] for query, documents in batch.items() for _ in documents]
         batch_texts = [texts[document] for documents in batch.values() for document in documents]
         started = time.perf_counter()
-        values = iter(reranker.pair_scores(batch_queries, batch_texts).tolist())
+        values = iter(_scores(reranker, batch_queries, batch_texts).tolist())
         result.seconds += time.perf_counter() - started
         for query, documents in batch.items():
             result.scores[query] = {document: next(values) for document in documents}
@@ -145,6 +147,16 @@ def pair_scores(
         if progress is not None:
             progress(len(result.scores), result.pairs)
     return result
+
+
+def _scores(reranker: PairScorer, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+    """The scores of pairs; a reranker that gives anything but one finite number for each is refused."""
+    if not texts:
+        return np.zeros(0)
+    scores = np.asarray(reranker.pair_scores(queries, texts), np.float64)
+    if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+        raise VizslaError(f"{reranker.name} must give one finite score for each of {len(texts):,} pairs")
+    return scores
 
 
 def _scores_below(scores: np.ndarray, above: np.ndarray) -> np.ndarray:

@@ -49,6 +49,10 @@ class Retriever(ABC):
     def __len__(self) -> int:
         """How many documents can be found."""
 
+    def __bool__(self) -> bool:
+        """True, also without documents."""
+        return True
+
     def search(self, query: str, k: int = 10, filter: FilterLike = None) -> list[Hit]:
         """The k best documents for a query, best first."""
         return self.search_many([query_with_words(query)], k, filter)[0]
@@ -93,6 +97,20 @@ def check_count(number: object, what: str) -> int:
     if whole < 1:
         raise VizslaError(f"{what} must be 1 or more, not {whole}")
     return whole
+
+
+def document_ids(ids: object) -> list[str]:
+    """Ids as they are stored; a single id is a list of one."""
+    given = [ids] if isinstance(ids, str | int) else ids
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise VizslaError(f"ids are texts or whole numbers, or a list of them, not {kind_of(given)}")
+    return [document_id(i) for i in given]
+
+
+def check_retriever(retriever: object) -> None:
+    """Refuse what cannot be searched."""
+    if not isinstance(retriever, Retriever):
+        raise VizslaError(f"this must be a Retriever, as vizsla.open(location) gives it, not {kind_of(retriever)}")
 
 
 def check_mapping(queries: Mapping[str, str]) -> Mapping[str, str]:

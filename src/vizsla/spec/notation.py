@@ -6,7 +6,7 @@
     option = key "=" value
 
 A value is any text with balanced brackets, so a value may be a call or a sum itself:
-`spar(dense=minilm, lexical=sketch(dim=1536), mu=0.025)`.
+`spar(dense=minilm, lexical=sketch(width=1536), mu=0.025)`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class WeightedCall(NamedTuple):
 def parse_call(text: str, what: str, example: str) -> Call:
     """The name and options in a text that holds one call; `what` and `example` are for the error message.
 
-    >>> call = parse_call("spar(dense=minilm, lexical=sketch(dim=64))", "model", "bm25(k1=1.2)")
+    >>> call = parse_call("spar(dense=minilm, lexical=sketch(width=64))", "model", "bm25(k1=1.2)")
     >>> call.name, call.options
-    ('spar', {'dense': 'minilm', 'lexical': 'sketch(dim=64)'})
+    ('spar', {'dense': 'minilm', 'lexical': 'sketch(width=64)'})
     """
     call, end = _call_at(text, 0, what, example)
     if end < len(text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import threading
@@ -45,7 +46,7 @@ def _load_once(plugin: str, load: Callable[[], object]) -> None:
         load()
     except BaseException as e:
         _loaded.discard(plugin)
-        if isinstance(e, VizslaError) or not isinstance(e, Exception):
+        if isinstance(e, VizslaError | KeyboardInterrupt):
             raise
         raise VizslaError(f"the plugin {plugin} cannot be loaded: {type(e).__name__}: {e}") from e
 
@@ -60,7 +61,8 @@ def _load(name: str) -> None:
 def _load_file(file: Path) -> None:
     if not file.is_file():
         raise VizslaError(f"{file}: this file does not exist, which {VARIABLE} names as a plugin")
-    module_name = f"vizsla_plugin_{file.stem}"
+    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:8]
+    module_name = f"vizsla_plugin_{file.stem}_{digest}"
     spec = util.spec_from_file_location(module_name, file)
     assert spec is not None
     assert spec.loader is not None

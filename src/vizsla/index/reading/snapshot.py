@@ -107,7 +107,7 @@ class Snapshot:
             known = mapped.get(name)
             stored.append(known if known and known.facts == facts else _StoredSegment(self.path, name, facts))
         if not all(self._fits(s.segment) for s in stored):
-            raise database.damaged(self.path, "a segment has not what the model needs")
+            raise database.damaged(self.path, "a segment does not match the model")
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
 
     def _fits(self, segment: Segment) -> bool:

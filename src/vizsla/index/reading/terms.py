@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine import Segment
+from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 
@@ -45,8 +45,11 @@ class TermTable:
             rows = [execute(_FIND, (space, term)).fetchone() for term in valid]
         numbers = np.array([database.term_number(row, path) for row in rows], np.int64)
         frequencies = np.zeros(len(numbers), np.int64)
-        for segment, living in zip(self._segments, self._frequencies, strict=True):
-            frequencies += segment.frequencies(numbers, living)
+        try:
+            for segment, living in zip(self._segments, self._frequencies, strict=True):
+                frequencies += segment.frequencies(numbers, living)
+        except IndexError:
+            raise DamagedSegmentError from None
         return list(zip(numbers.tolist(), frequencies.tolist(), strict=True))
 
     def numbers_of(self, space: int) -> np.ndarray:

@@ -79,10 +79,13 @@ class BoundModel:
         be left out. The analyzer and the fields may not differ.
         """
         components = [p.component for p in own.parts]
+        takes_own_weights = model.needs_fit and len(model.parts) == len(own.parts)  # fitted to the index's documents
         bound: dict[int, tuple[float, Component]] = {}
         for weight, component in model.parts:
             space = _find(component, components, bound)
             frozen = component.with_frozen_statistics(components[space])
+            if takes_own_weights:
+                weight = own.parts[space].weight
             bound[space] = weight, replace(frozen, namespace=components[space].namespace)  # type: ignore[type-var]
         searched = [bound[space][1] if space in bound else held for space, held in enumerate(components)]
         weightings = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,26 +21,29 @@ def explain(searcher: Searcher, model: Model, text: str, number: int, condition:
     branches = []
     for part in searcher.bind(model).parts:
         if isinstance(part, DensePart):
-            branches.append(_explain_dense(searcher, part, text, number))
+            query, _ = part.component.query_embeddings([text])
+            with searcher.snapshot.naming_damage():
+                branches.append(_explain_dense(searcher, part, query[0], number))
         else:
-            branches.append(_explain_sparse(searcher, part, text, number, condition))
+            (terms,) = part.component.query_terms([text], searcher.context(condition))
+            with searcher.snapshot.naming_damage():
+                branches.append(_explain_sparse(searcher, part, text, terms, number))
     if len(branches) == 1:
         only = branches[0]
         return Explanation(model.name, only.score, only.facts, only.parts)
     return Explanation(model.name, sum(b.score for b in branches), {}, tuple(branches))
 
 
-def _explain_dense(searcher: Searcher, part: DensePart, text: str, number: int) -> Explanation:
+def _explain_dense(searcher: Searcher, part: DensePart, vector: np.ndarray, number: int) -> Explanation:
     """A dense vector has no terms: the score is the product of two vectors, and the cosine says how close they are.
 
     If the vectors of several models are concatenated, each has a leaf.
     """
     snapshot, component = searcher.snapshot, part.component
-    vectors, _ = component.query_embeddings([text])
     position = snapshot.position(number)
     assert position is not None
     document = snapshot.segments[position[0]].dense[part.space][position[1]].astype(np.float64)
-    query = vectors[0].astype(np.float64)
+    query = vector.astype(np.float64)
     leaves = []
     for name, columns in component.vector_parts:
         own, other = document[columns], query[columns]
@@ -53,10 +57,9 @@ def _explain_dense(searcher: Searcher, part: DensePart, text: str, number: int) 
 
 
 def _explain_sparse(
-    searcher: Searcher, part: SparsePart, text: str, number: int, condition: Filter | None
+    searcher: Searcher, part: SparsePart, text: str, query: Mapping[str, float], number: int
 ) -> Explanation:
     snapshot, component, statistics = searcher.snapshot, part.component, part.statistics
-    (query,) = component.query_terms([text], searcher.context(condition))
     (weights,) = part.query_weights([query])
     numbers, frequencies = statistics.terms.lookup(part.space, list(query))
     position = snapshot.position(number)

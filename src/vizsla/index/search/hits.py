@@ -1,4 +1,4 @@
-"""TopDocuments from what the engine has found: documents, their scores and ranks."""
+"""Hits from the top documents that the engine has found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vizsla.runs import Document, Hit
 
 
 def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool) -> list[list[Hit]]:
-    """TopDocuments with their documents, all looked up together; without `documents` they have ids only."""
+    """Hits with their documents, all looked up together; without `documents` they have ids only."""
     numbers = {n for top in found for n in top.numbers.tolist()}
     if documents:
         stored = store.by_number(numbers)

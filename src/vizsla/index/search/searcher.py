@@ -52,7 +52,7 @@ class Searcher:
         context = self._context if condition is None else _Context(self, condition)
         try:
             return bound.encode(texts, context)
-        except (DamagedSegmentError, IndexError):
+        except DamagedSegmentError:
             raise self.snapshot.damage() from None
 
     def top_k(

@@ -16,19 +16,20 @@ from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_fre
 from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import arrays, checksums, database, forking, model_files, segment_files
-from vizsla.index.storage.folder import recover
+from vizsla.index.storage.folder import absolute, recover
 from vizsla.models import Model
 
 ATTEMPTS = 5  # while a writer commits again and again
 
 
-def verify(path: Path) -> list[str]:
+def verify(path: str | Path) -> list[str]:
     """A sentence for each problem of an index; an empty list if it is sound.
 
     Readers and writers may work at the same time, since everything is read through SQLite or from files that never
     change. The rows of index.db are compared with the checksums of the last commit. An index of format 2 has no
     checksums before its next commit, so fewer problems can be found.
     """
+    path = absolute(path)
     recover(path)
     for _ in range(ATTEMPTS):
         problems, generation = _problems(path)

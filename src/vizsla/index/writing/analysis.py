@@ -26,11 +26,13 @@ import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
 from vizsla.errors import VizslaError
-from vizsla.models import Component, DenseComponent, Fields, Model, SparseComponent
+from vizsla.models import Component, DenseComponent, Model, SparseComponent
 from vizsla.runs.documents import refusal
+from vizsla.vectors import SparseVectors
 
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
+_MAX_VALUE = (1 << 32) - 1  # of a weight, as it is stored
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -90,8 +92,8 @@ class _NamespaceEncoder(ABC):
     """The number of terms it remembers."""
 
     @abstractmethod
-    def encode(self, contents: Sequence[Fields]) -> NamespaceBatch:
-        """The rows of documents, given their fields."""
+    def encode(self, documents: Sequence[Document]) -> NamespaceBatch:
+        """The rows of documents; a model that gives something that cannot be stored is refused."""
 
     @staticmethod
     def of(component: Component) -> _NamespaceEncoder:
@@ -105,10 +107,12 @@ class _NamespaceEncoder(ABC):
 
 class _SparseEncoder(_NamespaceEncoder):
     def __init__(self, component: SparseComponent) -> None:
+        self._name = component.name
         self._encoder = component.document_encoder()
 
-    def encode(self, contents: Sequence[Fields]) -> SparseBatch:
-        vectors, lengths = self._encoder.encode(contents)
+    def encode(self, documents: Sequence[Document]) -> SparseBatch:
+        vectors, lengths = self._encoder.encode([d.content for d in documents])
+        self._check(vectors, documents)
         ((_, terms),) = vectors.vocabulary.parts
         new_terms = list(terms[self.terms : len(vectors.vocabulary)])
         self.terms += len(new_terms)
@@ -121,13 +125,29 @@ class _SparseEncoder(_NamespaceEncoder):
             new_terms,
         )
 
+    def _check(self, vectors: SparseVectors, documents: Sequence[Document]) -> None:
+        values = vectors.values
+        if not len(values) or (values.min() > 0 and values.max() <= _MAX_VALUE):
+            return
+        place = int(np.argmin((values > 0) & (values <= _MAX_VALUE)))
+        row = int(np.searchsorted(vectors.pointers, place, side="right")) - 1
+        raise VizslaError(
+            f"{self._name} gives a term of the document {documents[row].id!r} the weight {values[place]}; weights must "
+            "be finite numbers above 0"
+        )
+
 
 class _DenseEncoder(_NamespaceEncoder):
     def __init__(self, component: DenseComponent) -> None:
         self._component = component
 
-    def encode(self, contents: Sequence[Fields]) -> DenseBatch:
-        vectors, lengths = self._component.encode(contents)
+    def encode(self, documents: Sequence[Document]) -> DenseBatch:
+        vectors, lengths = self._component.encode([d.content for d in documents])
+        if vectors.shape != (len(documents), self._component.dimensions):
+            raise VizslaError(
+                f"{self._component.name} gives vectors of the shape {vectors.shape} for {len(documents):,} documents; "
+                f"expected {len(documents), self._component.dimensions}"
+            )
         return DenseBatch(vectors, lengths.astype(np.uint32, copy=False))
 
 
@@ -166,7 +186,7 @@ class Analyst:
             [d.id for d in documents],
             [d.origin for d in documents],
             [self._row(d) for d in stored],
-            [encoder.encode([d.content for d in stored]) for encoder in self._encoders],
+            [encoder.encode(stored) for encoder in self._encoders],
         )
 
     def _row(self, document: Document) -> tuple[str, str | None, str | None]:

@@ -18,7 +18,8 @@ from vizsla.index.storage import database, forking
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.writing.transaction import Added, WriteTransaction
 from vizsla.models import Model
-from vizsla.runs import Document, document_id
+from vizsla.runs import Document
+from vizsla.runs.retriever import check_count, document_ids
 
 T = TypeVar("T")
 DEFAULT_MEMORY = 1 << 30
@@ -89,6 +90,7 @@ class Writer:
         self._discarded = False
         self._closed = False
         self._transaction: WriteTransaction | None = None
+        self._thread = 0
         self._lock: FileLock | None = self._acquire_lock() if keep_lock else None
 
     @property
@@ -100,6 +102,11 @@ class Writer:
     def is_writing(self) -> bool:
         """Whether a transaction is open."""
         return self._transaction is not None
+
+    @property
+    def is_used_by_this_thread(self) -> bool:
+        """Whether the calling thread holds the lock by this writer."""
+        return self._lock is not None and self._thread == threading.get_ident()
 
     @property
     def is_open(self) -> bool:
@@ -116,13 +123,12 @@ class Writer:
         `workers`: analyse documents in this many other processes, if more than 1; then call it under
         `if __name__ == "__main__":`. With `Source.raw_lines` the workers parse JSON, too.
         """
-        if workers < 1:
-            raise VizslaError(f"workers must be 1 or more, not {workers}")
+        workers = check_count(workers, "workers, the number of processes,")
         return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
         """Delete documents by id and return how many of them existed. `commit` makes it visible."""
-        stored_ids = [document_id(i) for i in ([ids] if isinstance(ids, str | int) else ids)]
+        stored_ids = document_ids(ids)
         return self._change(lambda transaction: transaction.delete(stored_ids))
 
     def commit(self) -> None:
@@ -198,7 +204,9 @@ class Writer:
             raise VizslaError("this index is being changed; documents that are added cannot change it themselves")
 
     def _acquire_lock(self) -> FileLock:
-        return database.lock_for_writing(self._target.path, self._timeout)
+        lock = database.lock_for_writing(self._target.path, self._timeout)
+        self._thread = threading.get_ident()
+        return lock
 
     def _release_lock(self) -> None:
         lock, self._lock = self._lock, None
