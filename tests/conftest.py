@@ -15,6 +15,8 @@ from hypothesis import settings
 
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla.cli import main
+from vizsla.index import Index
+from written import records
 
 # Kernels are compiled on first use, which no deadline foresees.
 settings.register_profile("vizsla", deadline=None, max_examples=60)
@@ -82,6 +84,34 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return run
 
 
+@pytest.fixture
+def corpus(tmp_path: Path, documents: list[dict[str, object]]) -> Path:
+    """The small documents in a file."""
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(json.dumps(d) + "\n" for d in documents))
+    return file
+
+
+@pytest.fixture
+def index(cli: Cli, corpus: Path, tmp_path: Path) -> Path:
+    """An index of them, made by the command line."""
+    code, out, err = cli("index", corpus, "-o", tmp_path / "i")
+    assert (code, out) == (0, "")
+    assert "4 documents in" in err
+    assert f"vizsla search {tmp_path / 'i'}" in err
+    cli("search", tmp_path / "i", "dog")  # on a new machine this compiles kernels and says so
+    return tmp_path / "i"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An index of five documents, to be written to."""
+    with Index.create(tmp_path / "i") as index:
+        index.add(records(range(5)))
+        index.commit()
+    return tmp_path / "i"
+
+
 @pytest.fixture(scope="module")
 def few_documents() -> Iterator[None]:
     """Where collections are small, a filter leaves few documents only if it leaves very few."""
@@ -106,6 +136,12 @@ def dataset(tmp_path: Path) -> Path:
     (folder / "qrels" / "test.tsv").write_text(head + "q1\td1\t2\nq1\td3\t1\nq2\td2\t1\n")
     (folder / "qrels" / "dev.tsv").write_text(head + "q3\td3\t1\n")
     return folder
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture

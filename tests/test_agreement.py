@@ -165,3 +165,15 @@ def test_mistakes_are_one_sentence(
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("q Q0 x 1 2 t\nq Q0 y 2 1 t\n")
+    (tmp_path / "b").write_text("q Q0 y 1 2 t\nq Q0 z 2 1 t\n")
+    ((result,),) = (json.loads(cli("overlap", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
+    assert result["figures"]["overlap@2"] == result["figures"]["consistency@2"] == 0.5
+    assert 0 < result["figures"]["RBO(p=0.9)"] < 1
+    assert "consistency@10" in cli("overlap", tmp_path / "a", tmp_path / "b")[1]
+    (tmp_path / "c").write_text("other Q0 y 1 2 t\n")
+    assert "no query in common" in cli("overlap", tmp_path / "a", tmp_path / "c")[2]
+    assert cli("overlap", tmp_path / "a")[0] == 2

@@ -1,24 +1,19 @@
-"""Collections: filters, snapshots, compaction, damage, crashes, full disks, passages, several processes."""
+"""Collections: filters, snapshots, compaction, damage, several processes."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import sqlite3
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from built import build, records
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Filter, Index, document_vectors, term_statistics
@@ -26,20 +21,9 @@ from vizsla.index.storage.verify import verify
 from vizsla.index.writing import compaction
 
 
-def records(count: int, word: str = "common") -> list[dict[str, Any]]:
-    return [{"id": str(i), "text": f"{word} word{i % 10}", "n": i} for i in range(count)]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "my.index"
-
-
-def build(folder: Path, documents: list[dict[str, Any]]) -> Index:
-    index = Index.create(folder)
-    index.add(documents)
-    index.commit()
-    return index
 
 
 def test_filters_apply_before_the_best_are_taken(folder: Path) -> None:
@@ -293,66 +277,6 @@ def test_large_documents_and_long_ids(folder: Path) -> None:
         assert [h.id for h in index.search("dog")] == ["x" * 10_000]
         assert index.search("cat")[0].id == "big"
         assert index.highlighter("cat").snippet(index.search("cat")[0].document, width=40).matches
-
-
-def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path) -> None:
-    """The short form of tests/crash.py."""
-    import crash
-
-    assert crash.run(times=6, seed=1, folder=tmp_path) == []
-
-
-def fill(index: Index) -> None:
-    for n in range(100):
-        index.add([{"id": f"{n}-{i}", "text": f"common w{n}x{i} " * 40} for i in range(500)])
-        index.commit()
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make a small disk")
-def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=False).returncode != 0:
-        pytest.skip("no small disk can be mounted here")
-    try:
-        build(disk / "i", records(500)).close()
-        with Index.open(disk / "i") as index:
-            with pytest.raises(CollectionError, match=r"the disk is full|No space left"):
-                fill(index)
-            complete = len(index)
-            assert complete >= 500
-            assert complete % 500 == 0
-        with Index.open(disk / "i") as index:
-            assert len(index) == complete
-            assert len(index.search("common", 10**6)) == complete
-        assert verify(disk / "i") == []
-    finally:
-        subprocess.run(["umount", "-l", disk], check=False)  # maps of its files may still be around
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
-def test_somebody_who_may_only_read_can_search() -> None:
-    folder = Path(tempfile.mkdtemp()) / "i"
-    build(folder, records(20)).close()
-    for place in (folder.parent, *folder.parent.rglob("*")):
-        place.chmod(0o555 if place.is_dir() else 0o444)
-    found = subprocess.run(
-        [sys.executable, "-c", READ_AS_NOBODY, folder], capture_output=True, text=True, check=False, cwd="/"
-    )
-    assert (found.stdout, found.returncode) == ("20 3\n", 0), found.stderr
-    shutil.rmtree(folder.parent)
-
-
-READ_AS_NOBODY = """
-import os, sys
-from vizsla.index import Index
-def search():
-    with Index.open(sys.argv[1]) as index:
-        return len(index), len(index.search("common", 3))
-search()  # loads what nobody may not be able to read: Python itself
-os.setgid(65534); os.setuid(65534)
-print(*search())
-"""
 
 
 def test_searching_goes_on_while_the_same_object_commits(folder: Path) -> None:

@@ -1,10 +1,9 @@
-"""Systems side by side: the shared index, the cache, tuning, tables, the page, the verbs."""
+"""Systems side by side: the shared index, the cache, tables, the page, the verb."""
 
 from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -16,22 +15,17 @@ import pytest
 from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
-from vizsla.evaluation import Cache, Parameter, compare, evaluate_model, tunable_parameters, tune
+from vizsla.evaluation import Cache, compare, evaluate_model, tune
 from vizsla.evaluation.systems import shared_index_model
-from vizsla.evaluation.tuning import with_parameter
-from vizsla.index import Index
-from vizsla.models import expression, parse_model
+from vizsla.models import parse_model
 from vizsla.reports import as_markdown, write_report
 from vizsla.reports.charts import Axis, number
-from vizsla.runs import Measure, Qrels, Run, parse_measures
+from vizsla.runs import Run, parse_measures
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 MODELS = ("bm25", "bm25(k1=2, b=0.9)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)")
 MEASURES = parse_measures("nDCG@10 R@100")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def test_one_index_answers_as_each_models_own(data: Path) -> None:
@@ -88,63 +82,6 @@ def test_runs_are_kept_by_content(dataset: Path, tmp_path: Path) -> None:
     assert cached(a="bm25") == [True]
     (dataset / "corpus.jsonl").write_text((dataset / "corpus.jsonl").read_text() + '{"_id": "d5", "text": "dog"}\n')
     assert cached(a="bm25") == [False]
-
-
-def test_an_index_is_asked_with_other_weights(documents: list[dict[str, object]], tmp_path: Path) -> None:
-    with Index.create(tmp_path / "a", "bm25-multifield") as index, Index.create(tmp_path / "b", "bm25(k1=2)") as other:
-        for each in (index, other):
-            each.add(documents)
-            each.commit()
-        title = "bm25(fields=title, namespace=title)"
-        assert [h.id for h in index.search("dogs", model=title)] == ["d1"]
-        assert [h.id for h in index.search("vizsla", model=title)] == []
-        both = f"2 * {title} + bm25(fields=text, namespace=text, k1=1.2)"
-        with Index.create(tmp_path / "c", both) as alone:
-            alone.add(documents)
-            alone.commit()
-            assert index.search("dogs bark", model=both) == alone.search("dogs bark")
-        with pytest.raises(VizslaError, match="does not have what 'bm25' reads"):
-            index.search("dogs", model="bm25")
-        with pytest.raises(VizslaError, match="does not have what"):
-            other.search("dogs", model="bm25 + bm25(namespace=again)")
-
-
-def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path) -> None:
-    opened, model = BeirDataset.open(dataset), parse_model("bm25-multifield")
-    qrels = opened.qrels("test")
-    with Index.create(tmp_path / "i", model) as index:
-        index.add(opened.documents())
-        index.commit()
-        settings = [Parameter("k1", (0.5, 1.0)), Parameter("title.weight", (0.0, 1.0, 4.0))]
-        found = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), settings)
-        assert len(found.tried) == 6
-        assert found.value == max(value for _, value in found.tried)
-        many = tune(index, model, opened.queries_of(qrels), qrels, Measure.parse("nDCG@10"), tunable_parameters(model))
-        assert many.value >= many.before
-    assert expression(found.model).startswith("bm25(") or " * " in expression(found.model)
-
-
-def test_expressions_are_read_back() -> None:
-    for text in ("bm25", "bm25(k1=1.2, b=0.75)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)"):
-        model = parse_model(text)
-        again = parse_model(expression(model))
-        assert [(w, c.index_signature, c.k1, c.b, c.namespace) for w, c in again.parts] == [
-            (w, c.index_signature, c.k1, c.b, c.namespace) for w, c in model.parts
-        ]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("k2", "unknown parameter 'k2'"), ("weight", "a weight belongs to a part"), ("texts.b", "did you mean 'text'")],
-)
-def test_settings_that_are_none(name: str, message: str) -> None:
-    with pytest.raises(VizslaError, match=message):
-        with_parameter(parse_model("bm25-multifield"), name, 1.0)
-    with pytest.raises(VizslaError, match="too many values to try; 10,000 is the limit"):
-        Parameter.parse("k1=0:1:0.0000001")
-    for text in ("k1", "k1=a,b", "=1", "k1=1:2:0"):
-        with pytest.raises(VizslaError, match="is not a parameter"):
-            Parameter.parse(text)
 
 
 class Page(HTMLParser):
@@ -286,18 +223,6 @@ def test_comparisons_that_cannot_be(cli: Cli, dataset: Path, arguments: list[str
     assert message in err
 
 
-def test_evaluating_a_run_tells_what_is_odd(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run.trec"
-    run.write_text("q1 Q0 d1 1 2 t\nq1 Q0 lost 2 1 t\nq7 Q0 d1 1 2 t\n")
-    code, out, err = cli("eval", dataset, "--run", run, "--convention", "beir", "--measures", "R@10 RR@10")
-    assert code == 0
-    assert out.splitlines()[1].split()[-2:] == ["0.5000", "0.5000"]
-    assert "1 query without judgements left out; 1 document found that the data set does not have" in err
-    run.write_text("")
-    for verb in (["eval", dataset, "--run", run], ["compare", dataset, "--run", run]):
-        assert "the run is empty" in cli(*verb)[2]
-
-
 def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     again = tmp_path / "other" / "pets"
@@ -321,22 +246,6 @@ def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, t
     assert cli("compare", dataset, copied, "--run", f"x@pets={run}", "--run", f"x@cars2={run}")[0] == 0
 
 
-def test_own_ids_and_ties_at_the_cut(cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "letters"
-    (folder / "qrels").mkdir(parents=True)
-    letters = "zyxwvutsrqponmlkjihgfedcba"
-    records = [{"_id": c, "text": "dog"} for c in letters] + [{"_id": "q1", "text": "dog dog dog"}]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "dog"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\n")
-    for convention, expected in (("anserini", 1.0), ("trec", 0.5)):
-        for k in (2, 5, 1000):
-            out = cli("eval", folder, "--measures", "RR", "--convention", convention, "-k", k, "--json")[1]
-            assert json.loads(out)["measures"]["RR"] == expected, (convention, k)
-    data = json.loads(cli("compare", folder, "-m", "bm25,bm25(b=1)", "--report", tmp_path / "r.html", "--json")[1])
-    assert all(math.isfinite(fact["milliseconds"]) for fact in data["facts"])  # with a single query, too
-
-
 def test_measures_where_less_is_better(dataset: Path) -> None:
     opened = BeirDataset.open(dataset)
     holes = parse_measures("Hole(judged='query')@1")
@@ -353,135 +262,3 @@ def test_a_cache_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -
     cache = Cache(tmp_path / "file")
     found = compare([(BeirDataset.open(dataset), "test")], {"bm25": parse_model("bm25")}, MEASURES, cache=cache)
     assert "runs could not be cached" in found.notes[0]
-
-
-def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    code, out, err = cli("tune", dataset, "--set", "k1=0.5,2", "--set", "b=0:1:0.5", "--test-split", "test")
-    assert code == 0
-    assert "6 settings tried on dev" in err
-    assert out.splitlines()[-1].startswith("bm25")
-    result = json.loads(cli("tune", dataset, "--split", "test", "--set", "b=0,1", "--json")[1])
-    assert result["after"] >= result["before"]
-    for name, model in (("a", "bm25"), ("b", "bm25(fields=title)")):
-        assert cli("eval", dataset, "-m", model, "--output", tmp_path / name)[0] == 0
-    code, _, err = cli(
-        "fuse",
-        tmp_path / "a",
-        tmp_path / "b",
-        "-o",
-        tmp_path / "c",
-        "--combine",
-        "linear",
-        "--tune",
-        dataset,
-        "--split",
-        "test",
-    )
-    assert code == 0
-    assert "nDCG@10" in err
-    assert len(Run.read(tmp_path / "c")) == 2
-    assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
-    assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
-    assert "also an input" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
-    tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--combine", "linear", "--tune", dataset)
-    assert "none of the judged queries of pets dev" in tuned[2]
-    (tmp_path / "x").write_text("other Q0 d1 1 1 t\n")
-    assert "no query in common" in cli("fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
-    for verb in (["eval", dataset, "--run"], ["compare", dataset, "--run"]):
-        assert "none of" in cli(*verb, tmp_path / "x")[2]
-    assert "is not a model" in cli("eval", dataset, "-m", "")[2]
-    assert "at the edge of what was tried" in cli("tune", dataset, "--set", "b=0,1")[2]
-
-
-def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("q Q0 x 1 2 t\nq Q0 y 2 1 t\n")
-    (tmp_path / "b").write_text("q Q0 y 1 2 t\nq Q0 z 2 1 t\n")
-    ((result,),) = (json.loads(cli("overlap", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
-    assert result["figures"]["overlap@2"] == result["figures"]["consistency@2"] == 0.5
-    assert 0 < result["figures"]["RBO(p=0.9)"] < 1
-    assert "consistency@10" in cli("overlap", tmp_path / "a", tmp_path / "b")[1]
-    (tmp_path / "c").write_text("other Q0 y 1 2 t\n")
-    assert "no query in common" in cli("overlap", tmp_path / "a", tmp_path / "c")[2]
-    assert cli("overlap", tmp_path / "a")[0] == 2
-
-
-def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    cli("index", dataset, "-o", tmp_path / "i")
-    code, out, _ = cli(
-        "eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json"
-    )
-    (result,) = json.loads(out)["results"]
-    assert (code, result["questions"], result["accuracy"]) == (0, 2, {"Acc@1": 0.5, "Acc@4": 0.5})
-    assert "Acc@20" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "i")[1]
-    assert cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "x")[0] == 2
-    run = tmp_path / "run.trec"
-    run.write_text("q1 Q0 d1 1 2 t\nq2 Q0 d1 1 1 t\n")
-    out = cli(
-        "eval", dataset / "queries.jsonl", "--index", tmp_path / "i", "--run", run, "--measures", "Acc@1", "--json"
-    )[1]
-    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
-    cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
-    assert (
-        "has no text to look for answers in" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
-    )
-
-
-def test_answers_are_looked_for_in_the_passage_found(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "c.jsonl").write_text(
-        json.dumps({"_id": "d", "text": "red apples grow here " * 9 + "blue plums fall"}) + "\n"
-    )
-    rows = [("q1", "apples", "red"), ("q2", "plums", "blue")]
-    lines = [json.dumps({"_id": q, "text": text, "answers": [answer]}) for q, text, answer in rows]
-    (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
-    cli("index", tmp_path / "c.jsonl", "-o", tmp_path / "p", "--passages", "5")
-    out = cli("eval", tmp_path / "q.jsonl", "--index", tmp_path / "p", "--measures", "Acc@1", "--json")[1]
-    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
-    (tmp_path / "r").write_text("q1 Q0 d 1 1 t\nq2 Q0 d 1 1 t\n")
-    out = cli(
-        "eval",
-        tmp_path / "q.jsonl",
-        "--index",
-        tmp_path / "p",
-        "--run",
-        tmp_path / "r",
-        "--measures",
-        "Acc@1",
-        "--json",
-    )[1]
-    assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 1.0}
-
-
-def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    run, sheet = tmp_path / "run.trec", tmp_path / "sheet.csv"
-    run.write_text("q1 Q0 d2 1 3 t\nq1 Q0 d1 2 2 t\nq2 Q0 d2 1 1 t\n")
-    code, _, err = cli("qrels", "pool", dataset, run, "-o", sheet)
-    assert (code, "1 document to judge for 1 query:" in err) == (0, True)
-    rows = list(csv.DictReader(sheet.read_text().splitlines()))
-    assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
-    assert "may hold judgements" in cli("qrels", "pool", dataset, run, "-o", sheet)[2]
-    code, _, err = cli("qrels", "evaluate", dataset, sheet, run)
-    assert "0 judgements added; 1 row of the sheet left empty" in err
-    sheet.write_text(sheet.read_text().replace("q1,d2,,", "q1,d2,2,"))
-    code, out, err = cli(
-        "qrels",
-        "evaluate",
-        dataset,
-        sheet,
-        run,
-        "--measures",
-        "P@1 Hole(judged='query')@1",
-        "--output",
-        tmp_path / "all.tsv",
-    )
-    assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
-    assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
-    assert "this file is also an input" in cli("qrels", "evaluate", dataset, sheet, run, "--output", sheet)[2]
-    (tmp_path / "other").write_text("zzz 0 d1 1\n")
-    assert "no query judged here is in this data set" in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
-    (tmp_path / "other").write_text("zzz 0 d1 1\nq1 0 d1 0\n")
-    assert (
-        "is judged 0 for the query 'q1', the data set has 2"
-        in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
-    )
-    sheet.write_text("a,b\n")
-    assert "expected the columns" in cli("qrels", "evaluate", dataset, sheet, run)[2]

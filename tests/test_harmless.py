@@ -102,83 +102,88 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+INDEX, RUNS = f"i{NAME}", [f"{NAME}.trec", f"two{NAME}.trec"]
+FINE = [
+    ("index", f"{NAME}.jsonl", "-o", INDEX),
+    ("index", f"{NAME}.jsonl", "-o", "m", "-m", f"model{NAME}"),
+    ("info", "m"),
+    ("search", "m", "dog"),
+    ("explain", "m", "dog", f"{EVIL} 1"),
+    ("search", INDEX, "dog"),
+    ("search", INDEX, "dog", "--json"),
+    ("search", INDEX, f"{EVIL} xyzzy"),
+    ("index", NAME, "-o", "b"),
+    ("search", "b", "--queries", f"{NAME}/queries.jsonl", "--output", f"o{NAME}.trec"),
+    ("explain", INDEX, f"dog {LINES}", f"{EVIL} 1"),
+    ("explain", INDEX, "dog", f"{EVIL} 1", "--json"),
+    ("info", INDEX, "--terms", LINES),
+    ("info", INDEX, "--json"),
+    ("analyze", LINES, "-a", "whitespace"),
+    ("add", INDEX, f"{NAME}.jsonl"),
+    ("verify", INDEX),
+    ("compact", INDEX),
+    ("export", INDEX, "-o", f"v{NAME}.jsonl"),
+    ("eval", NAME),
+    ("eval", NAME, "--run", RUNS[0]),
+    ("eval", NAME, "--json"),
+    ("eval", NAME, "--index", "b"),
+    ("tune", NAME, "--split", "test", "--set", "k1=0.9"),
+    ("fuse", *RUNS, "-o", f"f{NAME}.trec"),
+    ("overlap", *RUNS),
+    ("overlap", *RUNS, "--json"),
+    ("word-order", NAME, "--index", "b", "--shuffles", "1"),
+    ("word-order", NAME, "--output", f"w{NAME}", "--shuffles", "1"),
+    ("datasets", "--data", "."),
+    ("datasets", "stats", NAME),
+    ("qrels", "pool", NAME, *RUNS, "-o", f"s{NAME}.csv"),
+    ("qrels", "evaluate", NAME, f"s{NAME}.csv", *RUNS),
+    ("delete", INDEX, f"{EVIL} 1", EVIL),
+]
+"""Commands that find nothing wrong."""
+WRONG = [
+    ("search", f"no{NAME}", "dog"),
+    ("search", INDEX, "dog", "--filter", f"{EVIL} = 1"),
+    ("search", INDEX, "dog", "-m", EVIL),
+    ("search", INDEX, "dog", "--search-params", EVIL),
+    ("search", INDEX, "dog", "--combine", EVIL),
+    ("search", INDEX, "dog", "--expand", EVIL),
+    ("search", INDEX, "--queries", f"no{NAME}", "--output", "x"),
+    ("explain", INDEX, "dog", LINES),
+    ("index", f"no{NAME}", "-o", "x"),
+    ("index", f"{NAME}.jsonl", "-o", INDEX),
+    ("index", f"{NAME}.jsonl", "-o", "x", "--format", EVIL),
+    ("index", f"{NAME}.jsonl", "-o", "x", "--memory", EVIL),
+    ("index", f"{NAME}.jsonl", "-o", "x", "-m", EVIL),
+    ("analyze", "x", "-a", EVIL),
+    ("eval", f"no{NAME}"),
+    ("eval", NAME, "--split", EVIL),
+    ("eval", NAME, "--measures", EVIL),
+    ("eval", NAME, "--convention", EVIL),
+    ("compare", NAME, "--run", f"x{NAME}@y{NAME}={RUNS[0]}"),
+    ("compare", NAME, "--report", f"r{NAME}"),
+    ("fuse", *RUNS, "-o", "x", "--combine", EVIL),
+    ("interleave", *RUNS, "--qrels", f"no{NAME}"),
+    ("recipes", "check", EVIL),
+    ("datasets", "show", EVIL),
+    (EVIL,),
+    (f"--{EVIL}",),
+    ("search", INDEX, "dog", "-k", EVIL),
+    ("search", INDEX, "dog", f"--x{EVIL}"),
+]
+"""Commands that refuse what they are given."""
+EITHER = [("index", f"{NAME}.jsonl", "-o", "x", "--text-field", f"no{NAME}")]
+"""Commands that may do either."""
+
+
 @pytest.mark.usefixtures("evil")
 def test_nothing_of_a_users_reaches_the_terminal_live(cli: Cli) -> None:
-    index, runs, filter = f"i{NAME}", [f"{NAME}.trec", f"two{NAME}.trec"], f"{EVIL} = 1"
-    fine = [
-        ("index", f"{NAME}.jsonl", "-o", index),
-        ("index", f"{NAME}.jsonl", "-o", "m", "-m", f"model{NAME}"),
-        ("info", "m"),
-        ("search", "m", "dog"),
-        ("explain", "m", "dog", f"{EVIL} 1"),
-        ("search", index, "dog"),
-        ("search", index, "dog", "--json"),
-        ("search", index, f"{EVIL} xyzzy"),
-        ("index", NAME, "-o", "b"),
-        ("search", "b", "--queries", f"{NAME}/queries.jsonl", "--output", f"o{NAME}.trec"),
-        ("explain", index, f"dog {LINES}", f"{EVIL} 1"),
-        ("explain", index, "dog", f"{EVIL} 1", "--json"),
-        ("info", index, "--terms", LINES),
-        ("info", index, "--json"),
-        ("analyze", LINES, "-a", "whitespace"),
-        ("add", index, f"{NAME}.jsonl"),
-        ("verify", index),
-        ("compact", index),
-        ("export", index, "-o", f"v{NAME}.jsonl"),
-        ("eval", NAME),
-        ("eval", NAME, "--run", runs[0]),
-        ("eval", NAME, "--json"),
-        ("eval", NAME, "--index", "b"),
-        ("tune", NAME, "--split", "test", "--set", "k1=0.9"),
-        ("fuse", *runs, "-o", f"f{NAME}.trec"),
-        ("overlap", *runs),
-        ("overlap", *runs, "--json"),
-        ("word-order", NAME, "--index", "b", "--shuffles", "1"),
-        ("word-order", NAME, "--output", f"w{NAME}", "--shuffles", "1"),
-        ("datasets", "--data", "."),
-        ("datasets", "stats", NAME),
-        ("qrels", "pool", NAME, *runs, "-o", f"s{NAME}.csv"),
-        ("qrels", "evaluate", NAME, f"s{NAME}.csv", *runs),
-        ("delete", index, f"{EVIL} 1", EVIL),
-    ]
-    wrong = [
-        ("search", f"no{NAME}", "dog"),
-        ("search", index, "dog", "--filter", filter),
-        ("search", index, "dog", "-m", EVIL),
-        ("search", index, "dog", "--search-params", EVIL),
-        ("search", index, "dog", "--combine", EVIL),
-        ("search", index, "dog", "--expand", EVIL),
-        ("search", index, "--queries", f"no{NAME}", "--output", "x"),
-        ("explain", index, "dog", LINES),
-        ("index", f"no{NAME}", "-o", "x"),
-        ("index", f"{NAME}.jsonl", "-o", index),
-        ("index", f"{NAME}.jsonl", "-o", "x", "--format", EVIL),
-        ("index", f"{NAME}.jsonl", "-o", "x", "--memory", EVIL),
-        ("index", f"{NAME}.jsonl", "-o", "x", "-m", EVIL),
-        ("analyze", "x", "-a", EVIL),
-        ("eval", f"no{NAME}"),
-        ("eval", NAME, "--split", EVIL),
-        ("eval", NAME, "--measures", EVIL),
-        ("eval", NAME, "--convention", EVIL),
-        ("compare", NAME, "--run", f"x{NAME}@y{NAME}={runs[0]}"),
-        ("compare", NAME, "--report", f"r{NAME}"),
-        ("fuse", *runs, "-o", "x", "--combine", EVIL),
-        ("interleave", *runs, "--qrels", f"no{NAME}"),
-        ("recipes", "check", EVIL),
-        ("datasets", "show", EVIL),
-        (EVIL,),
-        (f"--{EVIL}",),
-        ("search", index, "dog", "-k", EVIL),
-        ("search", index, "dog", f"--x{EVIL}"),
-    ]
-    either = [("index", f"{NAME}.jsonl", "-o", "x", "--text-field", f"no{NAME}")]
-    for codes, commands in (((0,), fine), ((2,), wrong), ((0, 2), either)):
+    for codes, commands in (((0,), FINE), ((2,), WRONG), ((0, 2), EITHER)):
         for command in commands:
             code, out, err = cli(*command)
             assert code in codes, (command[0], ascii(err))
             assert_harmless(out, err)
             assert "Traceback" not in err
-    out = cli("search", index, "dog")[1]
+    out = cli("search", INDEX, "dog")[1]
     assert "[red]r[/]" in out  # as it is, not in red
     assert "\\x1b[31m" in out
 

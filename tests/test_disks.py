@@ -1,0 +1,77 @@
+"""Writers that are killed, disks that are full, and folders that one may only read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from built import build, records
+from vizsla.errors import CollectionError
+from vizsla.index import Index
+from vizsla.index.storage.verify import verify
+
+
+def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path) -> None:
+    """The short form of tests/crash.py."""
+    import crash
+
+    assert crash.run(times=6, seed=1, folder=tmp_path) == []
+
+
+def fill(index: Index) -> None:
+    for n in range(100):
+        index.add([{"id": f"{n}-{i}", "text": f"common w{n}x{i} " * 40} for i in range(500)])
+        index.commit()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make a small disk")
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=False).returncode != 0:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        build(disk / "i", records(500)).close()
+        with Index.open(disk / "i") as index:
+            with pytest.raises(CollectionError, match=r"the disk is full|No space left"):
+                fill(index)
+            complete = len(index)
+            assert complete >= 500
+            assert complete % 500 == 0
+        with Index.open(disk / "i") as index:
+            assert len(index) == complete
+            assert len(index.search("common", 10**6)) == complete
+        assert verify(disk / "i") == []
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)  # maps of its files may still be around
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_who_may_only_read_can_search() -> None:
+    folder = Path(tempfile.mkdtemp()) / "i"
+    build(folder, records(20)).close()
+    for place in (folder.parent, *folder.parent.rglob("*")):
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    found = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, folder], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert (found.stdout, found.returncode) == ("20 3\n", 0), found.stderr
+    shutil.rmtree(folder.parent)
+
+
+READ_AS_NOBODY = """
+import os, sys
+from vizsla.index import Index
+def search():
+    with Index.open(sys.argv[1]) as index:
+        return len(index), len(index.search("common", 3))
+search()  # loads what nobody may not be able to read: Python itself
+os.setgid(65534); os.setuid(65534)
+print(*search())
+"""
