@@ -229,7 +229,7 @@ def test_vectors_that_are_none(folder: Path) -> None:
     dense = Dense.open(folder)
     with torch.no_grad():
         dense.network.running.model.embeddings.word_embeddings.weight.fill_(torch.inf)  # type: ignore[union-attr]
-    with pytest.raises(VizslaError, match="makes numbers that are none"):
+    with pytest.raises(VizslaError, match="gives values that are not finite"):
         dense.dense_documents(["dogs"])
 
 

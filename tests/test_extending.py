@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,7 +18,19 @@ import vizsla
 from vizsla import Index
 from vizsla.errors import VizslaError
 from vizsla.evaluation import compare, evaluate_retriever
-from vizsla.models import MODELS, Model, expression, parse_model
+from vizsla.index import verify
+from vizsla.models import (
+    MODELS,
+    DenseComponent,
+    Fields,
+    Model,
+    SearchContext,
+    SparseComponent,
+    SparseDocumentEncoder,
+    TermWeightEncoder,
+    expression,
+    parse_model,
+)
 from vizsla.retrievers import FusedRetriever
 from vizsla.runs import FUSIONS, Run, fuse
 from vizsla.spec import Registry, plugins
@@ -147,7 +161,7 @@ def test_without_the_plugin_the_reason_is_one_sentence(
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
     for value, message in (
-        (str(tmp_path / "absent.py"), "there is no such file"),
+        (str(tmp_path / "absent.py"), "this file does not exist"),
         (str(broken), "cannot be loaded: ZeroDivisionError"),
         ("no_such_module_of_anyone", "cannot be loaded: ModuleNotFoundError"),
     ):
@@ -163,3 +177,110 @@ def test_a_name_is_registered_by_one_file() -> None:
     with pytest.raises(VizslaError, match="two files register the thing 'a'"):
         registry.register("a", help="Another.")(other)
     assert expression(parse_model("0.5 * bm25(k1=1.2)")) == "0.5 * bm25(k1=1.2)"
+
+
+@dataclass(frozen=True)
+class Constant(SparseComponent):
+    """Gives every document one term with one weight."""
+
+    value: float = 1.0
+    fields: tuple[str, ...] = ("text",)
+    namespace: str = "constant"
+    name: str = "constant"
+
+    kind: ClassVar[str] = "test-constant"
+
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return TermWeightEncoder(self.namespace, lambda _: {"x": VALUES.get(self.value, self.value)})
+
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        return [[][1] if text == "broken" else {"x": 1.0} for text in texts]
+
+
+@dataclass(frozen=True)
+class Wide(DenseComponent):
+    """Says it has two dimensions, and gives three."""
+
+    fields: tuple[str, ...] = ("text",)
+    namespace: str = "wide"
+    name: str = "wide"
+
+    kind: ClassVar[str] = "test-wide"
+
+    @property
+    def dimensions(self) -> int:
+        return 2
+
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones((len(documents), 3), np.float32), np.ones(len(documents), bool)
+
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones((len(texts), 3), np.float32), np.ones(len(texts), bool)
+
+
+VALUES = {-7: float("nan"), -8: float("inf")}  # which no description can hold
+
+
+@pytest.mark.parametrize("value", [0, -2, 0.0, -1.5, -7, -8, 1 << 40])
+def test_weights_that_cannot_be_stored_are_refused_before_anything_is_written(tmp_path: Path, value: float) -> None:
+    with Index.create(tmp_path / "i", Constant(value)) as index:
+        with pytest.raises(VizslaError, match="constant gives a term of the document '1' the weight"):
+            index.add(DOCUMENTS)
+        index.commit()
+        assert len(index) == 0
+    assert verify(tmp_path / "i") == []
+
+
+def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", Wide()) as index:
+        with pytest.raises(VizslaError, match=r"wide gives vectors of the shape \(3, 3\) .* expected \(3, 2\)"):
+            index.add(DOCUMENTS)
+        index.commit()
+    assert verify(tmp_path / "i") == []
+
+
+def test_a_mistake_of_a_plugin_is_no_damage(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", Constant()) as index:
+        index.add(DOCUMENTS)
+        index.commit()
+        for call in (lambda: index.search("broken"), lambda: index.explain("broken", "1")):
+            with pytest.raises(IndexError):
+                call()
+
+
+def test_what_cannot_be_stored_leaves_no_index(tmp_path: Path) -> None:
+    for options, message in (
+        ({"store": "no"}, "store is True or False"),
+        ({"model": None}, "a model is a Model or its name"),
+        ({"model": vizsla.BM25}, "a model is a Model or its name"),
+        ({"model": Constant(value=np.float32(1))}, "cannot be stored"),
+    ):
+        with pytest.raises(VizslaError, match=message):
+            Index.create(tmp_path / "i", **options)  # type: ignore[arg-type]
+        assert not (tmp_path / "i").exists()
+    for fields in ("text", (), ("",), ("text", 3)):
+        with pytest.raises(VizslaError, match="fields are a tuple of names"):
+            vizsla.BM25(fields=fields)  # type: ignore[arg-type]
+
+
+def test_two_plugins_of_one_stem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from vizsla.models import MODELS, BM25\nMODELS.register('stem-{0}', help='.')(lambda: {1})\n"
+    for folder, model in (("a", "BM25()"), ("b", "None")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(text.format(folder, model))
+    files = [str(tmp_path / folder / "same.py") for folder in "ab"]
+    monkeypatch.setenv("VIZSLA_PLUGINS", os.pathsep.join(files))
+    assert parse_model("stem-a").name == "bm25"
+    with pytest.raises(VizslaError, match="registers the model 'stem-b' gives null, not a Model"):
+        parse_model("stem-b")
+
+
+def test_options_that_would_clash_in_a_description_are_refused(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Clashing(Constant):
+        weight: float = 2.0
+
+        kind: ClassVar[str] = "test-clashing"
+
+    with pytest.raises(VizslaError, match="cannot be stored: rename its option 'weight'"):
+        Index.create(tmp_path / "i", Clashing())

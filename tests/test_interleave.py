@@ -233,7 +233,7 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
         (["bm25.trec", "dense.trec", "--report", "a.txt"], "ends in .html"),
         (["bm25.trec", "dense.trec", "--reference", "bm2"], "did you mean 'bm25'?"),
         (["bm25.trec", "dense.trec", "--reference", "bm25=dense.trec"], "two runs are called 'bm25'"),
-        (["bm25.trec", "dense.trec", "--test", "z"], "no significance test"),
+        (["bm25.trec", "dense.trec", "--test", "z"], "unknown significance test"),
         (["bm25.trec", "dense.trec", "--split", "nope"], "unknown split 'nope'"),
         (["bm25.trec", "dense.trec", "--split", "dev"], "bm25 has none of the queries"),
         (["bm25.trec", "dense.trec", "--answers", "q.jsonl"], "give --qrels"),

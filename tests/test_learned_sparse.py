@@ -314,3 +314,15 @@ def test_a_runtime_that_is_none_is_refused(small: LearnedSparse, monkeypatch: py
     fresh = replace(small, network=Network.open(small.network.folder))
     with pytest.raises(VizslaError, match="VIZSLA_RUNTIME"):
         fresh.query_terms(["dogs"])
+
+
+def test_an_auto_weighted_model_takes_the_weights_of_its_index(small: LearnedSparse, tmp_path: Path) -> None:
+    both = AutoWeightedSum((Part(1.0, BM25()), Part(0.5, small)), "both")
+    with Index.create(tmp_path / "i", both) as index:
+        before = index.with_model()
+        index.add(documents_of(80))
+        index.commit()
+        assert index.model.parts[1].weight != 0.5
+        hits = [(hit.id, hit.score) for hit in index.search("dog bark")]
+        assert [(hit.id, hit.score) for hit in index.search("dog bark", model=both)] == hits
+        assert [(hit.id, hit.score) for hit in before.search("dog bark")] == hits

@@ -287,7 +287,7 @@ def test_a_location_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("VIZSLA_PLUGINS", str(plugin))
     with vizsla.open("toy-echo:hello") as retriever:
         assert retriever.search("dogs")[0]["text"] == "hello dogs"
-    assert LOCATIONS.names()[:2] == ["file", "toy-echo"]
+    assert {"file", "toy-echo"} <= set(LOCATIONS.names())
     assert LOCATIONS["toy-echo"].help
 
 

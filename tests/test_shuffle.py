@@ -157,7 +157,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["pets", "--index", "i", "--shuffles", "0"], "must be 1 or more, not 0"),
         (["pets", "--index", "i", "--limit", "0"], "must be 1 or more, not 0"),
         (["pets", "--index", "i", "--measures", "Acc@0"], "is not a measure"),
-        (["pets", "--index", "i", "--test", "x"], "no significance test"),
+        (["pets", "--index", "i", "--test", "x"], "unknown significance test"),
         (["pets", "--index", "i", "--split", "x"], "unknown split 'x'"),
         (["pets", "pets", "--index", "i"], "two sets of questions are called 'pets'"),
         (["pets", "--index", "i", "-m", "bm25,bm25"], "named twice"),

@@ -130,7 +130,7 @@ def test_vectors_that_are_none(tmp_path: Path, vector: object, message: str) -> 
 
 def test_matrices_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_text("no archive")
-    with pytest.raises(InputError, match="no sparse matrix"):
+    with pytest.raises(InputError, match="not a sparse matrix"):
         list(Source.find(tmp_path / "x.npz").documents())
     np.savez(tmp_path / "y.npz", data=[1.0], indices=[9], indptr=[0, 1], shape=[1, 2], format=b"csr")
     with pytest.raises(InputError, match="whose parts fit together"):

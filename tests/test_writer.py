@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,18 +95,65 @@ def test_threads_share_a_writer(folder: Path) -> None:
         assert len(index) == 13
 
 
-def test_the_short_way_goes_through_an_open_writer(folder: Path) -> None:
+def test_the_short_way_and_a_writer_exclude_each_other(folder: Path) -> None:
     with Index.open(folder) as index:
         with index.writer() as writer:
-            index.add([record(3)])
-            assert writer.has_changes
+            writer.add([record(3)])
+            with pytest.raises(CollectionError, match="has a writer open; use it, or close it first"):
+                index.add([record(4)])
+            index.rollback()  # of the short way: nothing to discard
             index.commit()
-            assert not writer.has_changes
-            index.delete("3")
+            assert writer.has_changes
             writer.commit()
-        index.add([record(4)])  # now it has one of its own
         index.commit()
-        assert {hit.id for hit in index.search("common")} == {"0", "1", "2", "4"}
+        index.add([record(4)])
+        with pytest.raises(CollectionError, match=r"has uncommitted changes; call commit\(\) or rollback\(\) first"):
+            index.writer()
+        index.commit()
+        index.writer(timeout=0).close()
+        assert {hit.id for hit in index.search("common")} == {"0", "1", "2", "3", "4"}
+
+
+def test_a_thread_that_commits_while_the_index_is_closed(folder: Path) -> None:
+    """Closing once held a lock that the commit was waiting for, and the other way round."""
+    for _ in range(5):
+        started = threading.Event()
+
+        def write(index: Index, started: threading.Event = started) -> None:
+            with suppress(CollectionError):  # once it is closed
+                for number in range(1000):
+                    index.add([record(number)])
+                    index.commit()
+                    started.set()
+
+        with Index.open(folder) as index:
+            thread = threading.Thread(target=write, args=(index,))
+            thread.start()
+            started.wait()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert verify(folder) == []
+
+
+def test_a_writer_that_comes_after_the_end_is_refused(folder: Path) -> None:
+    errors: list[Exception] = []
+
+    def wait(index: Index) -> None:
+        try:
+            index.writer(timeout=20)
+        except CollectionError as e:
+            errors.append(e)
+
+    with Index.open(folder) as other, other.writer():
+        index = Index.open(folder)
+        thread = threading.Thread(target=wait, args=(index,))
+        thread.start()
+        time.sleep(0.1)
+        index.close()
+    thread.join(20)
+    assert ["has been closed" in str(e) for e in errors] == [True]
+    with Index.open(folder) as again:
+        again.writer(timeout=0).close()
 
 
 def test_what_is_not_committed_is_discarded(folder: Path) -> None:

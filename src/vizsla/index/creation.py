@@ -11,6 +11,7 @@ from typing import Any
 
 import vizsla
 from vizsla.datasets import Splitter
+from vizsla.described import DescriptionError
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.search.vector_indexes import check_vector_index
@@ -55,7 +56,7 @@ def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A model's description, if the model can be read back from it."""
     try:
         Model.from_description(json.loads(json.dumps(description)), folder)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, DescriptionError) as e:
         raise VizslaError(f"the model {description.get('name')!r} cannot be stored: {e}") from e
     return description
 

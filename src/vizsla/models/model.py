@@ -106,7 +106,12 @@ class Model(ABC):
 
     def describe(self, folder: Path) -> dict[str, Any]:
         """The model as plain data; files it needs are written to the folder."""
-        parts = [{"weight": p.weight, "kind": p.component.kind, **p.component.options(folder)} for p in self.parts]
+        parts = []
+        for weight, component in self.parts:
+            options = component.options(folder)
+            if reserved := options.keys() & {"weight", "kind"}:
+                raise VizslaError(f"{component.name} cannot be stored: rename its option {min(reserved)!r}")
+            parts.append({"weight": weight, "kind": component.kind, **options})
         return {"name": self.name, "parts": parts}
 
     def save(self, folder: str | Path) -> None:
