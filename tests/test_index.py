@@ -120,9 +120,9 @@ def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> Non
     build(folder, documents[:2]).close()
     crashed = Index.open(folder, memory=1)
     crashed.add(documents[2:])  # flushed as a pending generation; then the process dies
-    assert crashed._writer is not None
-    crashed._writer._lock.release()
-    crashed._writer._transaction._db.close()
+    assert crashed._own_writer is not None
+    crashed._own_writer._lock.release()
+    crashed._own_writer._transaction._db.close()
     assert len(list((folder / "segments").iterdir())) == 2
     with Index.open(folder) as index:
         assert len(index) == 2

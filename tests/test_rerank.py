@@ -184,8 +184,8 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ([bare, "--run", run, *good, *asked, *out], "--no-store"),
         ([ix, "--run", run, *good, *asked, *out, "--precision", "int4"], "int4"),
         ([ix, "--run", run, "--reranker", empty, *asked, *out], "no encoder here"),
-        ([ix, "--run", run, "--reranker", plain, *asked, *out], "no reranker"),
-        ([ix, "--run", run, "--reranker", start, *asked, *out], "no reranker"),
+        ([ix, "--run", run, "--reranker", plain, *asked, *out], "not a reranker"),
+        ([ix, "--run", run, "--reranker", start, *asked, *out], "not a reranker"),
         ([ix, "--run", run, "--reranker", wrong, *asked, *out], "does not describe a reranker"),
     ):
         code, _, said = cli("rerank", *more)

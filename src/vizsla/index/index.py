@@ -12,7 +12,7 @@ from typing import Any
 
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
-from vizsla.errors import CollectionError, VizslaError
+from vizsla.errors import CollectionError
 from vizsla.index.creation import create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
@@ -25,14 +25,7 @@ from vizsla.index.storage import forking
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.view import IndexView
 from vizsla.index.writing.transaction import Added
-from vizsla.index.writing.writer import (
-    DEFAULT_MEMORY,
-    DEFAULT_TIMEOUT,
-    Hooks,
-    Target,
-    Writer,
-    warn_of_lost_changes,
-)
+from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever, Run, document_id
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
@@ -106,14 +99,17 @@ class Index(Retriever):
 
     def close(self) -> None:
         """Discard what is not committed, and free files and locks."""
+        self._close_writers()  # without our lock: a commit may be going on, and shows us the result
         with self._turns:
             self._closed = True
-            writers = self._own_writer, self._writer
-        for writer in writers:  # without our lock: a commit may be going on, and shows us the result
-            if writer is not None:
-                writer.close()
+        self._close_writers()
         if self._current is not None:
             self._current.snapshot.close()
+
+    def _close_writers(self) -> None:
+        for writer in (self._own_writer, self._writer):
+            if writer is not None:
+                writer.close()
 
     # Writing
 
@@ -121,13 +117,6 @@ class Index(Retriever):
         """A writer of this index. There is at most one at a time, in all threads and processes.
 
         `timeout`: how many seconds to wait for another writer to finish; 0 refuses at once, None waits for ever.
-
-        >>> import tempfile
-        >>> with Index.create(tempfile.mkdtemp() + "/dogs.index") as index, index.writer() as writer:
-        ...     _ = writer.add([{"id": "1", "text": "Dogs bark."}])
-        ...     writer.commit()
-        ...     len(index)
-        1
         """
         self._check_open()
         if self._own_writer is not None and self._own_writer.is_used_by_this_thread:
@@ -387,16 +376,9 @@ class Index(Retriever):
 
         Give the `filter` of the search: a query that is expanded from documents uses those that pass it.
         """
-        query_with_words(query)
-        doc_id, condition = document_id(doc_id), Filter.of(filter)
+        text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
-            numbers = searcher.snapshot.documents.numbers_of(doc_id)
-            if not numbers:
-                raise VizslaError(f"there is no document with the id {doc_id!r}")
-            if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
-                raise VizslaError(f"the document {doc_id!r} does not pass the filter")
-            chosen = self._model_of(model) or searcher.snapshot.model
-            return max((explain(searcher, chosen, query, n, condition) for n in numbers), key=lambda e: e.score)
+            return explain(searcher, chosen or searcher.snapshot.model, text, wanted, Filter.of(filter))
 
     def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""

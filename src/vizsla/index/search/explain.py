@@ -7,17 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import DensePart, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import ExpandedBM25, Model
 from vizsla.runs import Explanation, Filter
 
 
-def explain(searcher: Searcher, model: Model, text: str, number: int, condition: Filter | None = None) -> Explanation:
-    """The score of the document with an insertion number, as a tree whose leaves add up to it.
+def explain(searcher: Searcher, model: Model, text: str, doc_id: str, condition: Filter | None) -> Explanation:
+    """The score of a document, as a tree whose leaves add up to it; of a document in passages that of the best one.
 
     `condition`: the filter of the search, for queries that are expanded from documents.
     """
+    numbers = searcher.snapshot.documents.numbers_of(doc_id)
+    if not numbers:
+        raise VizslaError(f"there is no document with the id {doc_id!r}")
+    if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
+        raise VizslaError(f"the document {doc_id!r} does not pass the filter")
+    return max((_explain_row(searcher, model, text, n, condition) for n in numbers), key=lambda e: e.score)
+
+
+def _explain_row(searcher: Searcher, model: Model, text: str, number: int, condition: Filter | None) -> Explanation:
+    """The score of the document or passage with an insertion number."""
     branches = []
     for part in searcher.bind(model).parts:
         if isinstance(part, DensePart):

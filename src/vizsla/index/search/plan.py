@@ -62,7 +62,7 @@ class Search:
         if condition is not None:
             searcher.masks(condition)  # refuses a filter that no document can pass
         threads = options.threads
-        if threads != 1:
+        if type(threads) is not int or threads != 1:
             threads = processors() if threads is None else positive(threads, "the number of threads")
         expected = 1.0 if options.approximate is None else _share(options.approximate)
         bound = searcher.own if options.model is None else searcher.bind(options.model)
