@@ -9,10 +9,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module, util
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 VARIABLE = "VIZSLA_PLUGINS"
 GROUP = "vizsla.plugins"
@@ -31,7 +34,9 @@ def load_plugins() -> None:
         for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
             _load_once(f"{name} in {VARIABLE}", partial(_load, name))
         if GROUP not in _loaded:
-            _loaded.add(GROUP)  # looking for entry points takes a while
+            from importlib.metadata import entry_points  # takes a while to import, and to look
+
+            _loaded.add(GROUP)
             _points.extend(entry_points(group=GROUP))
         for point in _points:
             _load_once(f"{point.name} of {point.value}", point.load)
