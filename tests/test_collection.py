@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from built import build, records
+from vizsla import Filter
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Filter, Index, document_vectors, term_statistics
+from vizsla.index import Index, document_vectors, term_statistics
 from vizsla.index.storage.verify import verify
 from vizsla.index.writing import compaction
 

@@ -13,14 +13,12 @@ Importing the package is cheap: what a name needs is loaded when the name is fir
 
 from __future__ import annotations
 
-from importlib import import_module
+from vizsla.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # typing's own is worth no import of it: Ctrl-C is not quiet before the command line runs
 if TYPE_CHECKING:
-    from typing import Any
-
     from vizsla.datasets import BeirDataset, Splitter, read_documents
     from vizsla.engine import VectorIndex
     from vizsla.errors import VizslaError
@@ -104,12 +102,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vizsla' has no attribute {name!r}")
-    value = getattr(import_module(f"vizsla.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

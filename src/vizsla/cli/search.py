@@ -169,7 +169,7 @@ def _remark_recall(search: _Search, run: Run, texts: dict[str, str], k: int) -> 
     if not isinstance(view, IndexView) or view.options.approximate is None:
         return
     sample = dict(islice(texts.items(), 0, None, max(len(texts) // RECALL_SAMPLE, 1)))
-    exact = replace(view, options=replace(view.options, approximate=None, threads=None)).run(sample, k, search.filter)
+    exact = replace(view, options=view.options._replace(approximate=None, threads=None)).run(sample, k, search.filter)
     recall = recall_of(run, exact)
     console.remark(f"Approximate: {recall:.1%} of the exact top {k}, measured on {len(sample):,} of the queries")
 

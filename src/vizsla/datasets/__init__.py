@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from vizsla.datasets.beir import BeirDataset, TrainingDocuments, read_answers, read_queries
-from vizsla.datasets.columns import parse_types
-from vizsla.datasets.passages import Splitter, document_of, passage_of
-from vizsla.datasets.questions import Questions, read_questions
-from vizsla.datasets.registry import (
-    DATA_VARIABLE,
-    DatasetEntry,
-    DatasetGroup,
-    data_folder,
-    dataset_entry,
-    known_datasets,
-    open_datasets,
-)
-from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
-from vizsla.datasets.statistics import DatasetStatistics, count_dataset
+from vizsla.lazy import lazy_names
 from vizsla.runs.documents import Document, FieldNames, Origin, document_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.datasets.beir import BeirDataset, TrainingDocuments, read_answers, read_queries
+    from vizsla.datasets.columns import parse_types
+    from vizsla.datasets.passages import Splitter, document_of, passage_of
+    from vizsla.datasets.questions import Questions, read_questions
+    from vizsla.datasets.registry import (
+        DATA_VARIABLE,
+        DatasetEntry,
+        DatasetGroup,
+        data_folder,
+        dataset_entry,
+        known_datasets,
+        open_datasets,
+    )
+    from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
+    from vizsla.datasets.statistics import DatasetStatistics, count_dataset
+
+_HOMES = {
+    "DATA_VARIABLE": "registry",
+    "BeirDataset": "beir",
+    "DatasetEntry": "registry",
+    "DatasetGroup": "registry",
+    "DatasetStatistics": "statistics",
+    "Questions": "questions",
+    "RawLines": "sources",
+    "Source": "sources",
+    "Splitter": "passages",
+    "TrainingDocuments": "beir",
+    "count_dataset": "statistics",
+    "data_folder": "registry",
+    "dataset_entry": "registry",
+    "document_of": "passages",
+    "documents_from": "sources",
+    "known_datasets": "registry",
+    "open_datasets": "registry",
+    "parse_types": "columns",
+    "passage_of": "passages",
+    "read_answers": "beir",
+    "read_documents": "sources",
+    "read_queries": "beir",
+    "read_questions": "questions",
+}
 
 __all__ = [
     "DATA_VARIABLE",
@@ -48,3 +78,5 @@ __all__ = [
     "read_queries",
     "read_questions",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

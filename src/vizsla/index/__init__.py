@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from vizsla.index.index import Index
-from vizsla.index.inspection import (
-    bytes_of,
-    document_vectors,
-    measure_recall,
-    pools,
-    term_statistics,
-    trust_vector_indexes,
-)
-from vizsla.index.search.ann_recall import Recall
-from vizsla.index.search.highlight import Highlighter, Snippet
-from vizsla.index.search.pooling import Pool
-from vizsla.index.search.statistics import TermStatistics
-from vizsla.index.storage.folder import replace_index
-from vizsla.index.storage.verify import verify
-from vizsla.index.view import IndexView
-from vizsla.index.writing.transaction import Added
-from vizsla.index.writing.writer import Writer
-from vizsla.runs import Explanation, Filter, Hit
+from vizsla.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.index.index import Index
+    from vizsla.index.inspection import (
+        bytes_of,
+        document_vectors,
+        measure_recall,
+        pools,
+        term_statistics,
+        trust_vector_indexes,
+    )
+    from vizsla.index.search.ann_recall import Recall
+    from vizsla.index.search.highlight import Highlighter, Snippet
+    from vizsla.index.search.pooling import Pool
+    from vizsla.index.search.statistics import TermStatistics
+    from vizsla.index.storage.folder import replace_index
+    from vizsla.index.storage.verify import verify
+    from vizsla.index.view import IndexView
+    from vizsla.index.writing.transaction import Added
+    from vizsla.index.writing.writer import Writer
+
+_HOMES = {
+    "Added": "writing.transaction",
+    "Highlighter": "search.highlight",
+    "Index": "index",
+    "IndexView": "view",
+    "Pool": "search.pooling",
+    "Recall": "search.ann_recall",
+    "Snippet": "search.highlight",
+    "TermStatistics": "search.statistics",
+    "Writer": "writing.writer",
+    "bytes_of": "inspection",
+    "document_vectors": "inspection",
+    "measure_recall": "inspection",
+    "pools": "inspection",
+    "replace_index": "storage.folder",
+    "term_statistics": "inspection",
+    "trust_vector_indexes": "inspection",
+    "verify": "storage.verify",
+}
 
 __all__ = [
     "Added",
-    "Explanation",
-    "Filter",
     "Highlighter",
-    "Hit",
     "Index",
     "IndexView",
     "Pool",
@@ -44,3 +64,5 @@ __all__ = [
     "trust_vector_indexes",
     "verify",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -74,4 +74,4 @@ class IndexView(Retriever):
 
     def with_model(self, model: Model | str) -> IndexView:
         """The same view with another model."""
-        return replace(self, options=replace(self.options, model=self.index.with_model(model).model))
+        return replace(self, options=self.options._replace(model=self.index.with_model(model).model))

@@ -5,8 +5,9 @@ Names are imported when they are first used, since most of them need torch and `
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vizsla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vizsla.networks.augmenter import Adder, AugmentedQueries, Augmenter
@@ -60,10 +61,4 @@ __all__ = [
     "packed",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vizsla.networks' has no attribute {name!r}")
-    value = getattr(import_module(f"vizsla.networks.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)

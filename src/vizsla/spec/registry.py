@@ -14,9 +14,9 @@ import inspect
 import pkgutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
@@ -41,8 +41,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An option in brackets: its name, the type of its value as an annotation, its default, and one line of help."""
 
     name: str
@@ -86,7 +85,7 @@ def with_defaults(options: Sequence[Option], **defaults: object) -> tuple[Option
     >>> with_defaults((Option("b", "float", 0.4), Option("k1", "float", 0.9)), k1=1.2)[1].default
     1.2
     """
-    return tuple(replace(o, default=defaults[o.name]) if o.name in defaults else o for o in options)
+    return tuple(o._replace(default=defaults[o.name]) if o.name in defaults else o for o in options)
 
 
 @dataclass(frozen=True)

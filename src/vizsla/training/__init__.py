@@ -7,8 +7,9 @@ numpy, and nothing else.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vizsla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, MixedPairs
@@ -104,10 +105,4 @@ __all__ = [
     "training_recipe_names",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'vizsla.training' has no attribute {name!r}")
-    value = getattr(import_module(f"vizsla.training.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULE_OF)

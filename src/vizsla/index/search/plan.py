@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from vizsla.engine import Query, TopDocuments, VectorIndex
 from vizsla.errors import VizslaError, kind_of
@@ -25,8 +25,7 @@ DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(NamedTuple):
     """How to search; None leaves it to the index. See `Index.search_many`."""
 
     model: Model | None = None

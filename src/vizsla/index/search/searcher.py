@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,8 +106,7 @@ class Searcher:
         return position is not None and bool(self.masks(condition)[position[0]][position[1]])
 
 
-@dataclass(frozen=True)
-class _Context:
+class _Context(NamedTuple):
     """The documents that pass a filter, for queries that are expanded from documents. Others must leave no trace."""
 
     searcher: Searcher

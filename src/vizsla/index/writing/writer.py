@@ -6,10 +6,9 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from vizsla.datasets import RawLines, Splitter, documents_from
 from vizsla.engine import VectorIndex
@@ -30,8 +29,7 @@ def _nothing(*_: int) -> None:
     pass
 
 
-@dataclass(frozen=True)
-class Hooks:
+class Hooks(NamedTuple):
     """Functions that a reader of the same index has called around a transaction."""
 
     on_begin: Callable[[int], None] = _nothing
@@ -42,8 +40,7 @@ class Hooks:
     """Called when the transaction ends, committed or not."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """The index that is written to."""
 
     path: Path
