@@ -11,12 +11,14 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 import vizsla
 from vizsla.errors import VizslaError
+from vizsla.server.answers import Error
 from vizsla.server.errors import RequestError, status_of, without_paths
 from vizsla.server.gate import App, Gate
 from vizsla.server.routes import answer, documents, operations, search
@@ -48,6 +50,7 @@ def create_app(settings: Settings) -> App:
         lifespan=_lifespan,
     )  # fmt: skip
     app.state.service = service
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for router in (operations.router, search.router, documents.router, operations.page):
         app.include_router(router)
     app.add_exception_handler(VizslaError, _refusal)
@@ -61,6 +64,23 @@ def create_app(settings: Settings) -> App:
             allow_headers=["authorization", "content-type", "x-api-key"],
         )  # fmt: skip
     return Gate(app, service)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The description of the API; whatever is refused is `{"error": sentence}`."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schema["components"]["schemas"]["Error"] = Error.model_json_schema()
+        refused = {"$ref": "#/components/schemas/Error"}
+        for operations_of_path in schema["paths"].values():
+            for operation in operations_of_path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = {
+                    "description": "The request is refused.",
+                    "content": {"application/json": {"schema": refused}},
+                }
+        app.openapi_schema = schema
+    return app.openapi_schema
 
 
 @asynccontextmanager
