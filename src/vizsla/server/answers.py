@@ -199,6 +199,41 @@ class WriteAnswer(Answer):
     staged: int | None = None
 
 
+class JudgementAnswer(Answer):
+    """A judgement that is kept, and how many the query has."""
+
+    query: str
+    id: str
+    grade: int | None
+    judged: int
+
+
+class JudgementsAnswer(Answer):
+    """Judged queries; of one query its grades alone."""
+
+    queries: list[dict[str, Any]] | None = None
+    query: str | None = None
+    qid: str | None = None
+    grades: dict[str, int] | None = None
+
+
+class MeasuredModel(Answer):
+    """The measures of one model: means, values by query, and the share of its first 10 that nobody judged."""
+
+    model: str
+    mean: dict[str, float]
+    per_query: dict[str, dict[str, float]]
+    unjudged: float
+
+
+class MeasuresAnswer(Answer):
+    """The measures of models on the judged queries."""
+
+    queries: int
+    measures: list[str]
+    models: list[MeasuredModel]
+
+
 class StatusAnswer(Answer):
     """How the server does."""
 

@@ -21,7 +21,7 @@ from vizsla.errors import VizslaError
 from vizsla.server.answers import Error
 from vizsla.server.errors import RequestError, status_of, without_paths
 from vizsla.server.gate import App, Gate
-from vizsla.server.routes import answer, documents, operations, search
+from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
 
@@ -51,7 +51,7 @@ def create_app(settings: Settings) -> App:
     )  # fmt: skip
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for router in (operations.router, search.router, documents.router, operations.page):
+    for router in (operations.router, search.router, documents.router, judging.router, operations.page):
         app.include_router(router)
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
