@@ -1,0 +1,410 @@
+"""The client of a vizsla server: what it does when a server misbehaves, and that it finds what the index finds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import vizsla
+from conftest import Cli
+from scripted import HELLO, answer, hang_up, hang_up_half_way, scripted, wait
+from vizsla import Document, Retriever, VizslaError
+from vizsla.errors import CannotExplainError
+from vizsla.retrievers.async_remote import AsyncRemoteIndex
+from vizsla.retrievers.remote import RemoteIndex, RemoteView
+from vizsla.retrievers.remote_calls import CHUNK_BYTES, Pieces
+from vizsla.retrievers.remote_connection import MAX_WAIT, VARIABLE, Address, Patience
+
+pytest.importorskip("httpx2")
+
+KEY = "a-key-of-the-tests"
+HITS = {"id": "d1", "score": 0.1, "rank": 1, "document": {"text": "Dogs."}}
+FOUND = {"model": "bm25", "generation": 1, "results": [{"query": "dogs", "hits": [HITS]}]}
+AT_ONCE = Patience(retries=0)
+
+
+@pytest.fixture(autouse=True)
+def _no_key_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(Patience, "pause", lambda *_: 0.0)
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., RemoteIndex]]:
+    """Opens remote indexes, which are closed at the end of the test."""
+    with ExitStack() as opened:
+        yield lambda *arguments, **options: opened.enter_context(RemoteIndex(*arguments, **options))
+
+
+Connect = Callable[..., RemoteIndex]
+
+# Addresses and keys
+
+
+def test_an_address_has_a_server_and_a_name() -> None:
+    assert Address.parse("http://h:1/dogs") == Address("http://h:1", "dogs")
+    assert Address.parse("HTTP://h:1") == Address("http://h:1", "")
+    assert Address.parse("https://h/a/b/dogs") == Address("https://h/a/b", "dogs")
+    assert Address.parse("https://h/a/") == Address("https://h/a", "")
+    assert Address.parse("http://h/v1/dogs") == Address("http://h", "dogs")
+    assert Address.parse("http://h/my%20dogs").index == "my dogs"
+
+
+@pytest.mark.parametrize("address", ["http://", "http:dogs", "http:///dogs", "http://h:port/dogs", "http://[::1/dogs"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(VizslaError, match=r"is not an address.*http://localhost:8080/my"):
+        vizsla.open(address)
+
+
+@pytest.mark.parametrize("address", ["http://u:secret@h/dogs", "http://h/dogs?key=secret", "http://h/dogs#secret"])
+def test_an_address_has_no_secrets_and_messages_do_not_repeat_them(address: str) -> None:
+    with pytest.raises(VizslaError, match="give a key as key= or in VIZSLA_API_KEY") as e:
+        vizsla.open(address)
+    assert "secret" not in str(e.value)
+    with pytest.raises(VizslaError) as e:
+        Address.parse(address.replace("/dogs", ":port/dogs", 1))
+    assert "secret" not in str(e.value)
+
+
+def test_a_key_is_sent_in_a_header_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    refusal = answer({"error": "this server needs a key"}, 401)
+    with scripted(answer(HELLO), refusal) as server:
+        index = connect(server.address, key=KEY)
+        assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+        with pytest.raises(VizslaError) as e:
+            index.search("dogs")
+        assert str(e.value) == f"{server.address}: this server needs a key; give a key as key= or in VIZSLA_API_KEY"
+        shown = [repr(index), str(index), repr(index._connection), repr(vars(index)), repr(index._calls), str(e.value)]
+        assert not any(KEY in text for text in shown)
+        assert len(server.asked) == 2  # a wrong key is not tried again
+    monkeypatch.setenv(VARIABLE, "from-the-environment")
+    with scripted(answer(HELLO)) as server:
+        vizsla.open(server.address).close()
+        assert server.asked[0].headers["authorization"] == "Bearer from-the-environment"
+    with pytest.raises(VizslaError, match="characters that a key cannot have") as e:
+        RemoteIndex("http://127.0.0.1:1", key="two words")
+    assert "two words" not in str(e.value)
+
+
+def test_a_name_may_be_left_out_if_there_is_one_index(connect: Connect) -> None:
+    several = {**HELLO, "indexes": [{"name": name, "model": "bm25"} for name in ("dogs", "cats")]}
+    with scripted(answer(HELLO)) as server, RemoteIndex(server.address) as index:
+        assert (index.address, index.name) == (f"{server.address}/dogs", "bm25")
+    with scripted(answer(several)) as server:
+        assert connect(f"{server.address}/cats").address.endswith("/cats")
+        with pytest.raises(VizslaError, match="add the name of an index after a slash; there is dogs, cats"):
+            connect(server.address)
+        with pytest.raises(VizslaError, match="unknown index 'catz'; did you mean 'cats'"):
+            connect(f"{server.address}/catz")
+    with (
+        scripted(answer({**HELLO, "indexes": [{"name": "dogs", "status": "unavailable", "reason": "gone"}]})) as server,
+        pytest.raises(VizslaError, match="the index dogs cannot be searched now: gone"),
+    ):
+        connect(server.address)
+
+
+# Servers that misbehave
+
+
+def test_an_unreachable_server_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(VizslaError, match=f"http://127.0.0.1:{port}: the server cannot be reached .*is it running"):
+        vizsla.open(f"http://127.0.0.1:{port}/dogs")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        answer(text="<html>hello</html>"),
+        answer([1, 2]),
+        answer({"hello": "world"}),
+        answer({"vizsla": "1", "indexes": "dogs"}),
+        answer(text="not here", status=404),
+        answer(text="moved", status=302, location="http://elsewhere"),
+    ],
+)
+def test_what_is_no_vizsla_server_is_refused(wrong: object) -> None:
+    with scripted(wrong) as server:  # type: ignore[arg-type]
+        with pytest.raises(VizslaError, match=r"this is not a vizsla server|sends us to another address") as e:
+            vizsla.open(f"{server.address}/dogs")
+        assert str(e.value).startswith(server.address)
+        assert len(server.asked) == 1
+
+
+def test_a_server_that_speaks_something_else_is_one_sentence() -> None:
+    with scripted(lambda connection: connection.sendall(b"220 mail ready\r\n\r\n")) as server:  # noqa: SIM117
+        with pytest.raises(VizslaError, match=r"hung up|cannot be understood"):
+            vizsla.open(server.address)
+
+
+@pytest.mark.parametrize("fault", [hang_up, hang_up_half_way])
+def test_a_hang_up_is_tried_again_and_then_is_one_sentence(fault: object, connect: Connect) -> None:
+    with scripted(answer(HELLO), fault, fault, answer(FOUND)) as server:  # type: ignore[arg-type]
+        assert connect(server.address).search("dogs")[0].id == "d1"
+        assert len(server.asked) == 4
+    with scripted(answer(HELLO), fault) as server:  # type: ignore[arg-type]
+        index = connect(server.address, patience=Patience(retries=2))
+        with pytest.raises(VizslaError, match="the server hung up before its answer was complete"):
+            index.search("dogs")
+        assert len(server.asked) == 1 + 3
+
+
+def test_a_busy_server_is_asked_again_when_it_says(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    busy = answer({"error": "too many requests"}, 429, retry_after="2")
+    starting = answer(text="", status=503, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")
+    with scripted(answer(HELLO), busy, starting, answer(FOUND)) as server:
+        assert len(connect(server.address).search("dogs")) == 1
+    assert waited == [2.0, 0.0]
+    with scripted(answer(HELLO), busy) as server:
+        index = connect(server.address)
+        with pytest.raises(VizslaError, match="too many requests"):
+            index.search("dogs")
+        assert len(server.asked) == 5
+    for_long = answer({"error": "come back tomorrow"}, 503, retry_after=str(MAX_WAIT + 1))
+    with scripted(answer(HELLO), for_long) as server:
+        index = connect(server.address)
+        with pytest.raises(VizslaError, match="come back tomorrow"):
+            index.search("dogs")
+        assert len(server.asked) == 2
+
+
+def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    first, third = ([Patience().pause(attempt) for _ in range(50)] for attempt in (0, 2))
+    assert len(set(first)) > 10
+    assert 0.1 <= min(first) <= max(first) <= 0.2
+    assert 0.4 <= min(third) <= max(third) <= 0.8
+    assert Patience().pause(50) <= 5.0
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 500, 504])
+def test_a_refusal_is_not_tried_again(status: int, connect: Connect) -> None:
+    with scripted(answer(HELLO), answer({"error": "no, for a reason"}, status)) as server:
+        index = connect(server.address)
+        with pytest.raises(CannotExplainError if status == 422 else VizslaError, match="no, for a reason"):
+            index.explain("dogs", "d1")
+        assert len(server.asked) == 2
+
+
+def test_a_slow_server_is_one_sentence_and_not_asked_again(connect: Connect) -> None:
+    with scripted(answer(HELLO), wait(3)) as server:
+        index = connect(server.address, patience=Patience(read=0.2))
+        started = time.perf_counter()
+        with pytest.raises(VizslaError, match="took too long to answer; ask for less, or give a larger timeout"):
+            index.search("dogs")
+        assert time.perf_counter() - started < 2
+        assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("wrong", [{"connect": 0}, {"read": -1}, {"write": "1"}, {"retries": -1}])
+def test_impossible_patience_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(VizslaError, match=r"a timeout is|retries must be"):
+        Patience(**wrong)  # type: ignore[arg-type]
+
+
+def test_without_httpx2_one_sentence_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['httpx2'] = None; import vizsla\n"
+        "try: vizsla.open('http://localhost:1/dogs')\n"
+        "except vizsla.VizslaError as e: print(e)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert out.strip().endswith('install it with: pip install "vizsla[client]"')
+
+
+# Requests
+
+
+def test_queries_are_sent_in_chunks_and_empty_ones_stay_here(connect: Connect) -> None:
+    few = {**HELLO, "limits": {"queries": 2}}
+    two = {**FOUND, "results": FOUND["results"] * 2}  # type: ignore[operator]
+    with scripted(answer(few), answer(two), answer(FOUND)) as server:
+        index = connect(server.address)
+        found = index.search_many(["dogs", " ", "cats", "fish"], k=7)
+        assert [len(hits) for hits in found] == [1, 0, 1, 1]
+        assert [asked.json["queries"] for asked in server.asked[1:]] == [["dogs", "cats"], ["fish"]]
+        assert server.asked[1].json == {"queries": ["dogs", "cats"], "k": 7}
+        assert index.search_many(["", "  "]) == [[], []]
+        assert len(server.asked) == 3
+        for wrong in ("dogs", {"q": "dogs"}, [1]):
+            with pytest.raises(VizslaError):
+                index.search_many(wrong)  # type: ignore[arg-type]
+        for call in (lambda: index.search(" "), lambda: index.search("dogs", 0), lambda: index.search("a", 1, "b >")):
+            with pytest.raises(VizslaError):
+                call()
+        assert len(server.asked) == 3
+
+
+def test_many_results_make_smaller_chunks(connect: Connect) -> None:
+    with scripted(answer(HELLO), answer({**FOUND, "results": FOUND["results"] * 20})) as server:  # type: ignore[operator]
+        connect(server.address).run({str(n): "dogs" for n in range(40)}, k=1000)
+        assert [len(asked.json["queries"]) for asked in server.asked[1:]] == [20, 20]
+        assert server.asked[1].json["fields"] == []  # ids and scores are enough
+
+
+def test_documents_are_sent_in_pieces_that_can_be_sent_again(connect: Connect) -> None:
+    taken = 0
+
+    def endless() -> object:
+        nonlocal taken
+        for n in range(9000):
+            taken = n + 1
+            yield {"id": str(n), "text": "x" * 1000}
+
+    staged, busy = answer({"staged": 1, "committed": False}), answer({"error": "busy"}, 503)
+    with scripted(answer(HELLO), staged, busy, hang_up, staged, answer({"generation": 7}), answer(FOUND)) as server:
+        server.script[4:5] = [staged] * 4
+        index = connect(server.address)
+        assert index.add(endless()) == taken == 9000  # type: ignore[arg-type]
+        bodies = [asked.body for asked in server.asked[1:]]
+        assert all(len(body) < CHUNK_BYTES + 2000 for body in bodies)
+        assert bodies[1] == bodies[2] == bodies[3]  # busy, hung up, taken
+        sent = [json.loads(line)["id"] for body in [bodies[0], *bodies[3:]] for line in body.splitlines()]
+        assert sent == [str(n) for n in range(9000)]
+        assert server.asked[1].headers["content-type"] == "application/x-ndjson"
+        assert server.asked[1].line.startswith("POST /v1/dogs/documents?commit=false ")
+
+
+def test_searches_after_a_commit_see_it(connect: Connect) -> None:
+    with scripted(answer(HELLO), answer(FOUND), answer({"generation": 7}), answer(FOUND)) as server:
+        index = connect(server.address)
+        view = index.with_model("bm25(k1=1.2)")
+        assert index.commit() == 7
+        index.search("dogs")
+        view.search("dogs")
+        assert "generation" not in server.asked[1].json
+        assert [asked.json["generation"] for asked in server.asked[3:]] == [7, 7]
+
+
+def test_pieces_take_little_memory_and_refuse_what_is_no_document() -> None:
+    pieces = Pieces()
+    assert pieces.rest() == b""
+    assert pieces.take(Document("7", {"text": "é"})) is None
+    assert json.loads(pieces.rest()) == {"_id": "7", "text": "é"}
+    for wrong in ({"id": "1", "x": float("nan")}, {"id": "1", "x": object()}):
+        with pytest.raises(VizslaError, match="the document '1' cannot be sent, since it cannot be written as JSON"):
+            pieces.take(wrong)
+    with pytest.raises(VizslaError, match="a document is a mapping"):
+        pieces.take("dogs")  # type: ignore[arg-type]
+
+
+def test_deletions_are_by_ids_or_by_a_filter(connect: Connect) -> None:
+    with scripted(answer(HELLO), answer({"committed": False})) as server:
+        index = connect(server.address)
+        index.delete(["a", 7])
+        index.delete(filter={"year": 1999})
+        assert [asked.json for asked in server.asked[1:]] == [{"ids": ["a", "7"]}, {"filter": "year = 1999"}]
+        for wrong in ({}, {"ids": ["a"], "filter": "b = 1"}, {"filter": "b ="}):
+            with pytest.raises(VizslaError):
+                index.delete(**wrong)  # type: ignore[arg-type]
+        assert len(server.asked) == 3
+
+
+def test_a_closed_client_says_so() -> None:
+    with scripted(answer(HELLO)) as server:
+        with RemoteIndex(server.address) as index:
+            pass
+        index.close()
+        with pytest.raises(VizslaError, match="the connection has been closed"):
+            index.search("dogs")
+
+
+def test_connections_are_kept_and_threads_may_share_them() -> None:
+    with scripted(answer(HELLO), answer(FOUND)) as server, RemoteIndex(server.address) as index:
+        for _ in range(5):
+            index.search("dogs")
+        assert server.connections == 1
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda _: index.search("dogs")[0].id, range(200)))
+        assert found == ["d1"] * 200
+        assert server.connections <= 9
+
+
+def _search_in_child(index: RemoteView, results: multiprocessing.SimpleQueue[object]) -> None:
+    results.put((os.getpid(), index.search("dogs")[0].id))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_open_connections_of_their_own(method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system cannot {method}")
+    context = multiprocessing.get_context(method)
+    with scripted(answer(HELLO), answer(FOUND)) as server, RemoteIndex(server.address, key=KEY) as index:
+        index.search("dogs")
+        before = server.connections
+        results: multiprocessing.SimpleQueue[object] = context.SimpleQueue()
+        child = context.Process(target=_search_in_child, args=(index, results))
+        child.start()
+        assert results.get() == (child.pid, "d1")
+        child.join(30)
+        assert child.exitcode == 0
+        index.search("dogs")
+        assert server.connections == before + 1
+        assert server.asked[-2].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_pickled_client_has_a_key_only_if_it_was_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, KEY)
+    with scripted(answer(HELLO), answer(FOUND)) as server, RemoteIndex(server.address) as index:
+        pickled = pickle.dumps(index)
+        assert KEY.encode() not in pickled
+        with pickle.loads(pickled) as again:
+            assert isinstance(again, RemoteIndex)
+            assert again.search("dogs")[0].id == "d1"
+
+
+def test_the_asynchronous_client_is_as_patient() -> None:
+    async def main() -> None:
+        with scripted(answer(HELLO), hang_up, answer({"error": "busy"}, 503), answer(FOUND)) as server:
+            async with AsyncRemoteIndex(server.address, key=KEY) as index:
+                assert (await index.search("dogs"))[0].id == "d1"
+                assert len(server.asked) == 4
+                assert KEY not in repr(index)
+            with pytest.raises(VizslaError, match="the connection has been closed"):
+                await index.search("dogs")
+        with scripted(answer(text="hello")) as server:  # noqa: SIM117
+            with pytest.raises(VizslaError, match="this is not a vizsla server"):
+                await AsyncRemoteIndex(server.address).open()
+        with scripted(answer(HELLO), wait(3)) as server:
+            async with AsyncRemoteIndex(server.address, patience=Patience(read=0.2)) as index:
+                with pytest.raises(VizslaError, match="took too long"):
+                    await index.search("dogs")
+
+    asyncio.run(main())
+
+
+def test_the_command_line_says_what_is_wrong_in_one_sentence(cli: Cli) -> None:
+    with scripted(answer(text="hello")) as server:
+        code, out, err = cli("search", f"{server.address}/dogs", "dogs")
+        assert (code, out) == (2, "")
+        assert err.startswith(f"vizsla: {server.address}: this is not a vizsla server")
+        assert err.count("\n") == 1
+    with scripted(answer(HELLO), answer(FOUND)) as server:
+        code, out, err = cli("search", server.address, "dogs", "--json", "--model", "bm25(k1=1.2)", "--expand", "rm3")
+        assert (code, json.loads(out)["results"][0]["id"]) == (0, "d1")
+        assert server.asked[-1].json == {
+            "queries": ["dogs"], "k": 10, "model": "bm25(k1=1.2)", "expand": "rm3"
+        }  # fmt: skip
+
+
+def test_a_remote_index_is_a_retriever() -> None:
+    with scripted(answer(HELLO), answer(FOUND)) as server, vizsla.open(f"{server.address}/dogs") as index:
+        assert isinstance(index, Retriever)
+        assert threading.active_count() < 50
