@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import sqlite3
 from pathlib import Path
 
 from vizsla.errors import CannotExplainError, CollectionError, VizslaError
 from vizsla.harmless import harmless
+from vizsla.index.storage.locks import LockedError
 
 _LONGEST = 500
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@+~-]+/)+[\w.@+~-]*")
@@ -42,9 +45,25 @@ def status_of(error: VizslaError) -> int:
     """The status of the answer to a request that an error ended."""
     if isinstance(error, RequestError):
         return error.status
+    if is_full_disk(error):
+        return 507
+    if isinstance(error, LockedError):
+        return 409
     if isinstance(error, CollectionError):  # the index, not the request
         return 503
     return 400 if not isinstance(error, CannotExplainError) else 422
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error comes from a disk that has no room left."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if isinstance(error, sqlite3.Error) and "full" in str(error):
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
 
 
 def without_paths(sentence: str, name: str = "", folder: Path | None = None) -> str:
