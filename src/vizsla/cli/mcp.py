@@ -6,14 +6,27 @@ from typing import Annotated
 
 import typer
 
+from vizsla.cli import console
+
 
 def mcp(
-    indexes: Annotated[
-        list[str], typer.Argument(metavar="INDEX...", help="The folders of the indexes, each as FOLDER or NAME=FOLDER.")
-    ],
+    indexes: Annotated[list[str], typer.Argument(metavar="DIR...", help="Folders of indexes; NAME=DIR names one.")],
 ) -> None:
-    """Let an assistant search indexes: MCP over standard input and output.
+    """Give an assistant tools to search indexes: MCP over standard input and output.
 
-    An assistant that knows the Model Context Protocol starts this command itself; name it in its settings. It can
-    search, read documents and explain scores, and change nothing.
+    An assistant that knows the Model Context Protocol starts this command itself: name it in its settings. It can
+    search, read documents and explain scores, and it can change nothing. It sees new commits.
     """
+    console.need("mcp", "mcp")
+    from vizsla.server.hosting import Hosting, check_hosting
+    from vizsla.server.mcp import mcp_server, serve_stdio
+    from vizsla.server.settings import Settings, index_names
+
+    settings = Settings(index_names(indexes))
+    check_hosting(settings)
+    hosting = Hosting(settings)
+    hosting.open()
+    try:
+        serve_stdio(mcp_server(hosting, polls=True))
+    finally:
+        hosting.close()

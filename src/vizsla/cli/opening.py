@@ -64,7 +64,9 @@ def searched_with(
     index = index_of(retriever)
     if isinstance(retriever, RemoteView):
         if approximate is not None or threads is not None:
-            raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads; leave them out")
+            raise VizslaError(
+                f"{retriever.address}: a server takes neither --approximate nor --threads; leave them out"
+            )
         return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params)
     if index is None:
         raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from vizsla.index.search.facets import Facets
 from vizsla.retrievers.remote_calls import Calls, Pieces, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, AsyncConnection, Patience
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Run, document_id
@@ -65,8 +66,14 @@ class AsyncRemoteView:
         return await self._connection.run(self._calls.similar(doc_id, k, filter))
 
     async def facets(
-        self, fields: Sequence[str], query: str, filter: FilterLike = None, *, over: str | int = "all", size: int = 10
-    ) -> dict[str, Any]:
+        self,
+        fields: Sequence[str],
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        over: str | int = "all",
+        size: int = 10,
+    ) -> Facets:
         """How often the values of some fields occur among the documents that match; see `RemoteIndex.facets`."""
         return await self._connection.run(self._calls.facets(fields, query, filter, over, size))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vizsla.index.search.facets import Facets
 from vizsla.retrievers.locations import LOCATIONS
 from vizsla.retrievers.remote_calls import Calls, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, Connection, Patience
@@ -57,12 +58,18 @@ class RemoteView(Retriever):
         return self._connection.run(self._calls.similar(doc_id, k, filter))
 
     def facets(
-        self, fields: Sequence[str], query: str, filter: FilterLike = None, *, over: str | int = "all", size: int = 10
-    ) -> dict[str, Any]:
-        """How often the values of some fields occur among the documents that match a query.
+        self,
+        fields: Sequence[str],
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        over: str | int = "all",
+        size: int = 10,
+    ) -> Facets:
+        """How often the values of some fields occur among the documents that match.
 
         `over`: `all` counts all that match, exactly; a number counts the best so many. `size`: how many values of a
-        field, the most frequent first. The answer has `facets`, by field, and `over`, which says what was counted.
+        field, the most frequent first.
         """
         return self._connection.run(self._calls.facets(fields, query, filter, over, size))
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
+from vizsla.index.search.facets import Facets, FacetValue, FieldFacets
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, document_id
 from vizsla.runs.retriever import check_count, check_queries, document_ids, query_with_words
 
@@ -156,14 +157,19 @@ class Calls:
         return [_hit(hit) for hit in answer["results"][0]["hits"]]
 
     def facets(
-        self, fields: Sequence[str], query: str, filter: FilterLike = None, over: str | int = "all", size: int = 10
-    ) -> Call[dict[str, Any]]:
+        self, fields: Sequence[str], query: str | None, filter: FilterLike, over: str | int, size: int
+    ) -> Call[Facets]:
         """How often the values of fields occur among the documents that match a query."""
-        names = [fields] if isinstance(fields, str) else list(fields)
-        wanted = {"fields": names, "over": over, "size": size}
-        answer = yield self._search({"query": query_with_words(query), "k": 0, "facets": wanted, **_filter(filter)})
+        if isinstance(fields, str):
+            raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
+        wanted = {"fields": list(fields), "over": over, "size": check_count(size, "size, the number of values,")}
+        asked = {} if query is None else {"query": query_with_words(query)}
+        answer = yield self._search({**asked, "k": 0, "facets": wanted, **_filter(filter)})
         result = answer["results"][0]
-        return {"facets": result["facets"], "over": result["facets_over"]}
+        return Facets(
+            {name: _field_facets(counted) for name, counted in result["facets"].items()},
+            result["facets_over"]["documents"],
+        )
 
     def suggest(self, prefix: str, size: int = 8) -> Call[list[Suggestion]]:
         """Words of the collection that complete the last word of a text."""
@@ -283,6 +289,11 @@ def _filter(filter: FilterLike) -> dict[str, str]:
 
 def _hit(hit: Mapping[str, Any]) -> Hit:
     return Hit(hit["rank"], hit["score"], Document(hit["id"], hit["document"]), hit.get("passage"))
+
+
+def _field_facets(counted: Mapping[str, Any]) -> FieldFacets:
+    values = tuple(FacetValue(row["value"], row["count"]) for row in counted["values"])
+    return FieldFacets(values, counted["distinct"], counted["missing"])
 
 
 def _explanation(tree: Mapping[str, Any]) -> Explanation:

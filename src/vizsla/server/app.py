@@ -14,11 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
 from vizsla.server.errors import RequestError, status_of, without_paths
 from vizsla.server.gate import App, Gate
+from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import answer, documents, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
@@ -50,6 +52,9 @@ def create_app(settings: Settings) -> App:
     app.state.service = service
     for router in (operations.router, search.router, documents.router, operations.page):
         app.include_router(router)
+    if settings.mcp:
+        app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
+        app.router.routes.append(Route("/mcp", endpoint=app.state.tools, include_in_schema=False))
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
     app.add_exception_handler(HTTPException, _http_error)
@@ -74,6 +79,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         polling.cancel()
         with suppress(asyncio.CancelledError):
             await polling
+        if service.settings.mcp:
+            await app.state.tools.close()
         service.close()
 
 

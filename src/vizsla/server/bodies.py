@@ -71,6 +71,12 @@ class ExplainBody(ModelChoice):
     filter: FilterBody | None = Field(None, description=_FILTER)
 
 
+class DocumentsBody(Body):
+    """The documents to give."""
+
+    ids: list[StrictStr | StrictInt] = Field(max_length=1000)
+
+
 class DeleteBody(Body):
     """The documents to delete: by id, or by a filter."""
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vizsla.errors import VizslaError
@@ -17,7 +17,7 @@ from vizsla.errors import VizslaError
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from vizsla.server.mcp_tools import IndexSource, ModelOf
+    from vizsla.server.hosting import Hosting
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY = 1 << 20
@@ -28,11 +28,10 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-def mcp_server(indexes: Mapping[str, IndexSource], model_of: ModelOf) -> MCPServer[Any]:
-    """A server with the tools `search`, `get_document`, `explain` and `list_indexes` over some indexes.
+def mcp_server(hosting: Hosting, *, polls: bool = False) -> MCPServer[Any]:
+    """A server with the tools `search`, `get_document`, `explain` and `list_indexes` over the indexes of a hosting.
 
-    `indexes`: by name, each an `Index` or a function that gives it, which is called for each use. `model_of`: gives the
-    model that a request asks for by a text; it must refuse what a stranger may not name, such as a file.
+    `polls`: look for new commits before each call, where nothing else polls the hosting.
     """
     try:
         from vizsla.server.mcp_tools import make_server
@@ -40,7 +39,7 @@ def mcp_server(indexes: Mapping[str, IndexSource], model_of: ModelOf) -> MCPServ
         if (e.name or "").startswith("vizsla"):
             raise
         raise VizslaError(_MISSING) from None
-    return make_server(indexes, model_of)
+    return make_server(hosting, polls)
 
 
 class McpApp:
@@ -50,8 +49,10 @@ class McpApp:
     which takes seconds, and needs no lifespan of its own. Give it to a route that takes any method, and close it when
     the application stops:
 
-        tools = McpApp(lambda: mcp_server(indexes, model_of))
-        app.router.routes.append(Route("/mcp", endpoint=tools))   # in the lifespan, at the end: await tools.close()
+        tools = McpApp(lambda: mcp_server(hosting))
+        app.router.routes.append(Route("/mcp", endpoint=tools))
+        ...
+        await tools.close()  # at the end of the lifespan
 
     `hosts`: the names that requests may have in their header `Host`, with any port, beside those of this machine;
     browsers may send requests from pages of these hosts. This keeps the pages of strangers out, who let a name of

@@ -108,13 +108,15 @@ class IndexFacts(TypedDict):
     """An index that can be searched."""
 
     name: str
-    documents: int
-    model: str
+    documents: NotRequired[int]
+    model: NotRequired[str]
     """What it is searched with, unless a search names another model."""
-    text_fields: list[str]
+    text_fields: NotRequired[list[str]]
     """The fields that searches read."""
-    filter_fields: Fields
+    filter_fields: NotRequired[Fields]
     """Other fields that documents have, each with an example of its value; a filter may name them."""
+    unavailable: NotRequired[str]
+    """Why it cannot be searched now; then the rest is missing."""
 
 
 @_described
@@ -142,12 +144,11 @@ def title_of(document: Document) -> str:
     return title if isinstance(title, str) else ""
 
 
-def main_field(document: Document, text_fields: Sequence[str]) -> str:
-    """The field to cut a snippet from: `text`, or else the first that the model reads and that has a text."""
+def snippet_fields(document: Document, text_fields: Sequence[str]) -> list[str]:
+    """The fields to cut a snippet from: `text` first, then what else the model reads; the title only if it is alone."""
     filled = [f for f in text_fields if isinstance(document.get(f), str) and document[f].strip()]
-    if TEXT in filled or not filled:
-        return TEXT
-    return next((field for field in filled if field != TITLE), TITLE)
+    texts = sorted((field for field in filled if field != TITLE), key=lambda field: field != TEXT)
+    return texts or filled or [TEXT]
 
 
 def short_fields(content: Mapping[str, Any], text_fields: Sequence[str]) -> Fields:

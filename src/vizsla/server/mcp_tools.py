@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Annotated, Any
@@ -14,11 +14,10 @@ from mcp_types import ToolAnnotations
 from pydantic import Field, ValidationError
 
 from vizsla import __version__
-from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.index import Index
-from vizsla.models import Model
-from vizsla.runs import Hit
-from vizsla.server.errors import without_paths
+from vizsla.errors import VizslaError
+from vizsla.index import Highlighter
+from vizsla.runs import Document
+from vizsla.server.hosting import Hosted, Hosting
 from vizsla.server.mcp_results import (
     MAX_SNIPPET,
     SNIPPET,
@@ -30,8 +29,8 @@ from vizsla.server.mcp_results import (
     SearchAnswer,
     explained,
     found_document,
-    main_field,
     short_fields,
+    snippet_fields,
     title_of,
     whole_text,
 )
@@ -41,11 +40,6 @@ PAGE, MAX_PAGE = 4000, 50_000  # characters of a document that one answer has
 MAX_QUERY = 4096
 _NOT_STORED = "this index does not store the texts of its documents"
 _SAMPLE = 50  # documents that are looked at for fields to filter by
-
-IndexSource = Index | Callable[[], Index]
-"""An index, or what gives it when a tool is called: it may have been opened again since the last call."""
-ModelOf = Callable[[Index, str], Model]
-"""The model that a text of a request stands for; refuses what a request must not name, such as files."""
 
 INSTRUCTIONS = """\
 These tools search collections of documents. Start with search; its results have short snippets. Read a document with
@@ -84,11 +78,14 @@ _Model = Annotated[
 
 
 class Tools:
-    """The tools over some indexes, without the protocol around them."""
+    """The tools over the indexes of a server, without the protocol around them.
 
-    def __init__(self, indexes: Mapping[str, IndexSource], model_of: ModelOf) -> None:
-        self._indexes = dict(indexes)
-        self._model_of = model_of
+    `polls`: whether to look for new commits before each call, where nobody else does.
+    """
+
+    def __init__(self, hosting: Hosting, polls: bool) -> None:
+        self._hosting = hosting
+        self._polls = polls
         self._filter_fields: dict[str, tuple[int, Fields]] = {}  # by index, with the generation they are of
 
     def search(
@@ -100,22 +97,15 @@ class Tools:
         model: _Model = None,
     ) -> SearchAnswer:
         """The best documents for a query, with snippets."""
-        with self._opened(index) as (name, opened):
-            chosen = self._model(opened, model)
+        with self._hosted(index) as hosted:
+            opened, chosen = hosted.index, hosted.models.model(model)
             hits = opened.search(query, k, filter, model=chosen)
-            used, fields = (chosen or opened.model), opened.model.fields
+            fields = opened.model.fields
             highlighter = opened.highlighter(query, filter, model=chosen) if hits else None
-
-            def snippet(hit: Hit) -> str:
-                assert highlighter is not None
-                cut = highlighter.snippet(hit.document, main_field(hit.document, fields), SNIPPET)
-                whole = cut.at_end and len(cut.text) <= MAX_SNIPPET
-                return f"{'' if cut.at_start else '… '}{cut.text[:MAX_SNIPPET]}{'' if whole else ' …'}"
-
             answer: SearchAnswer = {
-                "index": name,
-                "model": used.name,
-                "results": [found_document(hit, snippet(hit), fields) for hit in hits],
+                "index": hosted.name,
+                "model": (chosen or opened.model).name,
+                "results": [found_document(hit, _snippet(highlighter, hit.document, fields), fields) for hit in hits],
             }
             if not hits:
                 filtered = ", or without the filter" if filter else ""
@@ -134,16 +124,17 @@ class Tools:
         ] = PAGE,
     ) -> DocumentAnswer:
         """A page of the text of a document."""
-        with self._opened(index) as (name, opened):
+        with self._hosted(index) as hosted:
+            opened = hosted.index
             document = opened.get(id)
             if document is None:
-                raise VizslaError(f"there is no document with the id {id[:200]!r} in {name}")
+                raise VizslaError(f"there is no document with the id {id[:200]!r} in {hosted.name}")
             text = whole_text(document, opened.model.fields)
             if offset > len(text):
                 raise VizslaError(f"the text of {id[:200]!r} has {len(text):,} characters, so none from {offset:,} on")
             end = offset + max_characters
             answer: DocumentAnswer = {
-                "index": name,
+                "index": hosted.name,
                 "id": document.id,
                 "text": text[offset:end],
                 "offset": offset,
@@ -168,10 +159,10 @@ class Tools:
         model: _Model = None,
     ) -> ExplainAnswer:
         """Why a document has its score for a query."""
-        with self._opened(index) as (name, opened):
-            explanation = opened.explain(query, id, filter, model=self._model(opened, model))
+        with self._hosted(index) as hosted:
+            explanation = hosted.index.explain(query, id, filter, model=hosted.models.model(model))
             return {
-                "index": name,
+                "index": hosted.name,
                 "id": id,
                 "model": explanation.name,
                 "score": explanation.score,
@@ -180,57 +171,58 @@ class Tools:
 
     def list_indexes(self) -> IndexesAnswer:
         """The indexes, and what a filter may name."""
-        return {"indexes": [self._facts(name) for name in self._indexes]}
+        return {"indexes": [self._facts(name) for name in self._hosting.indexes]}
 
-    def _facts(self, wanted: str) -> IndexFacts:
-        with self._opened(wanted) as (name, opened):
-            facts = opened.info()
+    def _facts(self, name: str) -> IndexFacts:
+        with self._hosted(name) as hosted:
+            if not hosted.is_open:
+                return {"name": name, "unavailable": hosted.problem or "it is not open yet"}
+            facts, model = hosted.index.info(), hosted.index.model
             return {
                 "name": name,
                 "documents": facts["documents"],
-                "model": facts["model"],
-                "text_fields": list(opened.model.fields),
-                "filter_fields": self._examples(name, opened, facts["generation"]),
+                "model": model.name,
+                "text_fields": list(model.fields),
+                "filter_fields": self._examples(hosted),
             }
 
-    def _examples(self, name: str, opened: Index, generation: int) -> Fields:
+    def _examples(self, hosted: Hosted) -> Fields:
         """A value of each short field of the first documents."""
-        known = self._filter_fields.get(name)
+        generation, known = hosted.generation, self._filter_fields.get(hosted.name)
         if known is None or known[0] != generation:
             found: Fields = {}
-            for document in islice(opened.documents(), _SAMPLE):
-                for field, value in short_fields(_flat(document.content), opened.model.fields).items():
+            for document in islice(hosted.index.documents(), _SAMPLE):
+                for field, value in short_fields(_flat(document.content), hosted.index.model.fields).items():
                     if value is not None and value not in ("", []):
                         found.setdefault(field, value)
-            known = self._filter_fields[name] = generation, found
+            known = self._filter_fields[hosted.name] = generation, found
         return known[1]
 
-    def _model(self, opened: Index, text: str | None) -> Model | None:
-        return None if text is None else self._model_of(opened, text)
-
     @contextmanager
-    def _opened(self, name: str | None) -> Iterator[tuple[str, Index]]:
+    def _hosted(self, name: str | None) -> Iterator[Hosted]:
         """An index by name. What goes wrong with it reaches the assistant as one sentence without a path."""
+        names = list(self._hosting.indexes)
+        if name is None and len(names) > 1:
+            raise ToolError(f"there are several indexes; name one of them: {', '.join(names)}")
         try:
-            chosen = self._name(name)
-            source = self._indexes[chosen]
+            hosted = self._hosting[name if name is not None else names[0]]
         except VizslaError as e:
             raise ToolError(str(e)) from None
-        opened: Index | None = None
+        if self._polls:
+            hosted.poll()
         try:
-            opened = source if isinstance(source, Index) else source()
-            yield chosen, opened
+            yield hosted
         except VizslaError as e:
-            raise ToolError(without_paths(str(e), chosen, None if opened is None else opened.path)) from None
+            raise ToolError(hosted.sentence(e)) from None
 
-    def _name(self, name: str | None) -> str:
-        if name is None and len(self._indexes) == 1:
-            return next(iter(self._indexes))
-        if name is None:
-            raise VizslaError(f"there are several indexes; name one of them: {', '.join(self._indexes)}")
-        if name not in self._indexes:
-            raise UnknownNameError("index", name[:200], tuple(self._indexes))
-        return name
+
+def _snippet(highlighter: Highlighter | None, document: Document, text_fields: Sequence[str]) -> str:
+    """The part of a document that matches best, from the first field with a matching word."""
+    assert highlighter is not None
+    cuts = [highlighter.snippet(document, field, SNIPPET) for field in snippet_fields(document, text_fields)]
+    cut = next((cut for cut in cuts if cut.matches), cuts[0])
+    whole = cut.at_end and len(cut.text) <= MAX_SNIPPET
+    return f"{'' if cut.at_start else '… '}{cut.text[:MAX_SNIPPET]}{'' if whole else ' …'}"
 
 
 def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,9 +246,9 @@ class _Server(MCPServer[Any]):
             raise ToolError(_sentence(e)) from e.__cause__
 
 
-def make_server(indexes: Mapping[str, IndexSource], model_of: ModelOf) -> MCPServer[Any]:
+def make_server(hosting: Hosting, polls: bool) -> MCPServer[Any]:
     """A server with the tools over these indexes."""
-    tools = Tools(indexes, model_of)
+    tools = Tools(hosting, polls)
     with _logging_left_alone():
         server = _Server("vizsla", instructions=INSTRUCTIONS, version=__version__, subscriptions=False)
     only_reads = ToolAnnotations(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from vizsla.index.inspection import suggest, term_statistics
 from vizsla.runs import document_id
-from vizsla.server.bodies import ExplainBody, SearchBody
+from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
@@ -66,6 +66,14 @@ async def document(docid: str, service: InService, hosted: InIndex, parse: bool 
     content = {"id": stored.id, **stored.content}
     doc = content if parse else json_bytes(content).decode()
     return answer({"api": "v1", "index": hosted.name, "docid": stored.id, "doc": doc})
+
+
+@router.post("/v1/{index}/docs", response_model=None)
+async def documents(body: DocumentsBody, service: InService, hosted: InIndex) -> Response:
+    """Many documents by their ids; those that are not there are left out."""
+    stored = await service.read(hosted.index.get_many, body.ids)
+    rows = [{"id": doc_id, "document": found.content} for doc_id, found in stored.items()]
+    return answer({"index": hosted.name, "generation": hosted.generation, "documents": rows})
 
 
 @router.post("/v1/{index}/explain", response_model=None)
