@@ -7,27 +7,33 @@ import json
 import multiprocessing
 import os
 import pickle
+import random
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import vizsla
 from conftest import Cli
 from scripted import HELLO, answer, hang_up, hang_up_half_way, scripted, wait
-from vizsla import Document, Retriever, VizslaError
+from served import build, served
+from vizsla import Document, Index, Retriever, VizslaError
 from vizsla.errors import CannotExplainError
-from vizsla.retrievers.async_remote import AsyncRemoteIndex
+from vizsla.index import inspection
+from vizsla.models.model import Part, Sum
+from vizsla.retrievers.async_remote import AsyncRemoteIndex, AsyncRemoteView
 from vizsla.retrievers.remote import RemoteIndex, RemoteView
 from vizsla.retrievers.remote_calls import CHUNK_BYTES, Pieces
 from vizsla.retrievers.remote_connection import MAX_WAIT, VARIABLE, Address, Patience
+from vizsla.server.settings import Keys
 
 pytest.importorskip("httpx2")
 
@@ -408,3 +414,272 @@ def test_a_remote_index_is_a_retriever() -> None:
     with scripted(answer(HELLO), answer(FOUND)) as server, vizsla.open(f"{server.address}/dogs") as index:
         assert isinstance(index, Retriever)
         assert threading.active_count() < 50
+
+
+# The real server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = ["dog", "cat", "bark", "purr", "point", "retrieve", "fish", "swim", "the", "a", "of", "house", "tree"]
+    chosen = random.Random(7)
+    documents: list[dict[str, object]] = [
+        {
+            "_id": f"d/{n}ü" if n % 50 == 0 else f"d{n}",
+            "title": " ".join(chosen.choices(words, k=3)),
+            "text": " ".join(chosen.choices(words, k=chosen.randint(3, 60))),
+            "year": 1990 + n % 20,
+            "share": n / 7,
+        }
+        for n in range(400)
+    ]
+    return build(tmp_path_factory.mktemp("remote") / "dogs.index", documents, SUM)
+
+
+SUM = "bm25(fields=title, namespace=titles) + 0.3 * bm25(fields=text, namespace=texts)"
+QUERIES = ["barking dog", "the cat", "swim fish tree", "house", " ", "unicorn"]
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
+    with served({"dogs": folder}) as client:
+        yield client.url
+
+
+@pytest.fixture
+def both(folder: Path, server: str) -> Iterator[tuple[Index, RemoteIndex]]:
+    with Index.open(folder) as local, RemoteIndex(f"{server}/dogs") as remote:
+        yield local, remote
+
+
+Both = tuple[Index, RemoteIndex]
+
+
+def test_hits_scores_and_documents_are_those_of_the_index(both: Both) -> None:
+    local, remote = both
+    assert (remote.name, len(remote)) == (local.name, len(local))
+    for options in ({}, {"k": 3}, {"k": 400}, {"filter": "year >= 2000"}, {"filter": {"year": [1991, 1995]}}):
+        assert remote.search_many(QUERIES, **options) == local.search_many(QUERIES, **options)  # type: ignore[arg-type]
+        assert remote.search("the dog", **options) == local.search("the dog", **options)  # type: ignore[arg-type]
+    assert remote.search_many(QUERIES, documents=False) == local.search_many(QUERIES, documents=False)
+    queries = {str(n): text for n, text in enumerate(QUERIES * 20)}
+    mine, theirs = remote.run(queries, 50), local.run(queries, 50)
+    assert dict(mine) == dict(theirs)
+    assert mine.name == theirs.name
+
+
+def test_documents_are_those_of_the_index(both: Both) -> None:
+    local, remote = both
+    ids = ["d1", "d/50ü", "nobody", "d399", "d1"]
+    assert remote.get_many(ids) == local.get_many(ids)
+    assert remote.get("d/0ü") == local.get("d/0ü")
+    assert remote.get("nobody") is None
+    everything = [document.id for document in local.documents()] * 4
+    assert remote.get_many(everything) == local.get_many(everything)
+    assert remote.get_many([]) == {}
+
+
+def test_explanations_are_those_of_the_index(both: Both) -> None:
+    local, remote = both
+    assert remote.explain("barking dog", "d1") == local.explain("barking dog", "d1")
+    assert str(remote.explain("a cat", "d/50ü")) == str(local.explain("a cat", "d/50ü"))
+    for wrong in ("nobody", ""):
+        with pytest.raises(VizslaError):
+            remote.explain("dog", wrong)
+
+
+def test_other_models_and_ways_are_those_of_the_index(both: Both) -> None:
+    local, remote = both
+    own = local.model.parts[1].component
+    for remote_options, local_options in [
+        ({"weights": [1, 2]}, {"model": Sum((Part(1.0, local.model.parts[0].component), Part(2.0, own)))}),
+        ({"combine": "rrf"}, {"combine": "rrf"}),
+    ]:
+        view = remote.with_model(**remote_options)  # type: ignore[arg-type]
+        expected = local.with_model(**local_options)  # type: ignore[arg-type]
+        assert view.search_many(QUERIES) == expected.search_many(QUERIES)
+        assert view.name == expected.name
+        assert view.run({"q": "dog"}).name == expected.name
+    view = remote.with_model("texts")
+    assert view.search("dog")[0].score == own_score(local, "dog")
+    view.close()  # closes nothing
+    assert view.explain("dog", view.search("dog")[0].id).score == pytest.approx(view.search("dog")[0].score)
+    expanded = remote.with_model("texts", expand="rm3")
+    assert expanded.search("dog") != view.search("dog")
+    assert len(expanded.explain("dog", "d1").parts) > len(view.explain("dog", "d1").parts) == 1
+
+
+def own_score(local: Index, query: str) -> float:
+    """The best score of the second part of the index's model alone."""
+    return local.search(query, model=local.model.parts[1].component)[0].score
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": "bm225"}, "did you mean 'bm25'"),
+        ({"model": "dense(checkpoint=/etc)"}, "a request cannot name the model dense"),
+        ({"weights": [1]}, "2 parts"),
+        ({"combine": "nonsense"}, "nonsense"),
+        ({"expand": "nonsense"}, "nonsense"),
+        ({"rerank": "nobody"}, "there is no reranker 'nobody' here"),
+        ({"model": 7}, "a server takes a model as a text"),
+    ],
+)
+def test_what_the_server_cannot_do_is_refused_at_once(both: Both, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(VizslaError, match=sentence):
+        both[1].with_model(**options)
+
+
+def test_facets_suggestions_and_similar_documents(both: Both) -> None:
+    local, remote = both
+    for options in ({}, {"filter": "year >= 2000"}, {"size": 3}):
+        assert remote.facets(["year"], "dog", **options) == inspection.facets(local, ["year"], "dog", **options)  # type: ignore[arg-type]
+    top = remote.facets(["year"], "dog", over=20)
+    assert top.documents == 20
+    assert sum(value.count for value in top["year"].values) <= 20
+    assert [s.text for s in remote.suggest("the ba")] == ["bark"]
+    similar = remote.similar("d1", 5)
+    assert len(similar) == 5
+    assert "d1" not in [hit.id for hit in similar]
+    with pytest.raises(VizslaError, match="there is no document with the id 'nobody'"):
+        remote.similar("nobody")
+    facts = remote.info()
+    assert (facts["name"], facts["documents"], facts["fields"]) == ("dogs", 400, ["title", "text"])
+
+
+def test_many_threads_get_the_answers_of_the_index(both: Both) -> None:
+    local, remote = both
+    expected = {query: local.search(query, 5) for query in QUERIES if query.strip()}
+    asked = [query for query in expected for _ in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda query: remote.search(query, 5), asked))
+    assert found == [expected[query] for query in asked]
+
+
+def test_the_asynchronous_client_has_the_same_face(both: Both, server: str) -> None:
+    local, _ = both
+
+    async def main() -> None:
+        async with AsyncRemoteIndex(server) as remote:
+            assert (remote.name, await remote.count()) == (local.name, len(local))
+            assert await remote.search_many(QUERIES) == local.search_many(QUERIES)
+            found = await asyncio.gather(*(remote.search("dog", 5) for _ in range(30)))
+            assert found == [local.search("dog", 5)] * 30
+            assert await remote.get("d1") == local.get("d1")
+            assert await remote.explain("dog", "d1") == local.explain("dog", "d1")
+            run = await remote.run({"q": "dog"}, 20)
+            assert dict(run) == dict(local.run({"q": "dog"}, 20))
+            view = await remote.with_model("texts")
+            assert (await view.search("dog"))[0].score == own_score(local, "dog")
+            assert (await remote.facets(["year"], "dog")).documents > 0
+            assert len(await remote.similar("d1", 3)) == 3
+            assert await remote.suggest("bar")
+            assert (await remote.info())["name"] == "dogs"
+
+    asyncio.run(main())
+    sync, other = (
+        {name for cls in classes for name in vars(cls) if not name.startswith("_")}
+        for classes in ((RemoteView, RemoteIndex, Retriever), (AsyncRemoteView, AsyncRemoteIndex))
+    )
+    assert sync - other == set()
+    assert other - sync == {"open", "count"}
+
+
+def test_writing_through_the_client(tmp_path: Path) -> None:
+    folder = build(tmp_path / "w.index", [{"id": str(n), "text": "old dog", "year": n} for n in range(5)])
+    with served({"w": folder}, write=True) as client, RemoteIndex(f"{client.url}/w") as index:
+        view = index.with_model("bm25(k1=2)")
+        assert index.add({"id": str(n), "text": f"new cat {n}"} for n in range(3, 8)) == 5
+        assert index.search("cat") == []
+        generation = index.commit()
+        assert {hit.id for hit in index.search("cat")} == {hit.id for hit in view.search("cat")} == set("34567")
+        assert (len(index), index.info()["generation"]) == (8, generation)
+        index.delete(["0", 7])
+        index.delete(filter="year = 1")
+        assert index.commit() > generation
+        assert index.get_many(list("01237")).keys() == {"2", "3"}
+        assert index.compact() > generation
+        assert index.info()["deleted"] == 0
+        assert index.commit() >= generation  # nothing to commit
+        with Index.open(folder) as other:
+            other.add([{"id": "new", "text": "unicorn"}])
+            other.commit()
+            newest = other.info()["generation"]
+        assert index.wait_for(newest) >= newest
+        assert index.search("unicorn")[0].id == "new"
+        for wrong in ([{"text": "no id"}], [{"id": "1", "text": 7}], [{"id": "1", "text": "a"}] * 2):
+            with pytest.raises(VizslaError):
+                index.add(wrong)
+
+    async def main() -> None:
+        async def documents() -> AsyncIterator[dict[str, object]]:
+            for n in range(3):
+                yield {"id": f"a{n}", "text": "asynchronous"}
+
+        with served({"w": folder}, write=True) as client:
+            async with AsyncRemoteIndex(client.url) as index:
+                assert await index.add(documents()) == 3
+                assert await index.add([{"id": "a3", "text": "asynchronous"}]) == 1
+                await index.delete("a0")
+                generation = await index.commit()
+                assert {hit.id for hit in await index.search("asynchronous")} == {"a1", "a2", "a3"}
+                assert await index.compact() > generation
+                assert await index.wait_for(generation) >= generation
+
+    asyncio.run(main())
+
+
+def test_a_server_that_only_reads_and_one_with_keys(tmp_path: Path) -> None:
+    folder = build(tmp_path / "k.index", [{"id": "1", "text": "dog"}])
+    keys = Keys(("a-key-for-reading",), ("a-key-for-writing",))
+    with served({"k": folder}) as client, RemoteIndex(client.url) as index:  # noqa: SIM117
+        with pytest.raises(VizslaError, match="this server is read-only; start it with --write"):
+            index.add([{"id": "2", "text": "cat"}])
+    with served({"k": folder}, write=True, keys=keys) as client:
+        with pytest.raises(VizslaError, match="a key is needed"):
+            vizsla.open(client.url)
+        with pytest.raises(VizslaError, match="a key is needed"):
+            RemoteIndex(client.url, key="some-other-key-that-is-wrong")
+        with RemoteIndex(client.url, key=keys.read[0]) as index:
+            assert index.search("dog")[0].id == "1"
+            with pytest.raises(VizslaError, match="this key may read and not write"):
+                index.commit()
+        with RemoteIndex(client.url, key=keys.write[0]) as index:
+            index.add([{"id": "2", "text": "cat"}])
+            index.commit()
+            assert index.search("cat")[0].id == "2"
+
+
+def test_the_command_line_searches_evaluates_and_explains_over_http(
+    cli: Cli, folder: Path, server: str, tmp_path: Path
+) -> None:
+    def of_both(*arguments: object) -> list[Any]:
+        told = []
+        for where in (str(folder), f"{server}/dogs"):
+            code, out, err = cli(*(where if a == "INDEX" else a for a in arguments))
+            assert code == 0, err
+            told.append(json.loads(out) if "--json" in arguments else out)
+        return told
+
+    here, there = of_both("search", "INDEX", "barking dog", "--json", "--filter", "year > 1995")
+    assert (here["results"], here["model"]) == (there["results"], there["model"])
+    here, there = of_both("explain", "INDEX", "barking dog", "d1")
+    assert here == there
+    queries, corpus = tmp_path / "queries.jsonl", tmp_path / "set"
+    queries.write_text("".join(json.dumps({"_id": str(n), "text": t}) + "\n" for n, t in enumerate(QUERIES)))
+    here, there = of_both("search", "INDEX", "--queries", queries, "-o", "-")
+    assert here == there
+    here, there = of_both("search", "INDEX", "dog")
+    assert here.splitlines()[0] == there.splitlines()[0]
+    (corpus / "qrels").mkdir(parents=True)
+    (corpus / "queries.jsonl").write_text('{"_id": "q", "text": "barking dog"}\n')
+    (corpus / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\nq\td7\t1\n")
+    here, there = of_both("eval", corpus, "--index", "INDEX", "--json")
+    assert here["measures"] == there["measures"]
+    here, there = of_both("overlap", "--index", "INDEX", "--queries", queries, "--json", "-m", "texts,titles")
+    assert here == there
+    code, _, err = cli("search", f"{server}/dogs", "--queries", queries, "-o", "-", "--threads", 2)
+    assert (code, "takes no --approximate and no --threads" in err) == (2, True)
+    code, _, err = cli("search", f"{server}/dog", "dog")
+    assert (code, "unknown index 'dog'; did you mean 'dogs'?" in err) == (2, True)

@@ -12,7 +12,7 @@ from vizsla.cli import console
 def mcp(
     indexes: Annotated[list[str], typer.Argument(metavar="DIR...", help="Folders of indexes; NAME=DIR names one.")],
 ) -> None:
-    """Give an assistant tools to search indexes: MCP over standard input and output.
+    """Let an assistant search indexes, by MCP on standard input.
 
     An assistant that knows the Model Context Protocol starts this command itself: name it in its settings. It can
     search, read documents and explain scores, and it can change nothing. It sees new commits.
