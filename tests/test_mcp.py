@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import Cli
+from served import running
 from vizsla import Index, VizslaError
 from vizsla.server.hosting import Hosting
 from vizsla.server.mcp import McpApp, mcp_server
@@ -322,6 +323,40 @@ def test_the_sdk_s_client_lists_and_calls_over_http(dogs: Hosting) -> None:
         assert made == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--workers", "2"]])
+def test_a_server_has_the_tools_at_mcp(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
+    from mcp.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    keys = tmp_path / "keys"
+    keys.write_text("read a-key-for-reading\n")
+    keys.chmod(0o600)
+
+    async def main(url: str) -> None:
+        import httpx2
+
+        async with httpx2.AsyncClient() as refused:
+            assert (await refused.post(f"{url}/mcp", json=CALL)).status_code == 401
+        async with httpx2.AsyncClient(headers={"Authorization": "Bearer a-key-for-reading"}) as http:  # noqa: SIM117
+            async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
+                assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
+                for _ in range(8):
+                    result = await client.call_tool("search", {"query": "dogs"})
+                    assert result.structured_content["results"][0]["id"] == "d1"  # type: ignore[index]
+                with Index.open(folder) as writer:
+                    writer.add([{"id": "u", "text": "A unicorn."}])
+                    writer.commit()
+                await asyncio.sleep(1)
+                for _ in range(8):
+                    result = await client.call_tool("search", {"query": "unicorn"})
+                    assert result.structured_content["results"][0]["id"] == "u"  # type: ignore[index]
+
+    with running(f"dogs={folder}", "--keys", keys, *arguments) as server:
+        asyncio.run(main(server.client.url))
+        assert server.stop() == 0
+        assert not any("Traceback" in line for line in server.log)
 
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "dogs"}}}

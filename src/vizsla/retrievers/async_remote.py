@@ -112,9 +112,20 @@ class AsyncRemoteIndex(AsyncRemoteView):
     Outside of `async with`, await `open` first and `close` last. The arguments are those of `RemoteIndex`.
     """
 
-    def __init__(self, address: str, *, key: str | None = None, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 5.0,
+        write_timeout: float = 600.0,
+        retries: int = 3,
+    ) -> None:
         self._where = Address.parse(address)
-        connection = AsyncConnection(self._where.server, patience or Patience(), key)
+        connection = AsyncConnection(
+            self._where.server, Patience(connect_timeout, timeout, write_timeout, retries), key
+        )
         super().__init__(connection, Calls(self._where.index), "")
 
     async def open(self) -> Self:

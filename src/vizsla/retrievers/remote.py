@@ -109,15 +109,28 @@ class RemoteIndex(RemoteView):
 
     `address`: the server and the name of the index, as in `http://localhost:8080/my`; the name may be left out if the
     server has only one index. `key`: what the server asks for, by default the environment variable VIZSLA_API_KEY.
-    `patience`: timeouts, and how often a request is tried again.
+    `timeout`: how many seconds to wait for an answer, and for the next part of one. `connect_timeout`: the same for a
+    connection. `write_timeout`: the same after documents were sent or deleted, and for `commit` and `compact`.
+    `retries`: how many times a request is sent again after it has failed in a way that may pass: no connection, a
+    hang-up, a server that is busy or starting. All requests may be repeated: reading changes nothing, and writing the
+    same twice leaves the same documents.
 
     What is added or deleted is visible after `commit`, and every later search of this object sees it, whichever process
     of the server answers. Use it as a context manager, or call `close`. All methods may be called from any thread.
     """
 
-    def __init__(self, address: str, *, key: str | None = None, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 5.0,
+        write_timeout: float = 600.0,
+        retries: int = 3,
+    ) -> None:
         where = Address.parse(address)
-        connection = Connection(where.server, patience or Patience(), key)
+        connection = Connection(where.server, Patience(connect_timeout, timeout, write_timeout, retries), key)
         try:
             calls, facts = connection.run(meet(where.server, where.index))
         except BaseException:

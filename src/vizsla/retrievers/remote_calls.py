@@ -81,7 +81,7 @@ def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
     answer = yield Request("GET", "/v1/indexes")
     try:
         indexes = {facts["name"]: facts for facts in answer["indexes"]}
-        limit = int(answer.get("limits", {}).get("queries", QUERIES))
+        limits = Limits.of(answer.get("limits", {}))
         str(answer["vizsla"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VizslaError(f"{server}: this is not a vizsla server: it does not say which indexes it has") from None
@@ -94,7 +94,21 @@ def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
     if "model" not in facts:
         reason = facts.get("reason") or "the server does not say why"
         raise VizslaError(f"{server}: the index {chosen} cannot be searched now: {reason}")
-    return Calls(chosen, max(min(QUERIES, limit), 1)), facts
+    return Calls(chosen, limits), facts
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes at most: queries of a request, and results of a query."""
+
+    queries: int = QUERIES
+    k: int = 1000
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Limits:
+        """The limits that a server tells; those it does not tell are usual ones."""
+        queries, k = int(told.get("queries", cls.queries)), int(told.get("k", cls.k))
+        return cls(max(min(queries, QUERIES), 1), max(k, 1))
 
 
 @dataclass
@@ -102,6 +116,10 @@ class Seen:
     """The newest commit that searches must see; the server waits until it does. 0 is any."""
 
     generation: int = 0
+
+    def as_body(self) -> dict[str, int]:
+        """What a request sends for it."""
+        return {"generation": self.generation} if self.generation else {}
 
     def at_least(self, generation: int) -> int:
         """Let all later searches see this commit."""
@@ -114,7 +132,7 @@ class Calls:
     """The calls to one index of a server, searched in one way."""
 
     index: str
-    queries_at_once: int = QUERIES
+    limits: Limits = Limits()
     options: RemoteOptions = RemoteOptions()
     seen: Seen = field(default_factory=Seen)
 
@@ -126,7 +144,8 @@ class Calls:
 
     def info(self) -> Call[dict[str, Any]]:
         """What the server says of the index."""
-        facts: dict[str, Any] = yield self._request("GET")
+        after = {name: str(value) for name, value in self.seen.as_body().items()}
+        facts: dict[str, Any] = yield self._request("GET", parameters=after)
         return facts
 
     def model_name(self) -> Call[str]:
@@ -141,13 +160,30 @@ class Calls:
         texts, k = check_queries(queries), check_count(k, "k, the number of results,")
         asked = [number for number, text in enumerate(texts) if text.strip()]
         found: list[list[Hit]] = [[] for _ in texts]
-        at_once = max(min(self.queries_at_once, HITS // k), 1)
-        body = {"k": k, **_filter(filter), **({} if documents else {"fields": []})}
+        at_once = max(min(self.limits.queries, HITS // k), 1)
+        body = {**_filter(filter), **({} if documents else {"fields": []})}
         for start in range(0, len(asked), at_once):
             chunk = asked[start : start + at_once]
-            answer = yield self._search({"queries": [texts[number] for number in chunk], **body})
-            for number, result in zip(chunk, answer["results"], strict=True):
-                found[number] = [_hit(hit) for hit in result["hits"]]
+            hits = yield from self._all_pages({"queries": [texts[number] for number in chunk], **body}, k)
+            for number, own in zip(chunk, hits, strict=True):
+                found[number] = own
+        return found
+
+    def _all_pages(self, body: Mapping[str, Any], k: int) -> Call[list[list[Hit]]]:
+        """The k best of each query, in pages if the server gives fewer at a time; all pages are of one commit."""
+        found: list[list[Hit]] = [[] for _ in body["queries"]]
+        generation, offset = None, 0
+        while offset < k:
+            size = min(k - offset, self.limits.k)
+            answer = yield self._search({**body, "k": size, **({"offset": offset} if offset else {})})
+            if generation not in (None, answer["generation"]):
+                found, generation, offset = [[] for _ in found], None, 0
+                continue
+            generation, offset = answer["generation"], offset + size
+            for own, result in zip(found, answer["results"], strict=True):
+                own.extend(_hit(hit) for hit in result["hits"])
+            if all(len(own) < offset for own in found):
+                break  # there are no more
         return found
 
     def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Call[list[Hit]]:
@@ -180,15 +216,16 @@ class Calls:
         """Documents by id, without those that are not there."""
         wanted = list(dict.fromkeys(document_ids(ids)))
         found: dict[str, Document] = {}
+        after = self.seen.as_body()
         for start in range(0, len(wanted), IDS):
-            answer = yield self._request("POST", "/docs", body={"ids": wanted[start : start + IDS]})
+            answer = yield self._request("POST", "/docs", body={"ids": wanted[start : start + IDS], **after})
             found |= {row["id"]: Document(row["id"], row["document"]) for row in answer["documents"]}
         return found
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Call[Explanation]:
         """Why a document has its score."""
         wanted = {"query": query_with_words(query), "id": document_id(doc_id)}
-        body = {**wanted, **_filter(filter), **self.options.for_explaining()}
+        body = {**wanted, **_filter(filter), **self.options.for_explaining(), **self.seen.as_body()}
         answer = yield self._request("POST", "/explain", body=body)
         return _explanation(answer["explanation"])
 
@@ -238,8 +275,7 @@ class Calls:
         return self._request("POST", path, parameters=parameters, body=body or {}, writes=True)
 
     def _search(self, body: Mapping[str, Any]) -> Request:
-        after = {"generation": self.seen.generation} if self.seen.generation else {}
-        return self._request("POST", "/search", body={**body, **self.options.as_body(), **after})
+        return self._request("POST", "/search", body={**body, **self.options.as_body(), **self.seen.as_body()})
 
     def _request(self, method: str, path: str = "", **details: Any) -> Request:
         return Request(method, f"/v1/{quote(self.index, safe='')}{path}", **details)

@@ -68,17 +68,12 @@ class Address:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for a server, in seconds, and how often to try again.
+    """How long to wait for a server, in seconds, and how often to try again; see `RemoteIndex`."""
 
-    `connect`: for a connection. `read`: for the next part of an answer. `write`: the same after documents were sent,
-    deleted, committed or compacted. `retries`: how many times a request is sent again after it has failed in a way that
-    may pass: no connection, a hang-up, a server that is busy or starting.
-    """
-
-    connect: float = 5.0
-    read: float = 60.0
-    write: float = 600.0
-    retries: int = 3
+    connect: float
+    read: float
+    write: float
+    retries: int
 
     def __post_init__(self) -> None:
         for name in ("connect", "read", "write"):

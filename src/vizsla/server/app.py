@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -18,10 +19,11 @@ from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
+from vizsla.server.answers import Error
 from vizsla.server.errors import RequestError, status_of, without_paths
 from vizsla.server.gate import App, Gate
 from vizsla.server.mcp import McpApp, mcp_server
-from vizsla.server.routes import answer, documents, operations, search
+from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
 
@@ -50,7 +52,8 @@ def create_app(settings: Settings) -> App:
         lifespan=_lifespan,
     )  # fmt: skip
     app.state.service = service
-    for router in (operations.router, search.router, documents.router, operations.page):
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    for router in (operations.router, search.router, documents.router, judging.router, operations.page):
         app.include_router(router)
     if settings.mcp:
         app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
@@ -66,6 +69,23 @@ def create_app(settings: Settings) -> App:
             allow_headers=["authorization", "content-type", "x-api-key"],
         )  # fmt: skip
     return Gate(app, service)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The description of the API; whatever is refused is `{"error": sentence}`."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schema["components"]["schemas"]["Error"] = Error.model_json_schema()
+        refused = {"$ref": "#/components/schemas/Error"}
+        for operations_of_path in schema["paths"].values():
+            for operation in operations_of_path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = {
+                    "description": "The request is refused.",
+                    "content": {"application/json": {"schema": refused}},
+                }
+        app.openapi_schema = schema
+    return app.openapi_schema
 
 
 @asynccontextmanager

@@ -12,6 +12,9 @@ _FILTER = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
+_GENERATION = "Answer from this commit or a later one."
+
+
 class Body(BaseModel):
     """A body with no other fields than those named."""
 
@@ -28,7 +31,7 @@ class HighlightBody(Body):
 class FacetsBody(Body):
     """Which values are counted."""
 
-    fields: list[StrictStr] = Field(min_length=1, max_length=20)
+    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count the documents alone.")
     over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
         "all", description="`all` counts all documents that match, exactly; a number counts the best so many."
     )
@@ -60,7 +63,7 @@ class SearchBody(ModelChoice):
     highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
     explain: StrictBool = Field(False, description="Why each document has its score.")
     facets: FacetsBody | None = None
-    generation: StrictInt | None = Field(None, description="Answer from this commit or a later one.")
+    generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
 class ExplainBody(ModelChoice):
@@ -69,12 +72,14 @@ class ExplainBody(ModelChoice):
     query: StrictStr
     id: StrictStr | StrictInt
     filter: FilterBody | None = Field(None, description=_FILTER)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
 class DocumentsBody(Body):
     """The documents to give."""
 
     ids: list[StrictStr | StrictInt] = Field(max_length=1000)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
 class DeleteBody(Body):
@@ -94,9 +99,16 @@ class JudgementBody(Body):
     )
 
 
+class SystemBody(ModelChoice):
+    """A model and the way it is searched with."""
+
+    combine: StrictStr | None = Field(None, max_length=200)
+    rerank: StrictStr | None = Field(None, max_length=100)
+
+
 class MeasuresBody(Body):
     """Models to be measured on the judged queries."""
 
-    models: list[StrictStr] = Field(min_length=1, max_length=4)
+    models: list[StrictStr | SystemBody] = Field(min_length=1, max_length=4)
     measures: list[StrictStr] = Field(["nDCG@10", "P@5", "R@10", "RR"], min_length=1, max_length=12)
     depth: StrictInt = Field(100, ge=1, le=1000)

@@ -161,8 +161,7 @@ def filter_text(condition: FilterBody | None) -> str | None:
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
     """The JSON answer to a search."""
     started = time.perf_counter()
-    if body.generation is not None:
-        await service.read(hosted.wait_for, body.generation, service.settings.limits.seconds / 2)
+    await service.see(hosted, body.generation)
     plan, queries = await service.read(_planned, service, hosted, body)
     generation = hosted.generation
     if len(queries) == 1:
