@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from vizsla.index.inspection import (
         bytes_of,
         document_vectors,
+        facet_fields,
+        facets,
+        matching_ids,
         measure_recall,
         pools,
         term_statistics,
         trust_vector_indexes,
     )
     from vizsla.index.search.ann_recall import Recall
+    from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
     from vizsla.index.search.highlight import Highlighter, Snippet
     from vizsla.index.search.pooling import Pool
     from vizsla.index.search.statistics import TermStatistics
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Added": "writing.transaction",
+    "FacetValue": "search.facets",
+    "Facets": "search.facets",
+    "FieldFacets": "search.facets",
     "Highlighter": "search.highlight",
     "Index": "index",
     "IndexView": "view",
@@ -37,6 +44,10 @@ _HOMES = {
     "Writer": "writing.writer",
     "bytes_of": "inspection",
     "document_vectors": "inspection",
+    "facet_fields": "inspection",
+    "facets": "inspection",
+    "facets_of_hits": "search.facets",
+    "matching_ids": "inspection",
     "measure_recall": "inspection",
     "pools": "inspection",
     "replace_index": "storage.folder",
@@ -47,6 +58,9 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "FacetValue",
+    "Facets",
+    "FieldFacets",
     "Highlighter",
     "Index",
     "IndexView",
@@ -57,6 +71,10 @@ __all__ = [
     "Writer",
     "bytes_of",
     "document_vectors",
+    "facet_fields",
+    "facets",
+    "facets_of_hits",
+    "matching_ids",
     "measure_recall",
     "pools",
     "replace_index",
