@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         matching_ids,
         measure_recall,
         pools,
+        suggest,
         term_statistics,
         trust_vector_indexes,
     )
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vizsla.index.search.highlight import Highlighter, Snippet
     from vizsla.index.search.pooling import Pool
     from vizsla.index.search.statistics import TermStatistics
+    from vizsla.index.search.suggestions import Suggestion
     from vizsla.index.storage.folder import replace_index
     from vizsla.index.storage.verify import verify
     from vizsla.index.view import IndexView
@@ -40,6 +42,7 @@ _HOMES = {
     "Pool": "search.pooling",
     "Recall": "search.ann_recall",
     "Snippet": "search.highlight",
+    "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
     "bytes_of": "inspection",
@@ -51,6 +54,7 @@ _HOMES = {
     "measure_recall": "inspection",
     "pools": "inspection",
     "replace_index": "storage.folder",
+    "suggest": "inspection",
     "term_statistics": "inspection",
     "trust_vector_indexes": "inspection",
     "verify": "storage.verify",
@@ -67,6 +71,7 @@ __all__ = [
     "Pool",
     "Recall",
     "Snippet",
+    "Suggestion",
     "TermStatistics",
     "Writer",
     "bytes_of",
@@ -78,6 +83,7 @@ __all__ = [
     "measure_recall",
     "pools",
     "replace_index",
+    "suggest",
     "term_statistics",
     "trust_vector_indexes",
     "verify",

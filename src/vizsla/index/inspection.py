@@ -13,6 +13,7 @@ from vizsla.index.search.ann_recall import Recall
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
 from vizsla.index.search.statistics import TermStatistics
+from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.storage import trust
 from vizsla.models import Model
 from vizsla.runs import Filter, FilterLike
@@ -51,6 +52,17 @@ def facet_fields(index: Index) -> list[str]:
     """
     with index._reading() as searcher:
         return facet_counting.facet_fields(searcher)
+
+
+def suggest(index: Index, prefix: str, size: int = 8) -> list[Suggestion]:
+    """Completions of the last word of what is typed, from the collection's own words; those in most documents first.
+
+    A suggestion is the most frequent word, in some documents that are looked at, of a term that the index holds; its
+    `documents` are those that have the term. Where the index keeps no texts, terms themselves are suggested. After a
+    blank there is nothing to complete.
+    """
+    with index._reading() as searcher:
+        return searcher.completer.suggest(prefix, size)
 
 
 def matching_ids(index: Index, filter: FilterLike) -> list[str]:
