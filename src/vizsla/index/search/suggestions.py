@@ -27,6 +27,7 @@ _DOCUMENTS = 8  # with a term, that are looked at
 _MORE_DOCUMENTS = 32  # where only some of a term's words begin as what is typed
 _MAX_CANDIDATES = 40  # terms that are looked at
 _MAX_STEMS = 4
+_NO_END = "q"
 _INSIDE_A_WORD = "##"  # a word piece that does not begin a word
 _BEGINS_A_WORD = ("", "\u2581", "\u0120")  # how tokenizers of word pieces mark that
 
@@ -89,14 +90,10 @@ class Completer:
         prefix = typed.lower()
         if not prefix:
             return []
-        frequencies = self._terms_from(part, {prefix, typed})
         if self._shows_terms:
-            return _ranked(self._as_they_are(frequencies, prefix), size)
+            return _ranked(self._as_they_are(self._terms_from(part, {prefix, typed}), prefix), size)
         stems = self._stems(part, prefix)
-        for stem in stems:
-            if not prefix.startswith(stem) and not stem.startswith(prefix):  # a stemmer that changes letters
-                frequencies |= self._terms_from(part, {stem})
-        frequencies |= stems
+        frequencies = self._terms_from(part, {prefix, typed, self._changed(part, prefix)} - {""}) | stems
         best = sorted(frequencies, key=lambda term: (-frequencies[term], term))[:_MAX_CANDIDATES]
         found: dict[str, int] = {}
         while best and len(found) < size:
@@ -119,6 +116,14 @@ class Completer:
             most = np.argsort(-counts, kind="stable")[: 4 * _MAX_CANDIDATES]
             frequencies |= {terms[i]: int(counts[i]) for i in most.tolist() if counts[i]}
         return frequencies
+
+    def _changed(self, part: SparsePart, prefix: str) -> str:
+        """How terms begin where words begin with a prefix: with `zu` for `zü` if the model makes an u of an ü.
+
+        A letter that ends no word keeps stemmers and stop words away.
+        """
+        tokens = part.component.tokens(prefix + _NO_END)[-1:]
+        return tokens[0].term.removesuffix(_NO_END) if tokens and not self._has_pieces else ""
 
     def _stems(self, part: SparsePart, prefix: str) -> dict[str, int]:
         """Terms whose words may be longer than what is typed: its own stem, and the longest that it begins with."""
