@@ -93,7 +93,7 @@ class Completer:
         if self._shows_terms:
             return _ranked(self._as_they_are(self._terms_from(part, {prefix, typed}), prefix), size)
         stems = self._stems(part, prefix)
-        frequencies = self._terms_from(part, {prefix, typed, self._changed(part, prefix)} - {""}) | stems
+        frequencies = self._terms_from(part, {prefix, typed, self._changed(part, typed)} - {""}) | stems
         best = sorted(frequencies, key=lambda term: (-frequencies[term], term))[:_MAX_CANDIDATES]
         found: dict[str, int] = {}
         while best and len(found) < size:
@@ -117,12 +117,12 @@ class Completer:
             frequencies |= {terms[i]: int(counts[i]) for i in most.tolist() if counts[i]}
         return frequencies
 
-    def _changed(self, part: SparsePart, prefix: str) -> str:
-        """How terms begin where words begin with a prefix: with `zu` for `zü` if the model makes an u of an ü.
+    def _changed(self, part: SparsePart, typed: str) -> str:
+        """How terms begin where words begin as what is typed: with `zu` for `zü` if the model makes an u of an ü.
 
         A letter that ends no word keeps stemmers and stop words away.
         """
-        tokens = part.component.tokens(prefix + _NO_END)[-1:]
+        tokens = part.component.tokens(typed + _NO_END)[-1:]
         return tokens[0].term.removesuffix(_NO_END) if tokens and not self._has_pieces else ""
 
     def _stems(self, part: SparsePart, prefix: str) -> dict[str, int]:
@@ -214,7 +214,8 @@ def _blocks_with(text: str, prefix: str) -> Iterator[str]:
     """
     lowered = text.lower()
     if len(lowered) != len(text):  # some letters become two
-        text = lowered
+        yield from (block for block in text.split() if prefix in block.lower())
+        return
     at = lowered.find(prefix)
     while at >= 0:
         before = lowered[at - 1] if at else " "
