@@ -74,7 +74,9 @@ def test_suggestions_are_those_of_looking_at_every_word(
         Index.create(Path(folder) / "i", model, passages=passages) as index,
     ):
         for n, texts in enumerate(commits):
-            index.add([{"id": str(2 * n + i), "title": t[:9], "text": t} for i, t in enumerate(texts)])
+            index.add(
+                [{"id": str(2 * n + i), "title": "" if passages else t[:9], "text": t} for i, t in enumerate(texts)]
+            )
             index.commit()
         index.delete([str(i) for i in deleted])
         index.commit()
