@@ -1,4 +1,4 @@
-"""A closer look at an index: facets, term statistics, vectors as data, pools, recall, sizes, trust."""
+"""A closer look at an index: facets, suggestions, similar documents, term statistics, vectors as data, and more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from vizsla.errors import VizslaError, kind_of
 from vizsla.index.index import Index
 from vizsla.index.search import ann_recall, matching, pooling, statistics
 from vizsla.index.search import facets as facet_counting
+from vizsla.index.search import similar as similarity
 from vizsla.index.search.ann_recall import Recall
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
@@ -16,7 +17,7 @@ from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.storage import trust
 from vizsla.models import Model
-from vizsla.runs import Filter, FilterLike
+from vizsla.runs import Filter, FilterLike, Hit, document_id
 from vizsla.runs.retriever import check_query
 
 
@@ -63,6 +64,34 @@ def suggest(index: Index, prefix: str, size: int = 8) -> list[Suggestion]:
     """
     with index._reading() as searcher:
         return searcher.completer.suggest(prefix, size)
+
+
+def similar(
+    index: Index,
+    doc_id: str | int,
+    k: int = 10,
+    filter: FilterLike = None,
+    *,
+    model: str | Model | None = None,
+) -> list[Hit]:
+    """The k documents that are most like a document, best first, without the document itself.
+
+    They are what a search finds for the query that `similar_query` gives.
+    """
+    wanted, chosen = document_id(doc_id), index._model_of(model)
+    with index._reading() as searcher:
+        return similarity.similar(searcher, wanted, k, filter, chosen)
+
+
+def similar_query(index: Index, doc_id: str | int, *, model: str | Model | None = None) -> str:
+    """The query that finds documents like a document.
+
+    For a sparse model these are the document's 25 most telling words, those with the highest tf times idf; for one
+    with a dense part the beginning of the document's text. A document without words has an empty query.
+    """
+    wanted, chosen = document_id(doc_id), index._model_of(model)
+    with index._reading() as searcher:
+        return similarity.similar_query(searcher, wanted, chosen)
 
 
 def matching_ids(index: Index, filter: FilterLike) -> list[str]:
