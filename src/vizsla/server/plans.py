@@ -150,7 +150,7 @@ class SearchPlan:
 def _counts(counted: Facets) -> dict[str, Any]:
     return {
         name: {
-            "values": [value._asdict() for value in field.values],
+            "values": [{"value": v.value, "count": v.count} for v in field.values],
             "distinct": field.distinct,
             "missing": field.missing,
         }

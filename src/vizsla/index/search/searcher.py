@@ -13,6 +13,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows
 from vizsla.index.search.sql_filter import DocumentTable
+from vizsla.index.search.suggestions import Completer
 from vizsla.index.storage import database
 from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
@@ -110,6 +111,11 @@ class Searcher:
     def columns(self) -> Columns:
         """The values of fields, to count them."""
         return Columns(self.snapshot, self.rows)
+
+    @cached_property
+    def completer(self) -> Completer:
+        """Completes words."""
+        return Completer(self.snapshot, self.own.sparse)
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""
