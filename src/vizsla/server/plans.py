@@ -15,7 +15,7 @@ from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, document_id
 from vizsla.runs.filters import Filter
 from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody
-from vizsla.server.errors import RequestError
+from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_page, check_queries_count, check_query_text
@@ -208,6 +208,8 @@ def _queries(hosted: Hosted, body: SearchBody, model: Model | None, like: str | 
     if len(given) > 1:
         raise RequestError(f"give one of query, queries and like, not {' and '.join(given)}")
     if like is not None:
+        if hosted.index.get(like) is None:
+            raise NotFoundError(f"there is no document with the id {like[:200]!r}")
         return [similar_query(hosted.index, like, model=model)]
     if body.queries is not None:
         return body.queries

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
@@ -91,6 +91,19 @@ class _Server(uvicorn.Server):
         super().__init__(_config(settings))
         self._announce = announce
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGINT and SIGTERM, and do not raise the signal again when that is done."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
@@ -99,8 +112,7 @@ class _Server(uvicorn.Server):
 
 def _run_worker(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    with suppress(KeyboardInterrupt):
-        _Server(settings, announce).run([opened])
+    _Server(settings, announce).run([opened])
 
 
 def _work(settings: Settings, opened: socket.socket, supervisor: Connection) -> None:

@@ -39,10 +39,13 @@ def check_documents(file: Path, hosted: Hosted, limits: Limits) -> int:
     model, count, seen = hosted.index.model, 0, set()
     for document in documents_in(file, limits):
         problem = model.problem(document.with_fields(model.fields).content)
+        place = f"{BODY}:{document.origin.line}" if document.origin else BODY
         if problem is not None:
-            raise RequestError(f"{BODY}:{document.origin.line if document.origin else 0}: the document {problem}")
+            raise RequestError(f"{place}: the document {problem}")
         if document.id in seen:
-            raise RequestError(f"{BODY}: the id {document.id[:200]!r} is there twice")
+            raise RequestError(
+                f"{place}: the id {document.id[:200]!r} appears a second time; every document needs its own"
+            )
         seen.add(document.id)
         count += 1
     return count
