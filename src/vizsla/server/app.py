@@ -19,11 +19,14 @@ from starlette.requests import ClientDisconnect
 import vizsla
 from vizsla.errors import VizslaError
 from vizsla.server.answers import Error
-from vizsla.server.errors import RequestError, status_of, without_paths
-from vizsla.server.gate import App, Gate
+from vizsla.server.asgi import App
+from vizsla.server.errors import without_paths
+from vizsla.server.gate import Gate
+from vizsla.server.hosting import public_error
 from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
+from vizsla.server.shortcut import Shortcut
 
 log = logging.getLogger("vizsla.server")
 _ABOUT = """Search, explain, filter, count and change indexes of Vizsla.
@@ -58,12 +61,11 @@ def create_app(settings: Settings) -> App:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _mistake)
+    whole: App = Shortcut(app, service)
     if settings.cors:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"],
-            allow_headers=["authorization", "content-type", "x-api-key"],
-        )  # fmt: skip
-    return Gate(app, service)
+        headers = ["authorization", "content-type", "x-api-key"]
+        whole = CORSMiddleware(whole, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=headers)
+    return Gate(whole, service)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -100,13 +102,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _refusal(request: Request, error: Exception) -> Response:
     """The answer to a request that Vizsla refuses."""
     assert isinstance(error, VizslaError)
-    hosted = request.app.state.service.hosting.indexes.get(request.path_params.get("index", ""))
-    sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
-    found = answer({"error": sentence}, status_of(error))
-    if isinstance(error, RequestError):
-        found.headers.update(error.headers)
-    elif found.status_code in (409, 503):
-        found.headers["Retry-After"] = "1"
+    refused = public_error(error, request.app.state.service.hosting.indexes.get(request.path_params.get("index", "")))
+    found = answer({"error": str(refused)}, refused.status)
+    found.headers.update(refused.headers)
     return found
 
 

@@ -63,6 +63,19 @@ class SearchBody(ModelChoice):
     generation: StrictInt | None = Field(None, description="Answer from this commit or a later one.")
 
 
+class SearchParameters(BaseModel):
+    """The parameters of a search by GET. The first three are Anserini's and Pyserini's, the others Vizsla's own."""
+
+    query: str
+    hits: int = 10
+    parse: bool = Field(True, description="false gives each document as its JSON text.")
+    offset: int = 0
+    filter: str | None = Field(None, description=_FILTER)
+    model: str | None = Field(None, max_length=1000, description=_MODEL)
+    expand: str | None = Field(None, max_length=200)
+    combine: str | None = Field(None, max_length=200)
+
+
 class ExplainBody(ModelChoice):
     """A query and a document whose score is explained."""
 

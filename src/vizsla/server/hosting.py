@@ -12,7 +12,7 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.index.inspection import facet_fields, generation, newest_generation
 from vizsla.models import Model, Reranker, parse_model
-from vizsla.server.errors import NotFoundError, UnavailableError, without_paths
+from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
 from vizsla.server.settings import Settings
 
@@ -162,6 +162,15 @@ class Hosting:
         """Close all indexes."""
         for hosted in self.indexes.values():
             hosted.close()
+
+
+def public_error(error: VizslaError, hosted: Hosted | None) -> RequestError:
+    """An error as clients may see it: a status, and a sentence without paths of this machine."""
+    sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
+    status = status_of(error)
+    if isinstance(error, RequestError):
+        return RequestError(sentence, status, error.headers)
+    return RequestError(sentence, status, {"Retry-After": "1"} if status in (409, 503) else None)
 
 
 def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:

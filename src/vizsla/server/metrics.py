@@ -51,17 +51,13 @@ class Metrics:
         """Count a call of the engine."""
         self._batches.observe(size)
 
-    def set_in_flight(self, number: int) -> None:
-        """How many requests this worker is answering."""
-        self._in_flight.set(number)
-
-    def update(self) -> None:
-        """Take figures that change by themselves."""
+    def update(self, in_flight: int) -> None:
+        """Take the figures of this moment."""
+        self._in_flight.set(in_flight)
         self._memory.set(resident_bytes())
 
     def text(self) -> bytes:
         """All figures, as Prometheus reads them."""
-        self.update()
         registry = self._registry
         if SHARED in os.environ:
             registry = CollectorRegistry()

@@ -14,7 +14,7 @@ from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, document_id
 from vizsla.runs.filters import Filter
-from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody
+from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
@@ -156,6 +156,23 @@ def filter_text(condition: FilterBody | None) -> str | None:
     """A filter as text; a wrong one is refused here."""
     parsed = Filter.of(condition or None)
     return None if parsed is None else str(parsed)
+
+
+async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:
+    """The JSON answer to a search by GET, in the shape of Anserini's and Pyserini's servers."""
+    limits = service.settings.limits
+    check_page(limits, asked.hits, asked.offset)
+    if asked.hits < 1:
+        raise RequestError(f"hits, the number of results, must be 1 or more, not {asked.hits}")
+    text = check_query_text(limits, asked.query)
+    model = None
+    if asked.model is not None or asked.expand is not None:  # a new name has to be parsed, off the event loop
+        model = await service.read(hosted.models.model, asked.model, None, asked.expand)
+    condition = None if asked.filter is None else filter_text(asked.filter)
+    plan = SearchPlan(
+        hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True, doc_as_text=not asked.parse
+    )
+    return await service.batcher.submit(plan.key, text, plan.answers)
 
 
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:

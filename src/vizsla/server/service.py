@@ -30,11 +30,12 @@ class Service:
         self.hosting = Hosting(settings)
         self.metrics = Metrics(self.hosting)
         threads = max(processors() // settings.workers, 1)
-        self._searching = ThreadPoolExecutor(threads, "search")
         self._reading = ThreadPoolExecutor(4, "read")
         self._writing = ThreadPoolExecutor(1, "write")
+        self.in_flight = 0
+        """Requests that are being answered."""
         self._waiting_writes = 0
-        self.batcher: Batcher[bytes] = Batcher(self._searching, threads, self.metrics.observe_batch)
+        self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
         self._poll: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -50,7 +51,7 @@ class Service:
         while True:
             with suppress(VizslaError, OSError):
                 await self.read(self.hosting.poll)
-            self.metrics.update()
+            self.metrics.update(self.in_flight)
             await asyncio.sleep(POLL)
 
     async def read(self, call: Callable[..., T], *arguments: object) -> T:
@@ -61,9 +62,7 @@ class Service:
         self, key: Hashable, queries: Sequence[str], search: Callable[[Sequence[str]], list[bytes]]
     ) -> list[bytes]:
         """What a search gives for many queries; other requests get their turns between them."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.batcher.submit(key, query, search)) for query in queries]
-        return [task.result() for task in tasks]
+        return await asyncio.gather(*(self.batcher.submit(key, query, search) for query in queries))
 
     async def write(self, call: Callable[..., T], *arguments: object) -> T:
         """What a function that writes gives; a worker writes one thing at a time, and few may wait."""
@@ -85,6 +84,7 @@ class Service:
 
     def close(self) -> None:
         """Wait for what is being done, and close the indexes."""
-        for executor in (self._searching, self._reading, self._writing):
+        self.batcher.close()
+        for executor in (self._reading, self._writing):
             executor.shutdown(wait=True, cancel_futures=True)
         self.hosting.close()
