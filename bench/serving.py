@@ -32,7 +32,7 @@ from urllib.parse import quote_plus
 
 import numpy as np
 
-from served import Served, start_lucene, start_qdrant, start_vizsla
+from servers import Served, start_lucene, start_qdrant, start_vizsla
 
 HERE = Path(__file__).parent
 PROCESSORS = os.cpu_count() or 1
