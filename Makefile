@@ -9,9 +9,9 @@ LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
 DOCS := .venv-docs
-EXTRAS := neural,train,dense,faiss,parquet,measures
+EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client
 ifeq ($(shell uname -sm),Linux aarch64)
-EXTRAS := neural,train,dense,faiss,parquet
+EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client
 endif
 
 PEERS := .venv-peers
@@ -85,7 +85,7 @@ bench-text: $(READY)
 $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
-	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt

@@ -266,6 +266,11 @@ def test_health_and_metrics(client: Client) -> None:
     assert "vizsla_request_seconds_bucket" in text
 
 
+def test_head_is_get_without_a_body(client: Client) -> None:
+    answer = client.send("HEAD", "/healthz")
+    assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", "15")
+
+
 def test_openapi_and_pages(client: Client) -> None:
     paths = client.get("/openapi.json").data["paths"]
     assert {"get", "post"} <= paths["/v1/{index}/search"].keys()

@@ -161,6 +161,29 @@ def test_workers_end_with_their_supervisor(folder: Path) -> None:
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 30)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on open files")
+def test_more_connections_than_files(folder: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, before[1]))
+    try:
+        with running(folder, "--quiet") as server:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            address = ("127.0.0.1", int(server.client.url.rpartition(":")[2]))
+            idle = [socket.create_connection(address) for _ in range(400)]
+            time.sleep(0.5)
+            for connection in idle[:200]:
+                connection.close()
+            eventually(lambda: server.client.get("/v1/dogs/search", query="dog").status == 200)
+            for connection in idle:
+                connection.close()
+            assert server.stop() == 0
+            assert not any("Traceback" in line for line in server.log)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_a_search_in_flight_is_answered_before_the_server_stops(folder: Path) -> None:
     with running(folder, "--quiet") as server:
         answers: list[int] = []

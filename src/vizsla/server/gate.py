@@ -63,6 +63,8 @@ class Gate:
             return
         started = time.perf_counter()
         answered = _Answered(send)
+        if scope["method"] == "HEAD":  # as GET; the body is left out when it is sent
+            scope = {**scope, "method": "GET"}
         self._service.in_flight += 1
         try:
             self._admit(scope)

@@ -19,6 +19,8 @@ from vizsla.server.settings import Settings
 T = TypeVar("T")
 POLL = 0.25
 """Seconds between two looks at the newest commit of an index."""
+WRITE_MEMORY = 256 << 20
+"""Bytes that documents may take in memory before they are written as a segment."""
 _RETRY = 2.0  # seconds between two attempts to open an index that cannot be read
 
 
@@ -79,7 +81,7 @@ class Hosted:
         with self._turn:
             try:
                 if self._index is None:
-                    self._index = Index.open(self.folder)
+                    self._index = Index.open(self.folder, memory=WRITE_MEMORY)
                 elif newest_generation(self._index) != generation(self._index):
                     self._index.refresh()
                 self.problem = None
@@ -181,6 +183,7 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
     for name, folder in settings.indexes.items():
         with Index.open(folder) as index:
             facts[name] = index.info()
+            index.search_many(["a word", "another"], 1)  # compiles, once for all workers, what is not compiled yet
     for name, expression in settings.models.items():
         _named_model(name, expression)
     for folder in settings.rerankers.values():
