@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
@@ -23,6 +24,7 @@ from vizsla.server.asgi import App
 from vizsla.server.errors import without_paths
 from vizsla.server.gate import Gate
 from vizsla.server.hosting import public_error
+from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
@@ -56,6 +58,9 @@ def create_app(settings: Settings) -> App:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for router in (operations.router, search.router, documents.router, judging.router, operations.page):
         app.include_router(router)
+    if settings.mcp:
+        app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
+        app.router.routes.append(Route("/mcp", endpoint=app.state.tools, include_in_schema=False))
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
     app.add_exception_handler(HTTPException, _http_error)
@@ -96,6 +101,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         polling.cancel()
         with suppress(asyncio.CancelledError):
             await polling
+        if service.settings.mcp:
+            await app.state.tools.close()
         service.close()
 
 

@@ -102,17 +102,6 @@ class Hosted:
             self._next_attempt = time.monotonic() + _RETRY
         self.open()
 
-    def wait_for(self, wanted: int, seconds: float) -> None:
-        """Return as soon as searches see a commit with this number or a later one."""
-        deadline = time.monotonic() + seconds
-        while self.generation < wanted:
-            self.open()
-            if self.generation >= wanted:
-                return
-            if time.monotonic() > deadline:
-                raise UnavailableError(f"the index {self.name} has the generation {self.generation}, not {wanted} yet")
-            time.sleep(0.05)
-
     def sentence(self, error: BaseException) -> str:
         """What an error says, without paths of this machine."""
         return without_paths(str(error), self.name, self.folder)

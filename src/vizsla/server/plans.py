@@ -69,7 +69,7 @@ class SearchPlan:
             depth = max(depth, self.depth)
         found = self.hosted.index.search_many(
             queries, max(depth, 1), self.filter, model=self.model, combine=self.combine,
-            search_params=self.search_params, threads=1,
+            search_params=self.search_params, threads=1, documents=self._reads_documents,
         )  # fmt: skip
         if self.reranker is not None:
             found = [
@@ -77,6 +77,12 @@ class SearchPlan:
                 for query, hits in zip(queries, found, strict=True)
             ]
         return found
+
+    @property
+    def _reads_documents(self) -> bool:
+        """Whether ids and scores are not enough."""
+        counts_best = self.facets is not None and self.facets.over != "all"
+        return self.fields != () or self.highlight is not None or self.reranker is not None or counts_best
 
     def _page(self, hits: list[Hit]) -> list[Hit]:
         if self.like is not None:
@@ -178,8 +184,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
     """The JSON answer to a search."""
     started = time.perf_counter()
-    if body.generation is not None:
-        await service.read(hosted.wait_for, body.generation, service.settings.limits.seconds / 2)
+    await service.see(hosted, body.generation)
     plan, queries = await service.read(_planned, service, hosted, body)
     generation = hosted.generation
     if len(queries) == 1:

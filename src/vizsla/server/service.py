@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TypeVar
 from vizsla.errors import VizslaError
 from vizsla.index.search.plan import processors
 from vizsla.server.batching import Batcher
-from vizsla.server.errors import RequestError
+from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import POLL, Hosted, Hosting
 from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
@@ -57,6 +58,18 @@ class Service:
     async def read(self, call: Callable[..., T], *arguments: object) -> T:
         """What a function gives, called off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, call, *arguments)
+
+    async def see(self, hosted: Hosted, generation: int | None) -> None:
+        """Return as soon as searches of an index see this commit or a later one; 503 if they do not in time."""
+        deadline = time.monotonic() + self.settings.limits.seconds / 2
+        while generation is not None and hosted.generation < generation:
+            await self.read(hosted.open)
+            if hosted.generation >= generation:
+                return
+            if time.monotonic() > deadline:
+                seen = f"the index {hosted.name} has the generation {hosted.generation}"
+                raise UnavailableError(f"{seen}, not {generation} yet")
+            await asyncio.sleep(0.05)
 
     async def search_all(
         self, key: Hashable, queries: Sequence[str], search: Callable[[Sequence[str]], list[bytes]]

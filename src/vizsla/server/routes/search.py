@@ -10,6 +10,7 @@ from vizsla.index.inspection import suggest, term_statistics
 from vizsla.runs import document_id
 from vizsla.server.answers import (
     Candidates,
+    DocumentsAnswer,
     ExplainAnswer,
     SearchAnswer,
     StoredDocument,
@@ -17,7 +18,7 @@ from vizsla.server.answers import (
     TermsAnswer,
     documented,
 )
-from vizsla.server.bodies import ExplainBody, SearchBody, SearchParameters
+from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
@@ -53,10 +54,20 @@ async def document(docid: str, service: InService, hosted: InIndex, parse: bool 
     return answer({"api": "v1", "index": hosted.name, "docid": stored.id, "doc": doc})
 
 
+@router.post("/v1/{index}/docs", response_model=None, responses=documented(DocumentsAnswer))
+async def documents(body: DocumentsBody, service: InService, hosted: InIndex) -> Response:
+    """Many documents by their ids; those that are not there are left out."""
+    await service.see(hosted, body.generation)
+    stored = await service.read(hosted.index.get_many, body.ids)
+    rows = [{"id": doc_id, "document": found.content} for doc_id, found in stored.items()]
+    return answer({"index": hosted.name, "generation": hosted.generation, "documents": rows})
+
+
 @router.post("/v1/{index}/explain", response_model=None, responses=documented(ExplainAnswer))
 async def explain(body: ExplainBody, service: InService, hosted: InIndex) -> Response:
     """Why a document has its score for a query: a tree whose leaves add up to the score."""
     check_query_text(service.settings.limits, body.query)
+    await service.see(hosted, body.generation)
     return answer(await service.read(_explained, hosted, body))
 
 
