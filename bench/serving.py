@@ -220,7 +220,8 @@ def same(right: list[tuple[str, float]], found: list[tuple[str, float]], toleran
 
 def read_questions(file: str, count: int) -> list[str]:
     """Different questions of a file, shuffled; those of its test split where its ids say which they are."""
-    records = [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    with open(file, encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
     tested = [record for record in records if "-test-" in str(record.get("_id", ""))] or records
     texts = list(dict.fromkeys(record["text"] for record in tested))
     random.Random(0).shuffle(texts)
