@@ -221,6 +221,14 @@ def test_facets_over_all_and_over_the_top(client: Client) -> None:
     assert result["facets_over"] == {"documents": 2, "exact": False, "top": 2}
 
 
+def test_facets_without_a_query_count_all_documents(client: Client) -> None:
+    body = {"k": 0, "facets": {"fields": ["year"]}, "filter": "year < 2010"}
+    (result,) = search(client, **body).data["results"]
+    assert result["facets_over"]["documents"] == 3
+    assert search(client, k=1, facets={"fields": ["year"]}).status == 400
+    assert search(client, k=0, query="", facets={"fields": ["year"]}).error.startswith("the query is empty")
+
+
 def test_how_many_documents_match(client: Client) -> None:
     (result,) = search(client, query="dog", k=1, facets={"fields": []}).data["results"]
     assert (result["facets"], result["facets_over"]["documents"]) == ({}, 3)

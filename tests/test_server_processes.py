@@ -62,7 +62,7 @@ def test_what_does_not_start(folder: Path, tmp_path: Path) -> None:
     assert refused(folder, "--port", 70000) == "a port is a number from 0 to 65535, not 70000"
     assert refused(folder, "--write", "--host", "0.0.0.0").startswith("anybody who reaches 0.0.0.0 could change")
     assert "did you mean 'bm25'" in refused(folder, "--model", "x=bm225")
-    assert refused(folder, "--limit", "k=many") == "--limit k takes a number, not 'many'"
+    assert refused(folder, "--limits", "k=many") == "--limits: k takes a number, not 'many'"
     keys = tmp_path / "keys"
     keys.write_text("read " + "k" * 20)
     keys.chmod(0o644)

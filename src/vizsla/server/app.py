@@ -126,7 +126,7 @@ def sentence_of(problems: Any) -> str:
     """What is wrong with a request, in one sentence.
 
     >>> sentence_of([{"loc": ("body", "k"), "msg": "Input should be a valid integer", "type": "int_type"}])
-    "k: input should be a valid integer"
+    'k: input should be a valid integer'
     """
     first = problems[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])

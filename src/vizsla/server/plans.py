@@ -126,7 +126,7 @@ class SearchPlan:
     def _facets(self, wanted: FacetsBody, query: str, found: list[Hit]) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
         if wanted.over == "all":
-            counted = facets(self.hosted.index, fields, query, self.filter, model=self.model, size=wanted.size)
+            counted = facets(self.hosted.index, fields, query or None, self.filter, model=self.model, size=wanted.size)
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
@@ -207,8 +207,10 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
     model = hosted.models.model(body.model, body.weights, body.expand)
     like = None if body.like is None else document_id(body.like)
     queries = _queries(hosted, body, model, like)
-    check_queries_count(limits, queries)
-    if like is None:
+    if not queries and body.k == 0 and body.facets is not None and body.facets.over == "all":
+        queries = [""]  # the values of all documents
+    elif like is None:
+        check_queries_count(limits, queries)
         queries = [check_query_text(limits, query) for query in queries]
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
