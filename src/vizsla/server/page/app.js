@@ -1,7 +1,7 @@
 // Starts the page and connects its parts: the address says what is shown, each change of it is drawn here.
 import { api } from "./api.js";
 import { showDocument } from "./document.js";
-import { $, cut, el, fill, icon, number, toast } from "./dom.js";
+import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";
 import { drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
 import { showDrawer, useIndex } from "./judging.js";
 import { setUpKeyboard, showShortcuts } from "./keyboard.js";
@@ -9,7 +9,7 @@ import { picker } from "./models.js";
 import { closePanel, panelKind } from "./panel.js";
 import { run, stop } from "./search.js";
 import { change, emptySide, get, onChange } from "./state.js";
-import { clearNotice, showError, showWelcome } from "./states.js";
+import { showError, showWelcome } from "./states.js";
 import { setUpSuggestions } from "./suggest.js";
 
 const TYPING = 160;
@@ -30,7 +30,7 @@ function setUpBar() {
     clearTimeout(timer);
     const q = value.trim() ? value : "";
     if (q === get().q && !get().like) return typing ? undefined : draw(get(), null);
-    change({ q, like: "", page: 1, doc: "" }, { push });
+    change({ q, like: "", page: 1, doc: "" }, push);
   };
   input.addEventListener("input", () => {
     $("clear").hidden = !input.value;
@@ -76,12 +76,10 @@ function setUpTools() {
 }
 
 function drawControls(state) {
-  const compare = el("button.button", {
-    type: "button", id: "compare", "aria-pressed": String(Boolean(state.b)), title: "Two models side by side (c)",
-    onclick: () => change({ b: get().b ? null : { ...emptySide(), model: info.models?.find((m) => m.name !== (get().a.model || info.model))?.name ?? "" }, page: 1, doc: "" }),
-  }, icon("compare"), el("span", {}, state.b ? "One model" : "Compare"));
-  const filters = el("button.button.rail-button", { type: "button", id: "filters", title: "Filters (f)", onclick: () => { toggleRail(); if (document.body.classList.contains("rail-open")) $("where").focus(); } },
-    icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
+  const other = info.models?.find((m) => m.name !== (state.a.model || info.model))?.name ?? "";
+  const compare = button(".button", () => change({ b: get().b ? null : { ...emptySide(), model: other }, page: 1, doc: "" }),
+    { id: "compare", "aria-pressed": Boolean(state.b), title: "Two models side by side (c)" }, icon("compare"), state.b ? "One model" : "Compare");
+  const filters = button(".button.rail-button", toggleRail, { id: "filters", title: "Filters (f)" }, icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
   fill($("controls"), filters, state.b ? null : picker("a", info), compare);
 }
 
@@ -98,6 +96,7 @@ function draw(state, before) {
   const searching = Boolean(state.q || state.like);
   document.body.dataset.view = searching ? "results" : "home";
   document.body.classList.toggle("comparing", Boolean(state.b));
+  placeRail();
   document.title = state.q ? `${cut(state.q, 80)} · ${info.name} · Vizsla` : "Vizsla";
   if ($("query") !== document.activeElement || $("query").value.trim() !== state.q.trim()) $("query").value = state.q;
   $("query").placeholder = `Search ${number(info.documents)} documents`;
@@ -109,21 +108,26 @@ function draw(state, before) {
   drawPanel(state, before);
 }
 
+/** On narrow pages the filters are a sheet that is opened. */
+function placeRail() {
+  document.body.classList.toggle("rail-sheet", innerWidth <= (get().b ? 1400 : 1000));
+}
+
 const searchKey = ({ doc, drawer, ...rest }) => JSON.stringify(rest);
 
 function search(state, searching) {
-  if (info.status !== "ready") {
+  if (info.status === "unavailable") {
     stop();
     fill($("results"));
     return showError({ status: 503, message: info.reason ?? `The index ${info.name} cannot be searched now.` }, start);
   }
   if (searching) return run(state, info, server);
   stop();
-  clearNotice();
+  fill($("notice"));
   fill($("results"));
   fill($("count"));
   fill($("pager"));
-  drawFacets({}, null);
+  drawFacets();
   document.body.classList.remove("stale");
   showWelcome(info, server);
 }
@@ -142,14 +146,14 @@ async function start() {
     server = await api.indexes();
   } catch (e) {
     if (e.offline) setTimeout(start, Math.min(8000, 500 * 2 ** attempts++));
-    return showError(e, start, e.offline);
+    return showError(e, start);
   }
-  clearNotice();
+  fill($("notice"));
   info = null;
   $("version").textContent = `Vizsla ${server.vizsla}`;
   $("judging").hidden = !server.judging;
   if (!server.indexes.length) return showError({ status: 503, message: "This server has no index." }, start);
-  fill($("index"), server.indexes.map((i) => el("option", { value: i.name, disabled: i.status !== "ready" }, cut(i.name, 40))));
+  fill($("index"), server.indexes.map((i) => el("option", { value: i.name, disabled: i.status === "unavailable" }, cut(i.name, 40))));
   $("scope").classList.toggle("only", server.indexes.length === 1);
   document.body.classList.add("started");
   const { index } = get();
@@ -165,4 +169,5 @@ setUpBar();
 setUpTools();
 setUpKeyboard();
 onChange(draw);
+addEventListener("resize", placeRail);
 start();

@@ -1,12 +1,9 @@
 // Two models side by side: what moved, and lines between the same documents.
-import { el, number } from "./dom.js";
+import { button, el, number } from "./dom.js";
 import { picker } from "./models.js";
 import { listNode } from "./results.js";
 
 export const DEPTH = 100;
-
-/** The ranks of the documents of a ranking, by id. */
-const ranks = (answer) => new Map(answer.hits.map((h, i) => [h.id, i + 1]));
 
 function badge(rank, other, name) {
   if (other === undefined) return el("span.move.new", { title: `Not in the first ${DEPTH} of ${name}` }, name === "A" ? "new" : "gone");
@@ -15,25 +12,25 @@ function badge(rank, other, name) {
   return el(`span.move${step > 0 ? ".up" : step < 0 ? ".down" : ""}`, { title: step === 0 ? `The same rank in ${name}` : `Rank ${other} in ${name}` }, text);
 }
 
-/** Both columns. `sides`: for a and b the page's answer, the first DEPTH ids, and what results need. */
+/** Both columns. `sides`: for a and b the page's answer, the ranks of the first DEPTH by id, and what results need. */
 export function compareNodes(sides, info, chosen, onTab) {
-  const rankA = ranks(sides.a.ranking);
-  const rankB = ranks(sides.b.ranking);
-  const column = (key, label, mine, theirs, other) => el(`section.column.${key}`, { "aria-label": `Model ${label}` },
-    el("div.column-head", {}, picker(key, info, label)),
-    sides[key].page.hits.length ? listNode(sides[key].page, { ...sides[key].ctx, moves: (hit) => badge(hit.rank, theirs.get(hit.id), other) }) : el("p.empty", {}, "No results."));
+  const { ranks: rankA } = sides.a;
+  const { ranks: rankB } = sides.b;
+  const column = (key, label, theirs, other) => el(`section.column.${key}`, { "aria-label": `Model ${label}` },
+    el("div.column-head", picker(key, info, label)),
+    sides[key].page.hits.length ? listNode(sides[key].page, { ...sides[key].ctx, moves: (hit) => badge(hit.rank, theirs.get(hit.id), other) }) : el("p.empty", "No results."));
   const lines = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   lines.setAttribute("class", "lines");
   lines.setAttribute("aria-hidden", "true");
-  const grid = el("div.columns", { data: { tab: chosen } }, column("a", "A", rankA, rankB, "B"), lines, column("b", "B", rankB, rankA, "A"));
-  const tab = (key, text) => el("button", { type: "button", role: "tab", "aria-selected": String(chosen === key), onclick: (e) => {
+  const grid = el("div.columns", { data: { tab: chosen } }, column("a", "A", rankB, "B"), lines, column("b", "B", rankA, "A"));
+  const tab = (key, text) => button("", (e) => {
     grid.dataset.tab = key;
     for (const t of e.currentTarget.parentNode.children) t.setAttribute("aria-selected", String(t === e.currentTarget));
     onTab(key);
-  } }, text);
+  }, { role: "tab", "aria-selected": chosen === key }, text);
   link(grid, lines);
   return [
-    el("p.summary", {}, summary(rankA, rankB)),
+    el("p.summary", summary(rankA, rankB)),
     el("div.tabs", { role: "tablist", "aria-label": "Model" }, tab("a", "Model A"), tab("b", "Model B")),
     grid,
   ];
@@ -47,7 +44,7 @@ function summary(rankA, rankB) {
   if (!size) return "";
   const still = b.filter((id) => rankA.get(id) === rankB.get(id)).length;
   const risen = b.map((id) => [id, (rankA.get(id) ?? DEPTH + 1) - rankB.get(id)]).sort((x, y) => y[1] - x[1])[0];
-  const out = [el("b", {}, `${same} of the first ${size} are the same`), ` (overlap@10 ${number(same / size, 2)})`];
+  const out = [el("b", `${same} of the first ${size} are the same`), ` (overlap@10 ${number(same / size, 2)})`];
   if (still === size) return [...out, ", in the same order."];
   out.push(`, ${still} at the same rank`);
   if (risen?.[1] > 0) out.push(rankA.has(risen[0]) ? `; the largest rise in B is ▲${risen[1]}.` : `; B shows one that is not in A's first ${DEPTH}.`);

@@ -1,6 +1,6 @@
 // One document with all its fields, in the panel.
 import { api } from "./api.js";
-import { cut, el, fill, icon, number } from "./dom.js";
+import { button, cut, el, fill, icon, number } from "./dom.js";
 import { gradeScale } from "./judging.js";
 import { showPanel } from "./panel.js";
 import { textFields, titleOf, valueNode } from "./results.js";
@@ -11,14 +11,14 @@ let latest = 0;
 
 export async function showDocument(id, info, server) {
   const ticket = ++latest;
-  const body = el("article.document", {}, el("p.quiet-text", {}, "Opening …"));
-  showPanel("Document", body, () => change({ doc: "" }, { push: false }), "document");
+  const body = el("article.document", el("p.quiet-text", "Opening …"));
+  showPanel("Document", body, () => change({ doc: "" }, false), "document");
   try {
     const { doc } = await api.document(info.name, id);
     if (ticket !== latest) return;
     fill(body, ...documentNodes(id, typeof doc === "string" ? { text: doc } : doc ?? {}, info, server));
   } catch (e) {
-    if (ticket === latest) fill(body, el("p.wrong", {}, e.message));
+    if (ticket === latest) fill(body, el("p.wrong", e.message));
   }
 }
 
@@ -29,11 +29,11 @@ function documentNodes(id, fields, info, server) {
   const { q } = get();
   return [
     el("h2.doc-title", { dir: "auto" }, cut(titleOf({ id, document: fields }, info), 600)),
-    el("dl.facts", {}, el("div", {}, el("dt", {}, "id"), el("dd.mono", {}, cut(id, 400))), rest.map(([name, value]) =>
-      el("div", {}, el("dt", {}, cut(name, 80)), el("dd", {}, (Array.isArray(value) ? value.slice(0, 100) : [value]).map((v, i) => [i ? ", " : "", valueNode(v, 2000)]))))),
+    el("dl.facts", el("div", el("dt", "id"), el("dd.mono", cut(id, 400))), rest.map(([name, value]) =>
+      el("div", el("dt", cut(name, 80)), el("dd", (Array.isArray(value) ? value.slice(0, 100) : [value]).map((v, i) => [i ? ", " : "", valueNode(v, 2000)]))))),
     server.judging && q ? gradeScale(id) : null,
-    texts.map((name) => [texts.length > 1 ? el("h3.field-name", {}, name) : null, longText(fields[name])]),
-    el("p", {}, el("button.button", { type: "button", onclick: () => change({ like: id, q: "", page: 1, doc: "" }) }, icon("similar"), "Similar documents")),
+    texts.map((name) => [texts.length > 1 ? el("h3.field-name", name) : null, longText(fields[name])]),
+    el("p", button(".button", () => change({ like: id, q: "", page: 1, doc: "" }), icon("similar"), "Similar documents")),
   ];
 }
 
@@ -41,7 +41,7 @@ function documentNodes(id, fields, info, server) {
 function longText(text) {
   const node = el("div.text", { dir: "auto" });
   let at = 0;
-  const more = el("button.button", { type: "button", onclick: () => show() });
+  const more = button(".button", () => show());
   const show = () => {
     let end = Math.min(at + STEP, text.length);
     if (end < text.length && /[\uD800-\uDBFF]/.test(text[end - 1])) end -= 1;

@@ -2,20 +2,34 @@
 
 export const $ = (id) => document.getElementById(id);
 
-/** el("p.note", {title: "x", onclick: f}, "text", child): null and false children are left out. */
-export function el(kind, props = {}, ...children) {
+/** el("p.note", {title: "x", onclick: f}, "text", child): the properties may be left out, and so are null and false. */
+export function el(kind, ...children) {
   const [tag, ...classes] = kind.split(".");
-  const node = document.createElement(tag || "div");
+  const node = document.createElement(tag);
   if (classes.length) node.className = classes.join(" ");
+  const props = children[0]?.constructor === Object ? children.shift() : {};
   for (const [name, value] of Object.entries(props)) {
-    if (value == null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") Object.assign(node.style, value);
+    if (name.startsWith("aria-")) node.setAttribute(name, value);
+    else if (value == null || value === false) continue;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "data") Object.assign(node.dataset, value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(9).filter((c) => c != null && c !== false));
+  return fill(node, children);
+}
+
+export function button(kind, onclick, ...children) {
+  const node = el(`button${kind}`, ...children);
+  node.type = "button";
+  node.addEventListener("click", onclick);
   return node;
+}
+
+/** A bar that is filled to a share from 0 to 1. */
+export function meter(share, kind = "") {
+  const bar = el(`i${kind}`);
+  bar.style.width = `${100 * Math.max(0, Math.min(1, share || 0))}%`;
+  return el("span.meter", { "aria-hidden": true }, bar);
 }
 
 export function fill(node, ...children) {
@@ -24,14 +38,14 @@ export function fill(node, ...children) {
 }
 
 const SHAPES = {
-  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM20.500 20.500 16 16",
+  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM20.5 20.5 16 16",
   close: "M6 6l12 12M18 6 6 18",
-  up: "M7 11v9M7 11l4-7.500c1.600 0 2.500 1 2.500 2.500V10h5a2 2 0 0 1 2 2.300l-1 6a2 2 0 0 1-2 1.700H7M7 11H4v9h3",
-  down: "M7 13V4M7 13l4 7.500c1.600 0 2.500-1 2.500-2.500V14h5a2 2 0 0 0 2-2.300l-1-6A2 2 0 0 0 17.500 4H7M7 13H4V4h3",
-  link: "M10 14a4 4 0 0 0 6 .4l3-3a4 4 0 0 0-5.700-5.700L12 7M14 10a4 4 0 0 0-6-.4l-3 3a4 4 0 0 0 5.700 5.700L12 17",
-  theme: "M20 14.500A8.500 8.500 0 0 1 9.500 4 8.500 8.500 0 1 0 20 14.500z",
-  help: "M9 9a3 3 0 1 1 4.500 2.600c-1 .6-1.500 1.200-1.500 2.400M12 17.500v.1M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z",
-  judge: "M4 6.500l1.500 1.500L8 5M4 12.500 5.500 14 8 11M4 18.500 5.500 20 8 17M12 6.500h8M12 12.500h8M12 18.500h8",
+  up: "M7 11v9M7 11l4-7.5c1.6 0 2.5 1 2.5 2.5V10h5a2 2 0 0 1 2 2.3l-1 6a2 2 0 0 1-2 1.7H7M7 11H4v9h3",
+  down: "M7 13V4M7 13l4 7.5c1.6 0 2.5-1 2.5-2.5V14h5a2 2 0 0 0 2-2.3l-1-6A2 2 0 0 0 17.5 4H7M7 13H4V4h3",
+  link: "M10 14a4 4 0 0 0 6 .4l3-3a4 4 0 0 0-5.7-5.7L12 7M14 10a4 4 0 0 0-6-.4l-3 3a4 4 0 0 0 5.7 5.7L12 17",
+  theme: "M20 14.5A8.5 8.5 0 0 1 9.5 4 8.5 8.5 0 1 0 20 14.5z",
+  help: "M9 9a3 3 0 1 1 4.5 2.6c-1 .6-1.5 1.2-1.5 2.4M12 17.5v.1M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z",
+  judge: "M4 6.5l1.5 1.5L8 5M4 12.5 5.5 14 8 11M4 18.5 5.5 20 8 17M12 6.5h8M12 12.5h8M12 18.5h8",
   compare: "M4 5h6v14H4zM14 5h6v14h-6z",
   why: "M4 20V10M10 20V4M16 20v-7M22 20H2",
   filter: "M4 6h16M7 12h10M10 18h4",
@@ -64,13 +78,24 @@ export function marked(text, matches) {
   const points = Array.from(text);
   const out = [];
   let at = 0;
-  for (const [start, end] of matches) {
+  for (const [start, end] of joined(matches, points)) {
     if (start < at || end > points.length) continue;
     if (start > at) out.push(points.slice(at, start).join(""));
-    out.push(el("mark", {}, points.slice(start, end).join("")));
+    out.push(el("mark", points.slice(start, end).join("")));
     at = end;
   }
   out.push(points.slice(at).join(""));
+  return out;
+}
+
+/** Matches with nothing but a space between them are marked as one. */
+function joined(matches, points) {
+  const out = [];
+  for (const [start, end] of matches) {
+    const last = out.at(-1);
+    if (last && start === last[1] + 1 && /\s/.test(points[last[1]])) last[1] = end;
+    else out.push([start, end]);
+  }
   return out;
 }
 
@@ -93,6 +118,3 @@ export function toast(text) {
   clearTimeout(timer);
   timer = setTimeout(() => node.classList.remove("shown"), 2600);
 }
-
-/** The parts of a page that motion may touch scroll smoothly only if the reader likes motion. */
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

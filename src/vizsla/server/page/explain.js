@@ -1,6 +1,6 @@
 // Why a document has its score: each term's part as a bar, grouped by the parts of a sum.
 import { api } from "./api.js";
-import { el, fill, number, plural, score } from "./dom.js";
+import { el, fill, meter, number, plural, score } from "./dom.js";
 
 /** Opens or closes the explanation under a result. */
 export async function toggleExplanation(node, button, hit, ctx) {
@@ -10,15 +10,15 @@ export async function toggleExplanation(node, button, hit, ctx) {
     button.setAttribute("aria-expanded", "false");
     return;
   }
-  const box = el("section.why-box", { "aria-label": "Why this result" }, el("p.quiet-text", {}, "Looking …"));
+  const box = el("section.why-box", { "aria-label": "Why this result" }, el("p.quiet-text", "Looking …"));
   node.querySelector(".body").append(box);
   button.setAttribute("aria-expanded", "true");
   try {
-    const { query, filter, model, expand, weights, combine } = ctx.request;
-    const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, id: hit.id, filter, model, expand, weights, combine })).explanation;
+    const { query, filter, model, expand } = ctx.request;
+    const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, id: hit.id, filter, model, expand })).explanation;
     fill(box, ...explanationNodes(explanation, query, hit, ctx.info));
   } catch (e) {
-    fill(box, el("p.wrong", {}, e.message));
+    fill(box, el("p.wrong", e.message));
   }
 }
 
@@ -45,7 +45,7 @@ function explanationNodes(explanation, query, hit, info) {
   const leaves = groups.flatMap((g) => (g.parts?.length ? g.parts : [g]));
   const most = Math.max(...leaves.map((l) => Math.abs(l.score)), 1e-12);
   return [
-    el("p.sentence", {}, sentence(groups, leaves, sum || 1, query)),
+    el("p.sentence", sentence(groups, leaves, sum || 1, query)),
     groups.map((g) => groupNode(g, groups.length > 1, most, sum || 1, query, info)),
     el("p.quiet-text", { title: `Score ${total}` }, `Score ${score(total)}`,
       Math.abs(total - hit.score) > 1e-3 * Math.max(1, Math.abs(total)) ? ` before reranking or fusion; ranked with ${score(hit.score)}` : ""),
@@ -67,29 +67,23 @@ function sentence(groups, leaves, sum, query) {
 
 function groupNode(group, several, most, sum, query, info) {
   const weight = group.weight != null && group.weight !== 1 ? ` × ${group.weight}` : "";
-  const head = several && el("h4", {}, el("span.mono", {}, group.name, weight),
+  const head = several && el("h4", el("span.mono", group.name, weight),
     el("span.share", { title: `${group.score}` }, `${score(group.score)} · ${percent(Math.max(group.score, 0), sum)}`));
-  if (!group.parts?.length) return el("div.group", {}, head, denseRow(group, most));
+  if (!group.parts?.length) return el("div.group", head, denseRow(group, most));
   const found = group.parts.filter((t) => t.score).sort((a, b) => b.score - a.score);
   const absent = group.parts.filter((t) => !t.score);
   const added = absent.filter((t) => t.added).length;
   const plain = absent.filter((t) => !t.added);
-  return el("div.group", {}, head,
-    el("dl.terms", {}, found.map((t) => termRow(t, most, query, info))),
-    plain.length ? el("p.absent", {}, "No match: ", plain.slice(0, 20).map((t, i) =>
-      [i ? ", " : "", el("b", {}, wordOf(t.term ?? t.name, query)), ` (${absence(t)})`])) : null,
-    added ? el("p.absent", {}, `${plural(added, "word")} that query expansion added ${added === 1 ? "is" : "are"} not here.`) : null);
+  return el("div.group", head,
+    el("dl.terms", found.map((t) => termRow(t, most, query, info))),
+    plain.length ? el("p.absent", "No match: ", plain.slice(0, 20).map((t, i) =>
+      [i ? ", " : "", el("b", wordOf(t.term ?? t.name, query)), ` (${absence(t)})`])) : null,
+    added ? el("p.absent", `${plural(added, "word")} that query expansion added ${added === 1 ? "is" : "are"} not here.`) : null);
 }
 
 function absence(t) {
   if (t.in_query === 0) return "dropped from the query";
   return t.documents_with_term === 0 ? "in no document" : "not in this one";
-}
-
-function bar(value, most, kind) {
-  const fillNode = el(`i${kind}`);
-  fillNode.style.width = `${Math.max(0.5, (100 * Math.abs(value)) / most)}%`;
-  return el("span.bar-track", { "aria-hidden": "true" }, fillNode);
 }
 
 function termRow(t, most, query, info) {
@@ -99,18 +93,18 @@ function termRow(t, most, query, info) {
   const exact = t.query_weight != null ? `${score(t.score)} = ${t.query_weight.toFixed(4)} (query) × ${t.document_weight.toFixed(4)} (document)` : String(t.score);
   const stem = t.term && word !== t.term ? `indexed as ${t.term}` : "";
   return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
-    el("dt", {}, el("bdi", {}, word), t.added ? el("span.tag", {}, "added") : null),
-    el("dd", {}, bar(t.score, most, t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", {}, score(t.score)),
-      el("small", {}, [times, rarity, stem].filter(Boolean).join(" · "))));
+    el("dt", el("bdi", word), t.added ? el("span.tag", "added") : null),
+    el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
+      el("small", [times, rarity, stem].filter(Boolean).join(" · "))));
 }
 
 function denseRow(part, most) {
   if ("rank" in part) {
-    return el("p.absent", {}, part.rank == null ? `${part.name}: not among its first ${number(part.depth)}` : `${part.name}: rank ${number(part.rank)}`);
+    return el("p.absent", part.rank == null ? `${part.name}: not among its first ${number(part.depth)}` : `${part.name}: rank ${number(part.rank)}`);
   }
-  if (!("cosine" in part)) return el("dl.terms", {}, termRow(part, most, "", {}));
-  return el("dl.terms", {}, el("div.term", { title: `cosine ${part.cosine}` },
-    el("dt", {}, "similar in meaning"),
-    el("dd", {}, bar(part.score, most, ".dense"), el("span.part", {}, score(part.score)),
-      el("small", {}, `cosine ${part.cosine.toFixed(3)} of two vectors of ${number(part.dimensions)} numbers`))));
+  if (!("cosine" in part)) return el("dl.terms", termRow(part, most, "", {}));
+  return el("dl.terms", el("div.term", { title: `cosine ${part.cosine}` },
+    el("dt", "similar in meaning"),
+    el("dd", meter(Math.abs(part.score) / most, ".dense"), el("span.part", score(part.score)),
+      el("small", `cosine ${part.cosine.toFixed(3)} of two vectors of ${number(part.dimensions)} numbers`))));
 }

@@ -1,8 +1,8 @@
 // Judging: grades on results, the drawer of judged queries, exports and measures.
-import { api, download, hasKey } from "./api.js";
-import { $, cut, el, fill, icon, number, plural, toast } from "./dom.js";
+import { api, download } from "./api.js";
+import { $, button, cut, el, fill, icon, meter, number, plural, toast } from "./dom.js";
 import { closePanel, showPanel } from "./panel.js";
-import { change, get, sideOf } from "./state.js";
+import { change, get } from "./state.js";
 
 const MEASURES = ["nDCG@10", "P@5", "R@10", "RR"];
 const MEANING = {
@@ -32,8 +32,8 @@ export const gradeOf = (id) => (Object.hasOwn(grades, id) ? grades[id] : null);
 /** Thumbs of a result. */
 export function gradeButtons(id) {
   const node = el("span.grades", { role: "group", "aria-label": "Judge", data: { judge: id } },
-    el("button.quiet.thumb", { type: "button", title: "Relevant (1)", "aria-label": "Relevant", onclick: () => judge(id, gradeOf(id) > 0 ? null : 1) }, icon("up"), el("sup")),
-    el("button.quiet.thumb", { type: "button", title: "Not relevant (0)", "aria-label": "Not relevant", onclick: () => judge(id, gradeOf(id) === 0 ? null : 0) }, icon("down")));
+    button(".quiet.thumb", () => judge(id, gradeOf(id) > 0 ? null : 1), { title: "Relevant (1)", "aria-label": "Relevant" }, icon("up"), el("span")),
+    button(".quiet.thumb", () => judge(id, gradeOf(id) === 0 ? null : 0), { title: "Not relevant (0)", "aria-label": "Not relevant" }, icon("down")));
   paintOne(node);
   return node;
 }
@@ -41,8 +41,7 @@ export function gradeButtons(id) {
 /** All four grades, for the document's panel. */
 export function gradeScale(id) {
   const node = el("div.scale", { role: "group", "aria-label": "Judge this document for the query", data: { judge: id } },
-    GRADES.map((name, grade) => el("button", { type: "button", title: `${name} (${grade})`, data: { grade }, onclick: () => judge(id, gradeOf(id) === grade ? null : grade) },
-      el("b", {}, grade), ` ${name}`)));
+    GRADES.map((name, grade) => button(".button", () => judge(id, gradeOf(id) === grade ? null : grade), { title: `${name} (${grade})`, data: { grade } }, el("b", grade), name)));
   paintOne(node);
   return node;
 }
@@ -82,80 +81,69 @@ function paintOne(node) {
   up.setAttribute("aria-pressed", String(grade > 0));
   down.setAttribute("aria-pressed", String(grade === 0));
   up.lastChild.textContent = grade > 1 ? grade : "";
-  node.classList.toggle("judged", grade !== null);
 }
 
 /** The drawer: judged queries, exports, measures of the models on the page. */
 export async function showDrawer() {
   const { index } = get();
-  const body = el("div.drawer-body", {}, el("p.quiet-text", {}, "Looking …"));
-  showPanel("Judgements", body, () => change({ drawer: false }, { push: false }), "drawer");
+  const body = el("div", el("p.quiet-text", "Looking …"));
+  showPanel("Judgements", body, () => change({ drawer: false }, false), "drawer");
   try {
     const { queries } = await api.judgements(index);
     if (!queries.length) return fill(body, emptyDrawer());
-    const table = el("div.measures", {}, el("p.quiet-text", {}, "Measuring …"));
-    fill(body, table, el("h3", {}, plural(queries.length, "judged query").replace("querys", "queries")), queryList(queries), exports(index));
+    const table = el("div.measures", el("p.quiet-text", "Measuring …"));
+    fill(body, table, el("h3", plural(queries.length, "judged query").replace("querys", "queries")), queryList(queries), exports(index));
     await showMeasures(table, index, queries);
   } catch (e) {
-    fill(body, el("p.wrong", {}, e.message));
+    fill(body, el("p.wrong", e.message));
   }
 }
 
 function emptyDrawer() {
-  return el("div.empty", {}, el("p", {}, "No query is judged yet."),
-    el("p.quiet-text", {}, "Search, then mark results with the thumbs, or with the keys ", el("kbd", {}, "1"), " and ", el("kbd", {}, "0"),
+  return el("div.empty", el("p", "No query is judged yet."),
+    el("p.quiet-text", "Search, then mark results with the thumbs, or with the keys ", el("kbd", "1"), " and ", el("kbd", "0"),
       ". A handful of queries is enough to compare two models by a number."));
 }
 
 function queryList(queries) {
-  return el("ul.judged", {}, queries.map((q) => el("li", {},
-    el("button.row-button", { type: "button", onclick: () => { change({ q: q.query, like: "", page: 1, doc: "" }); } },
+  return el("ul.judged", queries.map((q) => el("li",
+    button(".row-button", () => change({ q: q.query, like: "", page: 1, doc: "" }),
       el("span", { dir: "auto" }, cut(q.query, 120)),
-      el("small", {}, `${number(q.relevant)} relevant of ${number(q.judged)}`)))));
+      el("small", `${number(q.relevant)} relevant of ${number(q.judged)}`)))));
 }
 
 function exports(index) {
-  const link = (kind, name, text) => el("a.button", {
-    href: api.judgementsPath(index, kind), download: name,
-    onclick: (e) => {
-      if (!hasKey()) return;
-      e.preventDefault();
-      download(index, `/judgements/${kind}`, name).catch((error) => toast(error.message));
-    },
-  }, text);
-  return el("div.exports", {}, link("qrels", `${index}.qrels`, "Export qrels"), link("queries", `${index}-queries.jsonl`, "Export queries"));
+  const file = (kind, name) => button(".button", () => download(index, `judgements/${kind}`, `${index}-${name}`).catch((e) => toast(e.message)), `Export ${kind}`);
+  return el("div.row", file("qrels", "qrels.txt"), file("queries", "queries.jsonl"));
 }
 
 async function showMeasures(node, index, queries) {
   const { a, b } = get();
   const sides = b ? [a, b] : [a];
-  const models = sides.map((side) => {
-    const asked = { model: info.model, ...sideOf(side) };
-    return Object.keys(asked).length > 1 ? asked : asked.model;
-  });
-  const answer = await api.measures(index, { models, measures: MEASURES, depth: 100 });
-  fill(node, ...measureNodes(answer, queries, sides));
+  const answer = await api.measures(index, { models: sides.map((side) => side.model || info.model), measures: MEASURES, depth: 100 });
+  fill(node, ...measureNodes(answer, queries));
+  if (sides.some((s) => s.expand || s.rerank || s.combine)) node.append(el("p.quiet-text", "Measured without query expansion, reranking and combination."));
 }
 
-function measureNodes({ models, measures }, queries, sides) {
+function measureNodes({ models, measures }, queries) {
   const two = models.length > 1;
   const value = (v) => (v == null ? "–" : v.toFixed(3));
   const rows = measures.map((m) => {
     const [x, y] = models.map((r) => r.mean[m]);
-    return el("tr", {}, el("th", { scope: "row", title: MEANING[m] }, m), el("td", {}, value(x)),
-      two ? [el("td", {}, value(y)), el(`td.delta${y > x ? ".better" : y < x ? ".worse" : ""}`, {}, difference(x, y))] : null);
+    return el("tr", el("th", { scope: "row", title: MEANING[m] }, m), el("td", value(x)),
+      two ? [el("td", value(y)), el(`td${y > x ? ".better" : y < x ? ".worse" : ""}`, difference(x, y))] : null);
   });
-  const heads = models.map((r, i) => el("th", { scope: "col", title: r.model }, two ? el("span.side-mark", {}, "AB"[i]) : null, el("span.mono", {}, cut(r.model, 22))));
+  const heads = models.map((r, i) => el("th", { scope: "col", title: r.model }, two ? el("span.side-mark", "AB"[i]) : null, el("span.mono", cut(r.model, 22))));
   const unjudged = models.map((r, i) => `${two ? `${"AB"[i]} ` : ""}${Math.round(100 * r.unjudged)} %`).join(", ");
   const worst = Math.max(...models.map((r) => r.unjudged));
   return [
-    el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, el("span.sr", {}, "Measure")), heads, two ? el("th", { scope: "col" }, "B − A") : null)), el("tbody", {}, rows)),
-    el(`p.quiet-text${worst > 0.3 ? ".warn" : ""}`, {}, worst > 0
+    el("table", el("thead", el("tr", el("th", el("span.sr", "Measure")), heads, two ? el("th", { scope: "col" }, "B − A") : null)), el("tbody", rows)),
+    el(`p.quiet-text${worst > 0.3 ? ".warn" : ""}`, worst > 0
       ? `Of the first ten results, ${unjudged} are not judged. They count as not relevant, so the values are too low${two && worst > 0.1 ? " and may favour the model you judged with" : ""}.`
       : "Every one of the first ten results is judged."),
-    queries.length < 20 ? el("p.quiet-text", {}, `${plural(queries.length, "judged query").replace("querys", "queries")}: a hint, not proof.`) : null,
+    queries.length < 20 ? el("p.quiet-text", `${plural(queries.length, "judged query").replace("querys", "queries")}: a hint, not proof.`) : null,
     perQuery(models, queries, two),
-    two || sides.length > 1 ? null : el("p", {}, el("button.button", { type: "button", onclick: () => { closePanel(); $("compare").click(); } }, icon("compare"), "Compare with another model")),
+    two ? null : el("p", button(".button", () => { closePanel(); $("compare").click(); }, icon("compare"), "Compare with another model")),
   ];
 }
 
@@ -164,13 +152,9 @@ const difference = (x, y) => (x == null || y == null ? "–" : `${y >= x ? "+" :
 function perQuery(models, queries, two) {
   const row = (q) => {
     const values = models.map((r) => r.per_query[q.qid]?.["nDCG@10"]);
-    return el("tr", {}, el("th", { scope: "row", dir: "auto" }, cut(q.query, 60)), values.map((v, i) => {
-      const fillNode = el(`i${i ? ".second" : ""}`);
-      fillNode.style.width = `${100 * (v ?? 0)}%`;
-      return el("td", {}, v == null ? "–" : v.toFixed(2), el("span.meter", { "aria-hidden": "true" }, fillNode));
-    }));
+    return el("tr", el("th", { scope: "row", dir: "auto" }, cut(q.query, 60)), values.map((v) => el("td", v == null ? "–" : v.toFixed(2), meter(v))));
   };
-  return el("details", {}, el("summary", {}, "nDCG@10 of each query"),
-    el("table.per-query", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Query"), models.map((_, i) => el("th", { scope: "col" }, two ? "AB"[i] : "nDCG@10")))),
-      el("tbody", {}, queries.map(row))));
+  return el("details", el("summary", "nDCG@10 of each query"),
+    el("table.per-query", el("thead", el("tr", el("th", { scope: "col" }, "Query"), models.map((_, i) => el("th", { scope: "col" }, two ? "AB"[i] : "nDCG@10")))),
+      el("tbody", queries.map(row))));
 }

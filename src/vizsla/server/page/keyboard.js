@@ -1,90 +1,95 @@
 // Shortcuts. They rest while a field is being typed in.
-import { $, calm, el, fill, icon } from "./dom.js";
+import { $, button, el, fill, icon } from "./dom.js";
 import { judge } from "./judging.js";
 import { closePanel, panelKind } from "./panel.js";
 
-const LIST = [
-  ["/", "search"], ["j  ↓", "next result"], ["k  ↑", "result before"], ["h  l", "other column"], ["Enter", "open the document"],
-  ["e", "why this result"], ["1  2  3", "judge relevant"], ["0", "judge not relevant"], ["x", "take the judgement back"],
-  ["[  ]", "page back, page on"], ["f", "filters"], ["c", "compare two models"], ["m", "judgements and measures"],
-  ["t", "dark or light"], ["Esc", "close"], ["?", "this list"],
-];
+const hits = (side) => [...document.querySelectorAll("#results .hit")].filter((n) => n.offsetParent && (!side || n.dataset.side === side));
+const current = () => document.querySelector(".hit.current");
+const press = (id) => $(id)?.offsetParent && $(id).click();
 
-const visible = (node) => node.offsetParent !== null;
-const hits = (side) => [...document.querySelectorAll("#results .hit")].filter((n) => visible(n) && (!side || n.dataset.side === side));
-const current = () => document.activeElement?.closest?.(".hit") ?? document.querySelector(".hit.current");
-
-export function focusHit(node) {
+function focusHit(node) {
   if (!node) return;
-  document.querySelector(".hit.current")?.classList.remove("current");
-  node.classList.add("current");
   node.querySelector(".title").focus({ preventScroll: true });
-  node.scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" });
+  node.scrollIntoView({ block: "nearest" });
+  if (panelKind() === "document") node.querySelector(".title").click();
 }
 
 function move(step) {
   const now = current();
   const all = hits(now?.dataset.side ?? hits()[0]?.dataset.side);
-  const at = now ? all.indexOf(now) : -1;
-  focusHit(all[Math.max(0, Math.min(all.length - 1, at + step))]);
+  focusHit(all[Math.max(0, Math.min(all.length - 1, all.indexOf(now) + step))]);
 }
 
 function across(side) {
   const now = current();
-  if (!now) return;
   const others = hits(side);
-  focusHit(others.find((n) => n.dataset.id === now.dataset.id) ?? others[hits(now.dataset.side).indexOf(now)]);
-}
-
-export function showShortcuts() {
-  const dialog = $("shortcuts");
-  fill(dialog, el("div.dialog-head", {}, el("h2", { id: "shortcuts-title" }, "Keyboard"),
-    el("button.icon", { type: "button", "aria-label": "Close", onclick: () => dialog.close() }, icon("close"))),
-    el("dl.keys", {}, LIST.map(([keys, text]) => el("div", {}, el("dt", {}, keys.split("  ").map((k) => el("kbd", {}, k))), el("dd", {}, text)))));
-  dialog.onclick = (e) => { if (e.target === dialog) dialog.close(); };
-  dialog.showModal();
+  if (now) focusHit(others.find((n) => n.dataset.id === now.dataset.id) ?? others[hits(now.dataset.side).indexOf(now)]);
 }
 
 function judgeCurrent(grade) {
-  const id = panelKind() === "document" ? document.querySelector(".panel [data-judge]")?.dataset.judge : current()?.querySelector("[data-judge]")?.dataset.judge;
+  const place = panelKind() === "document" ? $("panel") : current();
+  const id = place?.querySelector("[data-judge]")?.dataset.judge;
   if (id !== undefined) judge(id, grade);
 }
 
-const press = (id) => $(id)?.offsetParent && $(id).click();
-const KEYS = {
-  "/": () => { $("query").focus(); $("query").select(); },
-  j: () => move(1), ArrowDown: () => move(1), k: () => move(-1), ArrowUp: () => move(-1),
-  h: () => across("a"), l: () => across("b"),
-  e: () => current()?.querySelector(".why")?.click(),
-  x: () => judgeCurrent(null), 0: () => judgeCurrent(0), 1: () => judgeCurrent(1), 2: () => judgeCurrent(2), 3: () => judgeCurrent(3),
-  "[": () => press("page-back"), "]": () => press("page-next"),
-  c: () => press("compare"), f: () => press("filters"), m: () => press("judging"), t: () => press("theme"), "?": showShortcuts,
-};
+export function focusQuery() {
+  $("query").focus();
+  $("query").select();
+}
+
+const KEYS = [
+  ["/", "search", focusQuery],
+  ["j ↓", "next result", () => move(1)],
+  ["k ↑", "result before", () => move(-1)],
+  ["h", "column A", () => across("a")],
+  ["l", "column B", () => across("b")],
+  ["Enter", "open the document"],
+  ["e", "why this result", () => current()?.querySelector(".why")?.click()],
+  ["1 2 3", "judge relevant", (key) => judgeCurrent(Number(key))],
+  ["0", "judge not relevant", () => judgeCurrent(0)],
+  ["x", "take the judgement back", () => judgeCurrent(null)],
+  ["[", "page back", () => press("page-back")],
+  ["]", "page on", () => press("page-next")],
+  ["f", "filters", () => press("filters")],
+  ["c", "compare two models", () => press("compare")],
+  ["m", "judgements and measures", () => press("judging")],
+  ["t", "dark or light", () => press("theme")],
+  ["Esc", "close"],
+  ["?", "this list", showShortcuts],
+];
+const ARROWS = { ArrowDown: "↓", ArrowUp: "↑" };
+
+export function showShortcuts() {
+  const dialog = $("shortcuts");
+  fill(dialog, el("div.panel-head", el("h2", { id: "shortcuts-title" }, "Keyboard"), button(".icon", () => dialog.close(), { "aria-label": "Close" }, icon("close"))),
+    el("dl.keys", KEYS.map(([keys, text]) => el("div", el("dt", keys.split(" ").map((k) => el("kbd", k))), el("dd", text)))));
+  dialog.onclick = (e) => e.target === dialog && dialog.close();
+  dialog.showModal();
+}
+
+function onKey(e) {
+  if (e.defaultPrevented || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open], :popover-open")) return;
+  const typing = /^(INPUT|SELECT)$/.test(e.target.tagName);
+  if (e.key === "Escape") {
+    if (document.body.classList.contains("rail-open")) document.body.classList.remove("rail-open");
+    else if (!closePanel() && typing) e.target.blur();
+    return;
+  }
+  if (typing && !(e.target.id === "query" && e.key === "ArrowDown")) return;
+  if (e.key in ARROWS && e.target.closest?.(".panel")) return;  // arrows scroll the panel
+  const key = ARROWS[e.key] ?? e.key;
+  const action = KEYS.find(([keys]) => keys.split(" ").includes(key))?.[2];
+  if (!action) return;
+  e.preventDefault();
+  action(key);
+}
 
 export function setUpKeyboard() {
-  document.addEventListener("keydown", (e) => {
-    if (e.defaultPrevented || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName);
-    if (e.key === "Escape") {
-      if (document.querySelector(":popover-open")) return;
-      if (document.body.classList.contains("rail-open")) document.body.classList.remove("rail-open");
-      else if (!closePanel() && typing) e.target.blur();
-      return;
-    }
-    if (typing) {
-      if (e.target.id === "query" && e.key === "ArrowDown" && hits().length) { e.preventDefault(); focusHit(hits()[0]); }
-      return;
-    }
-    if (document.querySelector(":popover-open") || (e.target.closest?.(".panel") && /^Arrow/.test(e.key))) return;
-    const action = KEYS[e.key];
-    if (!action) return;
-    e.preventDefault();
-    action();
-  });
+  document.addEventListener("keydown", onKey);
   document.addEventListener("focusin", (e) => {
     const hit = e.target.closest?.(".hit");
     if (!hit) return;
-    document.querySelector(".hit.current")?.classList.remove("current");
+    current()?.classList.remove("current");
     hit.classList.add("current");
   });
 }

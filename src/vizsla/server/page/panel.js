@@ -1,5 +1,5 @@
 // The panel at the right: one document, or the judgements. It never blocks the page behind it.
-import { $, el, fill, icon } from "./dom.js";
+import { $, button, el, fill, icon } from "./dom.js";
 
 let close = null;
 let before = null;
@@ -15,8 +15,8 @@ export function showPanel(title, body, onClose, kind) {
   panel.dataset.kind = kind;
   panel.setAttribute("aria-label", title);
   document.body.classList.add("with-panel");
-  fill(panel, el("div.panel-head", {}, el("h2", {}, title),
-    el("button.icon", { type: "button", "aria-label": "Close", title: "Close (Esc)", onclick: () => closePanel() }, icon("close"))), body);
+  fill(panel, el("div.panel-head", el("h2", title),
+    button(".icon", () => closePanel(), { "aria-label": "Close", title: "Close (Esc)" }, icon("close"))), body);
   if (opened) panel.focus({ preventScroll: true });
   panel.scrollTop = 0;
 }

@@ -1,6 +1,7 @@
 // One result, and a list of them.
-import { cut, el, icon, marked, number, score } from "./dom.js";
+import { button, cut, el, icon, marked, meter, number, score } from "./dom.js";
 import { toggleExplanation } from "./explain.js";
+import { toggleFilter } from "./facets.js";
 import { gradeButtons } from "./judging.js";
 import { change, get, linkTo } from "./state.js";
 
@@ -48,7 +49,7 @@ export function valueNode(value, length = 60) {
     const short = cut(value.replace(WEB, "").replace(/\/$/, ""), length);
     return el("a", { href: value, target: "_blank", rel: "noopener noreferrer" }, short);
   }
-  return el("bdi", {}, cut(typeof value === "object" ? JSON.stringify(value) : value, length));
+  return el("bdi", cut(typeof value === "object" ? JSON.stringify(value) : value, length));
 }
 
 function chips(hit, info) {
@@ -62,55 +63,42 @@ function chips(hit, info) {
   fields.sort(([a], [b]) => place(a) - place(b));
   return fields.slice(0, CHIPS).map(([name, value]) => {
     const values = (Array.isArray(value) ? value : [value]).slice(0, 3);
-    return el("span.chip", {}, el("span.key", {}, cut(name, 30)), values.map((v) =>
+    return el("span.chip", el("span.key", cut(name, 30)), values.map((v) =>
       facets.includes(name)
-        ? el("button.value", { type: "button", title: `Only documents with ${name} ${cut(v, 60)}`, onclick: () => addFilter(name, v) }, el("bdi", {}, cut(v, 40)))
+        ? button("", () => toggleFilter(name, v, true), { title: `Only documents with ${name} ${cut(v, 60)}` }, el("bdi", cut(v, 40)))
         : valueNode(v, 40)));
   });
-}
-
-export function addFilter(field, value) {
-  const { filters } = get();
-  if (filters.some((f) => f.field === field && f.value === value)) return;
-  change({ filters: [...filters, { field, value }], page: 1, doc: "" });
 }
 
 /** A result. `ctx`: info, side ("a" or "b"), best score, request (what explains it), move (a badge), grades. */
 export function hitNode(hit, ctx) {
   const { info, best } = ctx;
-  const share = best > 0 ? Math.max(0, Math.min(1, hit.score / best)) : 0;
-  const fill = el("i");
-  fill.style.width = `${Math.round(share * 100)}%`;
   const link = el("a.title", {
     href: linkTo({ doc: hit.id }), dir: "auto",
     onclick: (e) => {
       if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
       e.preventDefault();
-      change({ doc: hit.id, drawer: false }, { push: !get().doc });
+      change({ doc: hit.id, drawer: false }, !get().doc);
     },
   }, titleNodes(hit, info));
-  const body = el("div.body", {},
-    el("div.head", {}, el("h3", {}, link),
-      el("div.score", { title: `Score ${hit.score}` }, el("span.sr", {}, "Score "), score(hit.score), el("span.meter", { "aria-hidden": "true" }, fill))),
+  const body = el("div.body",
+    el("div.head", el("h3", link),
+      el("div.score", { title: `Score ${hit.score}` }, el("span.sr", "Score "), score(hit.score), meter(best > 0 ? hit.score / best : 0))),
     snippetNode(hit, info));
   const node = el("article.hit", { data: { id: hit.id, side: ctx.side } },
     el("div.rank", { title: `Rank ${hit.rank}` }, number(hit.rank), ctx.move ?? null), body);
-  const why = ctx.request.like ? null : el("button.quiet.why", {
-    type: "button", "aria-expanded": "false", title: "Why is it here? (e)",
-    onclick: () => toggleExplanation(node, why, hit, ctx),
-  }, icon("why"), "Why");
-  body.append(el("div.foot-row", {},
-    el("span.id", { title: "id" }, cut(hit.id, 60), hit.passage != null ? ` · passage ${number(hit.passage + 1)}` : null),
-    el("div.meta", {}, chips(hit, info)),
-    el("div.actions", {}, why, ctx.judging ? gradeButtons(hit.id) : null)));
+  const why = ctx.request.like ? null : button(".quiet.why", () => toggleExplanation(node, why, hit, ctx), { "aria-expanded": false, title: "Why is it here? (e)" }, icon("why"), "Why");
+  body.append(el("div.foot-row",
+    el("span.mono", { title: "id" }, cut(hit.id, 60), hit.passage != null ? ` · passage ${number(hit.passage + 1)}` : null),
+    el("div.meta", chips(hit, info)),
+    el("div.actions", why, ctx.judging ? gradeButtons(hit.id) : null)));
   return node;
 }
 
 /** The results of one side as a list. */
 export function listNode(answer, ctx) {
-  const hits = answer.hits.slice(0, ctx.size);
-  const best = Math.max(...hits.map((h) => h.score), ctx.top ?? 0);
-  return el("div.list", { role: "list" }, hits.map((hit) => {
+  const best = Math.max(...answer.hits.map((h) => h.score));
+  return el("div.list", { role: "list" }, answer.hits.map((hit) => {
     const node = hitNode(hit, { ...ctx, best, move: ctx.moves?.(hit) });
     node.setAttribute("role", "listitem");
     return node;

@@ -6,10 +6,11 @@ import { drawFacets, showWhere } from "./facets.js";
 import { loadGrades } from "./judging.js";
 import { listNode, textFields } from "./results.js";
 import { PAGE_SIZE, change, filterOf, linkTo, sideOf } from "./state.js";
-import { clearNotice, noResults, showError, showUnknownWords } from "./states.js";
+import { noResults, showError, showUnknownWords } from "./states.js";
 
 const SLOW = 300;
 const AFTER = 120;
+const VALUES = 7;
 let running = null;
 let retryTimer = null;
 let failures = 0;
@@ -23,23 +24,20 @@ export function stop() {
 
 function waiting(on) {
   document.body.classList.toggle("slow", on);
-  $("results").setAttribute("aria-busy", String(on));
+  $("results").setAttribute("aria-busy", on);
 }
 
 export async function run(state, info, server) {
   stop();
   const { signal } = (running = new AbortController());
-  const slow = setTimeout(() => waiting(true), SLOW);
+  const slow = setTimeout(waiting, SLOW, true);
   try {
     await (state.b ? runCompare : runOne)(state, info, server, signal);
-    if (signal.aborted) return;
     failures = 0;
-    clearNotice();
-    showWhere(state.where, "");
+    fill($("notice"));
     document.body.classList.remove("stale");
   } catch (e) {
-    if (signal.aborted || e.name === "AbortError") return;
-    failed(e, state, info, server);
+    if (!signal.aborted) failed(e, state, info, server);
   } finally {
     clearTimeout(slow);
     if (!signal.aborted) waiting(false);
@@ -49,103 +47,93 @@ export async function run(state, info, server) {
 function failed(e, state, info, server) {
   if (e.status === undefined) throw e;  // a mistake of the page itself
   const again = () => run(state, info, server);
-  const later = e.offline ? Math.min(8000, 500 * 2 ** failures++) : e.wait && e.wait <= 5 ? 1000 * e.wait : null;
+  const later = e.offline ? Math.min(8000, 500 * 2 ** failures++) : e.wait <= 5 && 1000 * e.wait;
   if (later) retryTimer = setTimeout(again, later);
   document.body.classList.add("stale");
-  showError(e, again, later);
-  if (e.status === 400 && state.where && /filter|field|condition|document has/i.test(e.message)) showWhere(state.where, e.message);
+  showError(e, again);
+  if (e.status === 400 && state.where && /filter|field|document/i.test(e.message)) showWhere(state.where, e.message);
 }
 
 /** What both sides of a search share. */
-function common(state) {
-  return { ...(state.like ? { like: state.like } : { query: state.q }), filter: filterOf(state) };
+const common = (state) => ({ ...(state.like ? { like: state.like } : { query: state.q }), filter: filterOf(state) });
+const offset = (state) => (state.page - 1) * PAGE_SIZE;
+const highlight = (info) => ({ fields: [...new Set([...(info.fields.includes("title") ? ["title"] : []), ...textFields(info)])], width: 260 });
+const context = (key, state, info, server) => ({ info, side: key, judging: server.judging && state.q, request: { ...common(state), ...sideOf(state[key]) } });
+
+async function ask(info, body, signal) {
+  const answer = await api.search(info.name, body, signal);
+  signal.throwIfAborted();
+  return { ...answer.results[0], took: answer.took_ms };
 }
 
-const highlight = (info) => ({ fields: ["title", ...textFields(info)].filter((f) => f !== "title" || info.fields?.includes("title")), width: 260 });
-const context = (side, key, state, info, server) => ({ info, side: key, size: PAGE_SIZE, judging: server.judging && Boolean(state.q), request: { ...common(state), ...sideOf(side) } });
-
 async function runOne(state, info, server, signal) {
-  const offset = (state.page - 1) * PAGE_SIZE;
-  const body = { ...common(state), ...sideOf(state.a), k: PAGE_SIZE + 1, offset, highlight: highlight(info) };
-  const answer = await api.search(info.name, body, signal);
-  if (signal.aborted) return;
-  const page = answer.results[0];
-  const more = page.hits.length > PAGE_SIZE;
-  const shown = page.hits.slice(0, PAGE_SIZE).length;
-  fill($("results"), shown ? listNode(page, context(state.a, "a", state, info, server)) : noResults(state, info, signal));
-  showCount(state, shown, more ? null : offset + shown, answer.took_ms);
-  drawPager(state, more);
-  after(state, info, server, signal, shown, more ? null : offset + shown, answer.took_ms);
+  const ctx = context("a", state, info, server);
+  const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info) }, signal);
+  const more = page.hits.length > PAGE_SIZE;  // one more than is shown: is there a next page?
+  page.hits.length = Math.min(page.hits.length, PAGE_SIZE);
+  const shown = page.hits.length;
+  fill($("results"), shown ? listNode(page, ctx) : noResults(state, info, signal));
+  finish(state, info, server, signal, { shown, more, took: page.took, total: more ? null : offset(state) + shown });
 }
 
 async function runCompare(state, info, server, signal) {
-  const offset = (state.page - 1) * PAGE_SIZE;
-  const ask = async (key) => {
-    const body = { ...common(state), ...sideOf(state[key]) };
-    const [full, ranking] = await Promise.all([
-      api.search(info.name, { ...body, k: PAGE_SIZE, offset, highlight: highlight(info) }, signal),
-      api.search(info.name, { ...body, k: DEPTH, fields: [] }, signal),
+  const both = async (key) => {
+    const ctx = context(key, state, info, server);
+    const [page, ranking] = await Promise.all([
+      ask(info, { ...ctx.request, k: PAGE_SIZE, offset: offset(state), highlight: highlight(info) }, signal),
+      ask(info, { ...ctx.request, k: DEPTH, fields: [] }, signal),
     ]);
-    return { page: full.results[0], ranking: ranking.results[0], took: full.took_ms, ctx: context(state[key], key, state, info, server) };
+    return { page, ctx, ranks: new Map(ranking.hits.map((h) => [h.id, h.rank])) };
   };
-  const [a, b] = await Promise.all([ask("a"), ask("b")]);
-  if (signal.aborted) return;
+  const [a, b] = await Promise.all([both("a"), both("b")]);
   fill($("results"), compareNodes({ a, b }, info, tab, (key) => { tab = key; }));
   const shown = Math.max(a.page.hits.length, b.page.hits.length);
-  showCount(state, shown, null, a.took + b.took);
-  drawPager(state, shown === PAGE_SIZE);
-  after(state, info, server, signal, shown, null, a.took + b.took);
+  finish(state, info, server, signal, { shown, more: shown === PAGE_SIZE, took: a.page.took + b.page.took, total: null });
 }
 
-/** The smaller things, once the results are there: counts of facets, grades, words that are nowhere. */
-function after(state, info, server, signal, shown, total, took) {
+/** What follows the results: first the counts and pages, then facets, grades, and words that are nowhere. */
+function finish(state, info, server, signal, found) {
+  showCount(state, found);
+  drawPager(state, found.more);
   setTimeout(() => {
     if (signal.aborted) return;
-    countFacets(state, info, signal, total, shown, took);
+    countFacets(state, info, signal, found).catch(() => signal.aborted || drawFacets());
     if (server.judging && state.q) loadGrades(info.name, state.q).catch(() => {});
-    if (state.q && shown) showUnknownWords($("unknown"), info, state.q, signal);
+    if (state.q && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
   }, AFTER);
 }
 
-async function countFacets(state, info, signal, total, shown, took) {
-  const fields = info.facets ?? [];
-  const count = (names, filter) => api.search(info.name, { ...common(state), ...sideOf({ model: state.a.model }), filter, k: 0, facets: { fields: names, over: "all", size: 8 } }, signal);
-  const chosen = [...new Set(state.filters.map((f) => f.field))].filter((f) => fields.includes(f));
-  try {
-    // The values of a field that is filtered are counted without that filter: they are its alternatives.
-    const [all, ...own] = await Promise.all([count(fields, filterOf(state)), ...chosen.map((f) => count([f], filterOf(state, f)))]);
-    if (signal.aborted) return;
-    const { facets = {}, facets_over: over } = all.results[0];
-    chosen.forEach((field, i) => { facets[field] = withChosen(own[i].results[0].facets[field], field, state); });
-    drawFacets(Object.fromEntries(fields.filter((f) => facets[f]).map((f) => [f, facets[f]])), over);
-    if (over?.exact && total === null) showCount(state, shown, over.documents, took);
-  } catch (e) {
-    if (!signal.aborted && e.status !== undefined) drawFacets({}, null);
+async function countFacets(state, info, signal, found) {
+  if (!info.facets.length) return;
+  const count = (fields, without, size = VALUES) => ask(info, { ...common(state), filter: filterOf(state, without), model: state.a.model || undefined, k: 0, facets: { fields, over: "all", size } }, signal);
+  const chosen = info.facets.filter((field) => state.filters.some((f) => f.field === field));
+  // The values of a field that is filtered are counted without that filter: they are its alternatives.
+  const [all, ...own] = await Promise.all([count(info.facets), ...chosen.map((field) => count([field], field))]);
+  const facets = Object.assign({}, all.facets, ...own.map((o) => o.facets));
+  for (const { field, value } of state.filters) {
+    const values = facets[field]?.values;
+    if (values?.every((v) => v.value !== value)) values.push({ value, count: 0 });
   }
+  const draw = () => drawFacets(facets, all.facets_over, async (field) => {
+    Object.assign(facets, (await count([field], field, 100)).facets);
+    draw();
+  });
+  draw();
+  if (all.facets_over.exact) showCount(state, { ...found, total: found.total ?? all.facets_over.documents });
 }
 
-/** A value that is chosen is listed even if it is not among the most frequent. */
-function withChosen(facet, field, state) {
-  const values = [...facet.values];
-  for (const f of state.filters) {
-    if (f.field === field && !values.some((v) => v.value === f.value)) values.push({ value: f.value, count: 0 });
-  }
-  return { ...facet, values };
-}
-
-function showCount(state, shown, total, took) {
-  const first = (state.page - 1) * PAGE_SIZE + 1;
-  const range = shown ? `${number(first)}–${number(first + shown - 1)}` : "";
-  const text = !shown ? "No results" : total !== null ? (total > shown ? `${range} of ${plural(total, "result")}` : plural(total, "result")) : `Results ${range}`;
-  fill($("count"), el("b", {}, text), el("span.took", {}, ` in ${took < 10 ? number(took, 1) : number(took)} ms`), el("span", { id: "unknown" }));
+function showCount(state, { shown, total, took }) {
+  const range = `${number(offset(state) + 1)}–${number(offset(state) + shown)}`;
+  const text = !shown ? "No results" : total === null ? `Results ${range}` : total > shown ? `${range} of ${plural(total, "result")}` : plural(total, "result");
+  fill($("count"), el("b", text), ` in ${number(took, took < 10 ? 1 : 0)} ms`, $("unknown") ?? el("span", { id: "unknown" }));
 }
 
 function drawPager(state, more) {
-  const step = (id, to, label, shape, text) => el("a.button", {
-    id, href: linkTo({ page: to, doc: "" }), "aria-label": label,
-    onclick: (e) => { e.preventDefault(); change({ page: to, doc: "" }); scrollTo({ top: 0 }); $("results").focus({ preventScroll: true }); },
-  }, shape === "back" ? icon(shape) : null, text, shape === "next" ? icon(shape) : null);
-  fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, "Page back", "back", "Back") : el("span"),
-    state.page > 1 || more ? el("span.quiet-text", {}, `Page ${number(state.page)}`) : null,
-    more ? step("page-next", state.page + 1, "Page on", "next", "More") : el("span"));
+  const step = (id, page, ...text) => {
+    const go = (e) => { e.preventDefault(); change({ page, doc: "" }); scrollTo(0, 0); $("results").focus({ preventScroll: true }); };
+    return el("a.button", { id, href: linkTo({ page, doc: "" }), onclick: go }, text);
+  };
+  fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Back") : el("span"),
+    el("span.quiet-text", (state.page > 1 || more) && `Page ${number(state.page)}`),
+    more ? step("page-next", state.page + 1, "More", icon("next")) : el("span"));
 }

@@ -1,6 +1,6 @@
 // What the page says when there are no results to show: the first visit, nothing found, something wrong.
 import { api } from "./api.js";
-import { $, cut, el, fill, number, plural } from "./dom.js";
+import { $, button, cut, el, fill, number, plural } from "./dom.js";
 import { wordOf } from "./explain.js";
 import { clearFilters } from "./facets.js";
 import { change, emptySide, get } from "./state.js";
@@ -20,15 +20,12 @@ export async function showWelcome(info, server) {
   const many = server.indexes.length > 1;
   fill($("welcome"),
     many
-      ? el("div.shelf", {}, server.indexes.map((i) => el("button.card", {
-        type: "button", "aria-pressed": String(i.name === info.name), disabled: i.status !== "ready",
-        onclick: () => { change({ index: i.name, filters: [], where: "", a: emptySide(), b: null }); $("query").focus(); },
-      }, el("b", {}, cut(i.name, 60)), el("span", {}, i.status === "ready" ? facts(i) : i.reason ?? "cannot be searched now"), el("span.mono", {}, cut(i.model ?? "", 60)))))
-      : el("p.about", {}, el("b", {}, cut(info.name, 60)), ` · ${facts(info)} · `, el("span.mono", {}, cut(info.model, 80))),
+      ? el("div.shelf", server.indexes.map((i) => button(".card", () => { change({ index: i.name, filters: [], where: "", a: emptySide(), b: null }); $("query").focus(); }, { "aria-pressed": i.name === info.name }, el("b", cut(i.name, 60)), el("span", i.status !== "unavailable" ? facts(i) : i.reason ?? "cannot be searched now"), el("span.mono", cut(i.model ?? "", 60)))))
+      : el("p.about", el("b", cut(info.name, 60)), ` · ${facts(info)} · `, el("span.mono", cut(info.model, 80))),
     words);
   try {
     const { suggestions } = await api.suggest(info.name, "", 6);
-    if (suggestions.length) fill(words, el("span", {}, "Try"), suggestions.map((s) => el("button.chip-button", { type: "button", onclick: () => change({ q: s.text, page: 1 }) }, s.text)));
+    if (suggestions.length) fill(words, el("span", "Try"), suggestions.map((s) => button(".button", () => change({ q: s.text, page: 1 }), s.text)));
   } catch { /* the words are a help only */ }
 }
 
@@ -40,7 +37,7 @@ async function unknownWords(info, query, signal) {
   return [...known].filter(([, n]) => n === 0).map(([term]) => wordOf(term, query));
 }
 
-const quoted = (words) => words.slice(0, 6).map((w, i) => [i ? ", " : "", el("b", {}, `“${cut(w, 40)}”`)]);
+const quoted = (words) => words.slice(0, 6).map((w, i) => [i ? ", " : "", el("b", `“${cut(w, 40)}”`)]);
 
 export function showUnknownWords(node, info, query, signal) {
   unknownWords(info, query, signal).then((words) => {
@@ -52,28 +49,26 @@ export function noResults(state, info, signal) {
   const words = el("p");
   const filtered = state.filters.length || state.where;
   if (state.q) showUnknownWords(words, info, state.q, signal);
-  return el("div.empty", {}, el("h2", {}, state.page > 1 ? "No more results." : "Nothing found."), words,
-    filtered ? el("p", {}, "Filters are active. ", el("button.button", { type: "button", onclick: clearFilters }, "Search without filters")) : null,
-    state.page > 1 ? el("p", {}, el("button.button", { type: "button", onclick: () => change({ page: 1 }) }, "Back to the first page")) : null,
-    !filtered && state.page === 1 ? el("p.quiet-text", {}, "Try other or fewer words. Endings do not matter: the index may store stems.") : null);
+  return el("div.empty", el("h2", state.page > 1 ? "No more results." : "Nothing found."), words,
+    filtered ? el("p", "Filters are active. ", button(".button", clearFilters, "Search without filters")) : null,
+    state.page > 1 ? el("p", button(".button", () => change({ page: 1 }), "Back to the first page")) : null,
+    !filtered && state.page === 1 ? el("p.quiet-text", "Try other or fewer words. Endings do not matter: the index may store stems.") : null);
 }
 
 /** Something went wrong: the server's own sentence, and what can be done. */
-export function showError(error, retry, waiting) {
+export function showError(error, retry) {
   const { filters, where, a, b } = get();
   const chosen = [a, b].some((side) => side && Object.values(side).some(Boolean));
   const wrong = error.status === 400;
   fill($("notice"), el("div.notice", { role: "alert" },
-    el("p", {}, el("b", {}, error.offline ? "Cannot reach the server. " : ""), error.offline ? (waiting ? "Trying again …" : "") : sentence(error.message)),
-    el("div.row", {},
-      wrong ? null : el("button.button", { type: "button", id: "retry", onclick: retry }, "Try again"),
-      wrong && (filters.length || where) ? el("button.button", { type: "button", onclick: clearFilters }, "Search without filters") : null,
-      wrong && chosen ? el("button.button", { type: "button", onclick: () => change({ a: emptySide(), b: b && emptySide(), page: 1 }) }, "Use the index's own model") : null)));
+    el("p", el("b", error.offline ? "Cannot reach the server. " : ""), error.offline ? "Trying again …" : sentence(error.message)),
+    el("div.row",
+      wrong ? null : button(".button", retry, { id: "retry" }, "Try again"),
+      wrong && (filters.length || where) ? button(".button", clearFilters, "Search without filters") : null,
+      wrong && chosen ? button(".button", () => change({ a: emptySide(), b: b && emptySide(), page: 1 }), "Use the index's own model") : null)));
 }
 
 function sentence(text) {
   const shown = cut(text, 500);
   return shown.charAt(0).toUpperCase() + shown.slice(1) + (/[.!?…]$/.test(shown) ? "" : ".");
 }
-
-export const clearNotice = () => fill($("notice"));

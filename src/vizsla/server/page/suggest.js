@@ -57,8 +57,8 @@ export function setUpSuggestions(indexName, onAccept) {
     if (!words.length) return close();
     box.replaceChildren(...words.map((s, i) => {
       const known = s.text.toLowerCase().startsWith(prefix.toLowerCase()) ? prefix.length : 0;
-      return el("li", { role: "option", id: `suggestion-${i}`, "aria-selected": "false", onpointerdown: (e) => { e.preventDefault(); accept(i); } },
-        el("span", {}, s.text.slice(0, known), el("b", {}, s.text.slice(known))), el("small", { title: "documents" }, number(s.documents)));
+      return el("li", { role: "option", id: `suggestion-${i}`, "aria-selected": false, onpointerdown: (e) => { e.preventDefault(); accept(i); } },
+        el("span", s.text.slice(0, known), el("b", s.text.slice(known))), el("small", { title: "documents" }, number(s.documents)));
     }));
     at = -1;
     box.hidden = false;
