@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -67,6 +68,21 @@ DOCUMENTS = [
 @pytest.fixture
 def documents() -> list[dict[str, object]]:
     return [dict(d) for d in DOCUMENTS]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 3 MB."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("only root can make a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=False).returncode != 0:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False)  # maps of its files may still be around
 
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -31,6 +31,7 @@ LAYERS = [
     {"evaluation", "backends"},
     {"training"},
     {"recipes", "reports"},
+    {"server"},
     {"cli"},
 ]
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}

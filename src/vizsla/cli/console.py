@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -169,6 +170,12 @@ def parse_depths(text: str) -> list[int]:
     if depths[0] < 1:
         raise VizslaError(f"{text!r} are not depths; expected something like 5,20,100")
     return depths
+
+
+def need(package: str, extra: str) -> None:
+    """Refuse to go on without an optional package; the sentence says how to get it."""
+    if importlib.util.find_spec(package) is None:
+        raise VizslaError(f"this needs {package}, which is not installed; get it with: pip install 'vizsla[{extra}]'")
 
 
 def check_name(kind: str, name: str, names: Iterable[str]) -> None:

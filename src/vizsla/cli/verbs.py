@@ -30,6 +30,7 @@ from vizsla.cli import (
     recipes,
     rerank,
     search,
+    serve,
     train,
     trust,
     tune,
@@ -59,6 +60,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "analyze": analyze.analyze,
         "models": models.models,
     },
+    "Serving": {"serve": serve.serve},
     "Evaluation": {
         "eval": evaluate.evaluate,
         "compare": compare.compare,

@@ -51,6 +51,8 @@ class InputFile:
     path: Path
     name: str
     max_document: int = MAX_DOCUMENT
+    remedy: str = "--max-document allows larger ones"
+    """What to do about a document that is too large."""
 
     @classmethod
     def of(cls, source: Path | InputFile) -> InputFile:
@@ -63,7 +65,7 @@ class InputFile:
 
     def too_large(self, line: int) -> InputError:
         """The error for a document with too many bytes."""
-        message = f"this document has more than {self.max_document:,} bytes; --max-document allows larger ones"
+        message = f"this document has more than {self.max_document:,} bytes; {self.remedy}"
         return self.refusal(message, line)
 
 

@@ -1,18 +1,66 @@
-"""A closer look at an index: term statistics, vectors as data, pools, recall, sizes, trust."""
+"""A closer look at an index: facets, term statistics, vectors as data, pools, recall, sizes, trust."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.index import Index
-from vizsla.index.search import ann_recall, pooling, statistics
+from vizsla.index.search import ann_recall, matching, pooling, statistics
+from vizsla.index.search import facets as facet_counting
 from vizsla.index.search.ann_recall import Recall
+from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.storage import trust
 from vizsla.models import Model
+from vizsla.runs import Filter, FilterLike
+from vizsla.runs.retriever import check_query
+
+
+def facets(
+    index: Index,
+    fields: Sequence[str],
+    query: str | None = None,
+    filter: FilterLike = None,
+    *,
+    model: str | Model | None = None,
+    size: int = 10,
+) -> Facets:
+    """The values of fields over all documents that match, and how many documents have each; the counts are exact.
+
+    A document matches if it passes the filter and a search for the query could find it, at whatever rank: it has a
+    term of the query or, for a model with a dense part, a vector. Without a query all that pass the filter match.
+
+    `fields`: as filters name them, `source.name` for a field inside of an object. Texts, numbers and booleans are
+    counted; of a list each different element counts once a document. A field in which no document has one is refused.
+    `size`: how many values to give for each field.
+    """
+    text, condition, chosen = None if query is None else check_query(query), Filter.of(filter), index._model_of(model)
+    with index._reading() as searcher:
+        bound = searcher.own if chosen is None else searcher.bind(chosen)
+        return facet_counting.count_facets(searcher, bound, fields, text, condition, size)
+
+
+def facet_fields(index: Index) -> list[str]:
+    """The fields worth counting, found by looking at the metadata of the first documents; at most a dozen.
+
+    These are fields of short texts, numbers or booleans, or of lists of them, whose values come again or are few. The
+    fields that the model reads are not among them.
+    """
+    with index._reading() as searcher:
+        return facet_counting.facet_fields(searcher)
+
+
+def matching_ids(index: Index, filter: FilterLike) -> list[str]:
+    """The ids of all documents that pass a filter, in the order of insertion."""
+    condition = Filter.of(filter)
+    if condition is None:
+        raise VizslaError("give a filter, as in year < 1999; without one all documents would match")
+    with index._reading() as searcher:
+        return matching.matching_ids(searcher, condition)
 
 
 def term_statistics(index: Index, text: str) -> list[TermStatistics]:
@@ -71,3 +119,45 @@ def trust_vector_indexes(index: Index) -> int:
     for sha256 in hashes:
         trust.remember(sha256)
     return len(hashes)
+
+
+class Suggestion(NamedTuple):
+    """A word, and in how many documents it is."""
+
+    text: str
+    documents: int
+
+
+def suggest(index: Index, prefix: str, size: int = 8) -> list[Suggestion]:
+    """Terms that begin with the last word of a text, the most frequent first."""
+    word = prefix.rpartition(" ")[2].lower()
+    if not word:
+        return []
+    with index._reading() as searcher:
+        part = searcher.own.sparse[0]
+        find = "SELECT term FROM terms WHERE namespace = ? AND term >= ? AND term < ? LIMIT 5000"
+        rows = searcher.snapshot.connection.rows(find, (part.space, word, word + "\U0010ffff"))
+        terms = [term for (term,) in rows]
+        frequencies = part.statistics.terms.lookup(part.space, terms)[1].tolist() if terms else []
+    best = sorted(zip(terms, frequencies, strict=True), key=lambda row: (-row[1], row[0]))
+    return [Suggestion(*row) for row in best[:size] if row[1]]
+
+
+def similar_query(index: Index, doc_id: str, model: Model | None = None) -> str:
+    """The text of a document, as a query for documents like it."""
+    del model
+    document = index.get(doc_id)
+    if document is None:
+        raise VizslaError(f"there is no document with the id {doc_id!r}")
+    return " ".join(str(document.get(field) or "") for field in index.model.fields)[:2000]
+
+
+def generation(index: Index) -> int:
+    """The number of the commit that searches see."""
+    return index._searcher.snapshot.generation
+
+
+def newest_generation(index: Index) -> int:
+    """The number of the newest commit on disk."""
+    with Index.open(index.path) as newest:
+        return generation(newest)

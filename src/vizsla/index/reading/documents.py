@@ -41,10 +41,18 @@ class DocumentStore:
 
     @cached_property
     def _count_of_passage_0(self) -> int:
+        return int(self._of_first_passages("count(*)"))
+
+    def first_passages(self) -> list[int]:
+        """The insertion numbers of the first passages of all documents."""
+        numbers: list[int] = json.loads(self._of_first_passages("json_group_array(number)"))
+        return numbers
+
+    def _of_first_passages(self, what: str) -> Any:
         first = f"{MARK}0".encode()  # bytes, since substr of SQLite stops a text at a NUL
-        count = "SELECT count(*) FROM documents WHERE generation <= ? AND substr(CAST(id AS BLOB), ?) = ?"
-        ((found,),) = self._connection.rows(count, (self._generation, -len(first), first))
-        return int(found)
+        find = f"SELECT {what} FROM documents WHERE generation <= ? AND substr(CAST(id AS BLOB), ?) = ?"
+        ((found,),) = self._connection.rows(find, (self._generation, -len(first), first))
+        return found
 
     def ids(self, numbers: Iterable[int]) -> dict[int, str]:
         """The ids of documents by number; what was looked up is kept, as rankings share documents."""
@@ -65,6 +73,12 @@ class DocumentStore:
         if len(ids) < len(numbers):
             raise self._not_stored()
         return ids
+
+    def metadata(self, numbers: Iterable[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Id and metadata of rows, in the order of their numbers."""
+        find = "SELECT number, id, NULL, metadata FROM documents WHERE number IN (SELECT value FROM json_each(?))"
+        rows = self._connection.rows(f"{find} ORDER BY number", (json.dumps(sorted(numbers)),))
+        yield from ((document.id, document.content) for document in self._documents(rows).values())
 
     def by_number(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by number."""

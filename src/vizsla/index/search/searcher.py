@@ -11,6 +11,7 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Query, TopDocuments, VectorIndex, search_among, search_many
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.columns import Columns, DocumentRows
 from vizsla.index.search.sql_filter import DocumentTable
 from vizsla.index.storage import database
 from vizsla.models import Component, Model, Statistics
@@ -99,6 +100,16 @@ class Searcher:
     def _table(self) -> DocumentTable:
         snapshot = self.snapshot
         return DocumentTable(snapshot.connection.db, snapshot.generation, snapshot.model.fields)
+
+    @cached_property
+    def rows(self) -> DocumentRows:
+        """The living documents and their rows."""
+        return DocumentRows(self.snapshot)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The values of fields, to count them."""
+        return Columns(self.snapshot, self.rows)
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""

@@ -68,11 +68,11 @@ class DocumentTable:
         if known is None:
             column, path = self._place(field)
             if family == "anything":
-                found = self._rows("1", _table([column]), f"json_type({column}, ?) IS NOT NULL LIMIT 1", [path])
+                found = self._rows("1", table_of([column]), f"json_type({column}, ?) IS NOT NULL LIMIT 1", [path])
             else:
                 kinds = ", ".join(f"'{kind}'" for kind in _FAMILIES[family])
                 some, bound = _some_element(column, path, f"type IN ({kinds})")
-                found = self._rows("1", _table([column]), f"{some} LIMIT 1", bound)
+                found = self._rows("1", table_of([column]), f"{some} LIMIT 1", bound)
             known = self._known[field, family] = bool(found)
         return known
 
@@ -80,7 +80,7 @@ class DocumentTable:
         """The types of a field's values, those of elements where they are lists; null is none."""
         column, path = self._place(field)
         find = (
-            f"SELECT DISTINCT ifnull(e.type, 'object') FROM {_table([column])} "
+            f"SELECT DISTINCT ifnull(e.type, 'object') FROM {table_of([column])} "
             f"LEFT JOIN json_each(CASE json_type({column}, ?) WHEN 'object' THEN '{{}}' ELSE {column} END, ?) AS e "
             f"WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL "
             f"AND (e.type IS NOT NULL OR json_type({column}, ?) = 'object')"
@@ -103,7 +103,7 @@ class DocumentTable:
 
     def _numbers_with_nul(self, column: str) -> frozenset[int]:
         if column not in self._with_nul:
-            rows = self._rows("number", _table([column]), f"instr({column}, ?) > 0", [_NUL])
+            rows = self._rows("number", table_of([column]), f"instr({column}, ?) > 0", [_NUL])
             self._with_nul[column] = frozenset(number for (number,) in rows)
         return self._with_nul[column]
 
@@ -123,15 +123,13 @@ class DocumentTable:
         return reduce(combine, (self._select(part, apart) for part in _batches(condition)))
 
     def _ask(self, sql: str, values: list[Value], condition: Condition, apart: np.ndarray) -> np.ndarray:
-        table = _table([self._place(leaf.field)[0] for leaf in condition.leaves()])
+        table = table_of([self._place(leaf.field)[0] for leaf in condition.leaves()])
         rows = self._rows("number", table, f"({sql})", values)
         found = np.fromiter((number for (number,) in rows), np.int64, len(rows))
         return np.setdiff1d(found, apart) if len(apart) else np.sort(found)
 
     def _place(self, field: tuple[str, ...]) -> tuple[str, str]:
-        """The column a field is in and its path there."""
-        column = "fields" if field[0] in self._model_fields else "ifnull(metadata, '{}')"
-        return column, "$" + "".join("." + json.dumps(part, ensure_ascii=False) for part in field)
+        return json_place(field, self._model_fields)
 
     def _compile(self, condition: Condition) -> Statement:
         """A condition as SQL and its bound values; every leaf is 0 or 1, never NULL."""
@@ -150,7 +148,13 @@ class DocumentTable:
         return sql, [*places, *values]
 
 
-def _table(columns: Sequence[str]) -> str:
+def json_place(field: tuple[str, ...], model_fields: Sequence[str]) -> tuple[str, str]:
+    """The column a field is in and its path there."""
+    column = "fields" if field[0] in model_fields else "ifnull(metadata, '{}')"
+    return column, "$" + "".join("." + json.dumps(part, ensure_ascii=False) for part in field)
+
+
+def table_of(columns: Sequence[str]) -> str:
     """What to select from: the texts lie apart, so that filters on other things need not read them."""
     return "documents JOIN contents USING (number)" if "fields" in columns else "documents"
 

@@ -1,0 +1,101 @@
+"""vizsla serve: indexes behind a URL, with an API and a page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vizsla.cli import console
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.server.settings import Settings
+
+
+def serve(
+    indexes: Annotated[
+        list[str] | None, typer.Argument(metavar="[DIR]...", help="Folders of indexes; NAME=DIR names one.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Where to listen; default: 127.0.0.1, this machine alone.")] = None,
+    port: Annotated[int | None, typer.Option(help="Default: 8080; 0 takes a free one.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer; default: 1.")] = None,
+    write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
+    keys: Annotated[Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY' and 'write KEY'.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=MODEL", help="A model that requests may name; repeatable.")
+    ] = None,
+    reranker: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=MODEL", help="A reranker that requests may name; repeatable.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may call; repeatable.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name that this server is called by; repeatable.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where judgements and staged documents are kept.")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="A limit, as in k=100 or seconds=5; repeatable.")
+    ] = None,
+    no_judging: Annotated[bool, typer.Option("--no-judging", help="Take no judgements.")] = False,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="No tools for agents at /mcp.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
+    log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Log queries and ids, too.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
+) -> None:
+    """Serve indexes: an HTTP API, a page to search with, tools for agents."""
+    console.need("fastapi", "server")
+    from vizsla.server.settings import index_names, named_values, read_settings
+
+    flags = {
+        "indexes": index_names(indexes or []),
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "write": write,
+        "keys": keys and str(keys),
+        "models": named_values(model or [], "--model"),
+        "rerankers": named_values(reranker or [], "--reranker"),
+        "cors": cors,
+        "hosts": allow_host,
+        "state": state and str(state),
+        "limits": _numbers(named_values(limit or [], "--limit")),
+        "judging": False if no_judging else None,
+        "mcp": False if no_mcp else None,
+        "access_log": False if quiet else None,
+        "log_texts": log_texts,
+    }
+    _run(read_settings(flags, None if config is None else str(config), os.environ))
+
+
+def _numbers(limits: dict[str, str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, text in limits.items():
+        try:
+            found[name] = float(text) if name == "seconds" else int(text)
+        except ValueError:
+            raise VizslaError(f"--limit {name} takes a number, not {text!r}") from None
+    return found
+
+
+def _run(settings: Settings) -> None:
+    from vizsla.server.hosting import check_hosting
+    from vizsla.server.running import bind, serve, url_of
+
+    facts = check_hosting(settings)
+    opened = bind(settings.host, settings.port)
+    url = url_of(opened)
+
+    def announce() -> None:
+        for name, info in facts.items():
+            console.remark(f"{name}: {console.count(info['documents'], 'document')}, {info['model']}")
+        console.remark(f"Serving {url}  (API: {url}/docs; stop with Ctrl-C)")
+
+    with opened:
+        serve(settings, opened, announce)
+    console.remark("Stopped.")

@@ -1,0 +1,164 @@
+"""Facets: which values a field has among the documents that match, and how many documents have each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vizsla.datasets import document_of
+from vizsla.errors import VizslaError, kind_of
+from vizsla.index.search.bound_model import BoundModel
+from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_at
+from vizsla.index.search.matching import matching_rows
+from vizsla.index.search.searcher import Searcher
+from vizsla.runs import Filter, Hit
+from vizsla.runs.conditions import field_name
+from vizsla.runs.retriever import check_count
+
+MAX_FIELDS = 12
+"""How many fields `facet_fields` gives at most."""
+_SAMPLE = 200  # documents that are looked at for fields worth counting
+_LONGEST = 60  # characters of a text that is worth counting
+_FEW = 10  # values that need not come again
+_DEEPEST = 8  # objects in one another
+_ORDER = {bool: 2, str: 1}  # numbers, then texts, then booleans
+
+
+class FacetValue(NamedTuple):
+    """A value of a field, and how many of the matching documents have it."""
+
+    value: Scalar
+    count: int  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class FieldFacets:
+    """The values of a field, the most frequent first, equal counts by value; as many as were asked for."""
+
+    values: tuple[FacetValue, ...]
+    distinct: int
+    """How many different values there are, also those that are not listed."""
+    missing: int
+    """How many documents have no value in the field."""
+
+
+@dataclass(frozen=True)
+class Facets:
+    """The values of some fields over the matching documents."""
+
+    fields: Mapping[str, FieldFacets]
+    documents: int
+    """How many documents match."""
+
+    def __getitem__(self, field: str) -> FieldFacets:
+        return self.fields[field]
+
+
+def count_facets(
+    searcher: Searcher, bound: BoundModel, fields: object, query: str | None, condition: Filter | None, size: int
+) -> Facets:
+    """The values of fields over all documents that match; see `facets` in the module `inspection`."""
+    paths, size = _checked(fields, size)
+    documents = searcher.rows.matching_documents(matching_rows(searcher, bound, query, condition))
+    counted = {}
+    for name, path in paths.items():
+        column = searcher.columns.column(path)
+        if not column.values and len(searcher.rows):
+            raise VizslaError(f"no document has a text, a number, or true or false in the field {name!r}")
+        counted[name] = _facets(column, documents, size)
+    return Facets(counted, int(np.count_nonzero(documents)))
+
+
+def facets_of_hits(hits: Sequence[Hit], fields: Sequence[str], size: int = 10) -> Facets:
+    """The values of fields over the documents of some hits.
+
+    >>> from vizsla.runs import Document
+    >>> years = enumerate([1999, 2001, 1999])
+    >>> hits = [Hit(i, 1.0, Document(str(i), {"year": year, "tags": ["a"]})) for i, year in years]
+    >>> facets = facets_of_hits(hits, ["year", "tags"])
+    >>> [tuple(value) for value in facets["year"].values], facets["tags"].distinct, facets.documents
+    ([(1999, 2), (2001, 1)], 1, 3)
+    """
+    paths, size = _checked(fields, size)
+    everything = np.ones(len(hits), np.bool_)
+    columns = {
+        name: Column.of((value_at(hit.document.content, path) for hit in hits), len(hits), name)
+        for name, path in paths.items()
+    }
+    return Facets({name: _facets(column, everything, size) for name, column in columns.items()}, len(hits))
+
+
+def _facets(column: Column, documents: np.ndarray, size: int) -> FieldFacets:
+    """The values of a column over some documents, given as a mask."""
+    counts, missing = column.count(documents)
+    codes = np.flatnonzero(counts)
+    distinct = len(codes)
+    if distinct > size:  # sort no more than what can be among the first
+        least = np.partition(counts[codes], distinct - size)[distinct - size]
+        codes = codes[counts[codes] >= least]
+    values = [FacetValue(column.values[code], int(counts[code])) for code in codes.tolist()]
+    values.sort(key=lambda v: (-v.count, _ORDER.get(type(v.value), 0), v.value))
+    return FieldFacets(tuple(values[:size]), distinct, missing)
+
+
+def _checked(fields: object, size: object) -> tuple[dict[str, Path], int]:
+    """The keys that lead to each field; what cannot name fields, and a size that is no number, are refused."""
+    if isinstance(fields, str | bytes) or not isinstance(fields, Sequence):
+        raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
+    return {name: field_path(name) for name in fields}, check_count(size, "the number of values")
+
+
+def field_path(name: object) -> Path:
+    """The keys that lead to a field, as a filter reads its name: a dot leads into an object, except in backquotes.
+
+    >>> field_path("source.name"), field_path("`a.b`"), field_path("two words")
+    (('source', 'name'), ('a.b',), ('two words',))
+    """
+    if not isinstance(name, str):
+        raise VizslaError(f"the name of a field is a text, not {kind_of(name)}")
+    condition = Filter.of({name: None})
+    assert condition is not None
+    return condition.root.field
+
+
+def facet_fields(searcher: Searcher) -> list[str]:
+    """The fields worth counting, judged by the metadata of the first documents; see the module `inspection`."""
+    snapshot = searcher.snapshot
+    numbers = snapshot.numbers()[: _SAMPLE if snapshot.splitter is None else 10 * _SAMPLE].tolist()
+    samples: dict[str, Mapping[str, Any]] = {}
+    for row_id, metadata in snapshot.documents.metadata(numbers):
+        samples.setdefault(row_id if snapshot.splitter is None else document_of(row_id), metadata)
+    found: dict[Path, list[Any]] = {}
+    for metadata in list(samples.values())[:_SAMPLE]:
+        _collect(metadata, (), found)
+    named = ((field_name(path), path) for path, values in found.items() if _is_worth_counting(values))
+    return [name for name, path in named if _leads_to(name, path)][:MAX_FIELDS]
+
+
+def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]]) -> None:
+    """Add the values of all fields, those inside of objects, too."""
+    for key, value in content.items():
+        if isinstance(value, Mapping) and len(path) < _DEEPEST:
+            _collect(value, (*path, key), found)
+        elif value is not None:
+            found.setdefault((*path, key), []).append(value)
+
+
+def _is_worth_counting(field_values: Sequence[Any]) -> bool:
+    """Whether a field has short values of which some come again, or few at all."""
+    values = [value for field_value in field_values for value in scalars_of(field_value)]
+    if not values or any(isinstance(value, str) and len(value) >= _LONGEST for value in values):
+        return False
+    distinct = len({(isinstance(value, bool), value) for value in values})
+    return distinct <= max(_FEW, len(values) * 3 // 4)
+
+
+def _leads_to(name: str, path: Path) -> bool:
+    """Whether a name is read as the path; an odd key inside of an object cannot be named."""
+    try:
+        return field_path(name) == path
+    except VizslaError:
+        return False

@@ -1,0 +1,136 @@
+"""The application: routes, errors as sentences, the life of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+
+import vizsla
+from vizsla.errors import VizslaError
+from vizsla.server.errors import RequestError, status_of, without_paths
+from vizsla.server.gate import App, Gate
+from vizsla.server.routes import answer, documents, operations, search
+from vizsla.server.service import Service
+from vizsla.server.settings import Settings
+
+log = logging.getLogger("vizsla.server")
+_ABOUT = """Search, explain, filter, count and change indexes of Vizsla.
+
+Errors are `{"error": "one sentence"}`. If the server has keys, send `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+`GET /v1/{index}/search` and `GET /v1/{index}/doc/{docid}` are those of Anserini's and Pyserini's servers."""
+
+
+@dataclass(frozen=True)
+class AppFactory:
+    """Makes the application of a worker; it can be sent to other processes."""
+
+    settings: Settings
+
+    def __call__(self) -> App:
+        return create_app(self.settings)
+
+
+def create_app(settings: Settings) -> App:
+    """The whole application as one ASGI callable."""
+    service = Service(settings)
+    app = FastAPI(
+        title="Vizsla", version=vizsla.__version__, description=_ABOUT, docs_url=None, redoc_url=None,
+        lifespan=_lifespan,
+    )  # fmt: skip
+    app.state.service = service
+    for router in (operations.router, search.router, documents.router, operations.page):
+        app.include_router(router)
+    app.add_exception_handler(VizslaError, _refusal)
+    app.add_exception_handler(RequestValidationError, _wrong_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _mistake)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+        )  # fmt: skip
+    return Gate(app, service)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    await service.read(service.start)
+    polling = asyncio.create_task(service.poll())
+    try:
+        yield
+    finally:
+        polling.cancel()
+        with suppress(asyncio.CancelledError):
+            await polling
+        service.close()
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    """The answer to a request that Vizsla refuses."""
+    assert isinstance(error, VizslaError)
+    hosted = request.app.state.service.hosting.indexes.get(request.path_params.get("index", ""))
+    sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
+    found = answer({"error": sentence}, status_of(error))
+    if isinstance(error, RequestError):
+        found.headers.update(error.headers)
+    elif found.status_code in (409, 503):
+        found.headers["Retry-After"] = "1"
+    return found
+
+
+async def _wrong_request(request: Request, error: Exception) -> Response:
+    """The answer to a request whose fields have wrong names or types."""
+    del request
+    assert isinstance(error, RequestValidationError)
+    return answer({"error": sentence_of(error.errors())}, 400)
+
+
+def sentence_of(problems: Any) -> str:
+    """What is wrong with a request, in one sentence.
+
+    >>> sentence_of([{"loc": ("body", "k"), "msg": "Input should be a valid integer", "type": "int_type"}])
+    "k: input should be a valid integer"
+    """
+    first = problems[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{place[:200]} is not known here"
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON ({first.get('ctx', {}).get('error', 'it cannot be parsed')})"
+    message = str(first["msg"])
+    return without_paths(f"{place}: {message[:1].lower()}{message[1:]}")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    del request
+    assert isinstance(error, HTTPException)
+    sentences = {404: "there is nothing at this address; see /docs", 405: "this address does not take this method"}
+    found = answer({"error": sentences.get(error.status_code, str(error.detail))}, error.status_code)
+    found.headers.update(error.headers or {})
+    return found
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client has hung up; nobody reads this answer."""
+    del request, error
+    return Response(status_code=499)
+
+
+async def _mistake(request: Request, error: Exception) -> Response:
+    """The answer when something is wrong with the server itself."""
+    log.error("a request to %s ended with an error that nobody expected", request.scope["path"], exc_info=error)
+    return answer({"error": "the server made a mistake; its log tells more"}, 500)

@@ -1,0 +1,96 @@
+"""What requests may have in their bodies, as the API documents it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+FilterBody = StrictStr | dict[str, Any]
+_FILTER = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the values they must have.'
+_MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
+
+
+class Body(BaseModel):
+    """A body with no other fields than those named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class HighlightBody(Body):
+    """How matching words are shown."""
+
+    fields: list[StrictStr] | None = Field(None, max_length=20, description="Default: the fields the model reads.")
+    width: int = Field(240, ge=20, le=2000, description="About how many characters a snippet has.")
+
+
+class FacetsBody(Body):
+    """Which values are counted."""
+
+    fields: list[StrictStr] = Field(min_length=1, max_length=20)
+    over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
+        "all", description="`all` counts all documents that match, exactly; a number counts the best so many."
+    )
+    size: int = Field(10, ge=1, le=1000, description="How many values of a field, the most frequent first.")
+
+
+class ModelChoice(Body):
+    """How queries are scored; the index's own model where nothing is said."""
+
+    model: StrictStr | None = Field(None, max_length=1000, description=_MODEL)
+    weights: list[Number] | None = Field(None, max_length=16, description="Weights of the parts of the own model.")
+    expand: StrictStr | None = Field(None, max_length=200, description="Query expansion, as in `rm3`.")
+
+
+class SearchBody(ModelChoice):
+    """A search: one query, many queries, or documents like one."""
+
+    query: StrictStr | None = None
+    queries: list[StrictStr] | None = None
+    like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
+    k: StrictInt = Field(10, description="How many results; 0 for facets alone.")
+    offset: StrictInt = Field(0, description="How many of the best are left out, for paging.")
+    filter: FilterBody | None = Field(None, description=_FILTER)
+    combine: StrictStr | None = Field(None, max_length=200, description="`sum`, `union` or `rrf`, for a sum of parts.")
+    search_params: StrictStr | None = Field(None, max_length=200, description="As in `ef_search=200` or `exact`.")
+    rerank: StrictStr | None = Field(None, max_length=100, description="The name of a reranker of the server.")
+    depth: StrictInt = Field(100, ge=1, le=1000, description="How many documents are reranked.")
+    fields: list[StrictStr] | None = Field(None, max_length=100, description="Fields to return; default: all.")
+    highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
+    explain: StrictBool = Field(False, description="Why each document has its score.")
+    facets: FacetsBody | None = None
+    generation: StrictInt | None = Field(None, description="Answer from this commit or a later one.")
+
+
+class ExplainBody(ModelChoice):
+    """A query and a document whose score is explained."""
+
+    query: StrictStr
+    id: StrictStr | StrictInt
+    filter: FilterBody | None = Field(None, description=_FILTER)
+
+
+class DeleteBody(Body):
+    """The documents to delete: by id, or by a filter."""
+
+    ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
+    filter: FilterBody | None = Field(None, description=_FILTER)
+
+
+class JudgementBody(Body):
+    """How well a document answers a query."""
+
+    query: StrictStr
+    id: StrictStr | StrictInt
+    grade: Annotated[StrictInt, Field(ge=0, le=3)] | None = Field(
+        description="0 is not relevant, 1 to 3 are relevant; null forgets the judgement."
+    )
+
+
+class MeasuresBody(Body):
+    """Models to be measured on the judged queries."""
+
+    models: list[StrictStr] = Field(min_length=1, max_length=4)
+    measures: list[StrictStr] = Field(["nDCG@10", "P@5", "R@10", "RR"], min_length=1, max_length=12)
+    depth: StrictInt = Field(100, ge=1, le=1000)

@@ -1,0 +1,234 @@
+"""What every request passes: who asks, how much, how long; and what every answer has: headers, a line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from vizsla.errors import VizslaError
+from vizsla.harmless import harmless
+from vizsla.server.errors import RequestError, status_of
+from vizsla.server.json_text import json_bytes
+from vizsla.server.service import Service
+from vizsla.server.settings import Keys, is_loopback
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_CSP_PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _CSP_PAGE.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_OPEN_TO_ALL = ("/healthz", "/readyz", "/openapi.json", "/docs", "/favicon.ico", "/")
+_CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+_UPLOAD = "/documents"
+log = logging.getLogger("vizsla.server")
+
+
+def no_deadline(scope: Scope) -> None:
+    """Let a request take as long as it takes."""
+    scope["vizsla.timeout"].reschedule(None)
+
+
+class Gate:
+    """Wraps an application. It answers requests that are refused, and all errors, with one sentence of JSON."""
+
+    def __init__(self, app: App, service: Service) -> None:
+        self._app = app
+        self._service = service
+        settings = service.settings
+        self._limits = settings.limits
+        self._log_texts = settings.log_texts
+        self._access_log = settings.access_log
+        self._keys = _Hashes(settings.keys)
+        self._origins = frozenset(settings.cors)
+        self._hosts = frozenset(host.lower() for host in settings.hosts)
+        if not self._hosts and is_loopback(settings.host):
+            self._hosts = frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()})
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        answered = _Answered(send)
+        self._in_flight += 1
+        self._service.metrics.set_in_flight(self._in_flight)
+        try:
+            self._admit(scope)
+            async with asyncio.timeout(self._limits.seconds) as timeout:
+                scope["vizsla.timeout"] = timeout
+                await self._app(
+                    scope, _Bounded(receive, scope, self._body_limit(scope), self._limits.seconds), answered
+                )
+        except TimeoutError:
+            seconds = self._limits.seconds
+            await answered.refuse(RequestError(f"this took more than {seconds:g} seconds; ask for less", 504))
+        except RequestError as e:
+            await answered.refuse(e)
+        except (VizslaError, HTTPException) as e:
+            status = e.status_code if isinstance(e, HTTPException) else status_of(e)
+            await answered.refuse(RequestError(str(e), status))
+        except Exception:
+            if not answered.is_error:  # else it was logged where it was answered
+                log.exception("a request ended with an error that nobody expected")
+            await answered.refuse(RequestError("the server made a mistake; its log tells more", 500))
+        finally:
+            self._in_flight -= 1
+            self._record(scope, answered.status, time.perf_counter() - started)
+
+    def _admit(self, scope: Scope) -> None:
+        """Refuse a request before anything is done for it."""
+        headers = dict(scope["headers"])
+        path, method = scope["path"], scope["method"]
+        self._check_host(headers)
+        if path in _OPEN_TO_ALL or path.startswith("/page/"):
+            scope["vizsla.may_write"] = False
+            return
+        if method in _CHANGING:
+            self._check_origin(headers)
+        if method != "OPTIONS":
+            scope["vizsla.may_write"] = self._keys.check(headers)
+        if self._in_flight > self._limits.in_flight:
+            raise RequestError("too many requests at a time; try again later", 429, {"Retry-After": "1"})
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._body_limit(scope):
+            raise too_large(self._body_limit(scope))
+
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse names that are not ours: a foreign page may have given its own name the address of this machine."""
+        if self._hosts:
+            host = headers.get(b"host", b"").decode("latin-1").lower()
+            name = host if host.endswith("]") else host.rpartition(":")[0] or host
+            if name not in self._hosts:
+                raise RequestError("this server is not called by this name; name it with --allow-host", 421)
+
+    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse changes that the page of another site sends."""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not origin or "*" in self._origins or origin in self._origins:
+            return
+        if origin.partition("://")[2] != headers.get(b"host", b"").decode("latin-1"):
+            raise RequestError("pages of other sites may not do this; allow them with --cors", 403)
+
+    def _body_limit(self, scope: Scope) -> int:
+        upload = scope["path"].endswith(_UPLOAD) and scope["path"].startswith("/v1/")
+        return self._limits.upload_bytes if upload else self._limits.body_bytes
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self._service.metrics.observe_request(route, status, seconds)
+        self._service.metrics.set_in_flight(self._in_flight)
+        if not self._access_log or route in ("/healthz", "/readyz", "/metrics"):
+            return
+        asked = route
+        if self._log_texts:
+            asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        elif "path_params" in scope and "index" in scope["path_params"]:
+            asked = route.replace("{index}", scope["path_params"]["index"])
+        client = (scope.get("client") or ("-",))[0]
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S")
+        sys.stderr.write(
+            f"{moment} {client} {scope['method']} {harmless(asked[:2000])} {status} {1000 * seconds:.1f} ms\n"
+        )
+
+
+class _Hashes:
+    """The keys of a server as hashes, which are compared in the same time whatever they are."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._read = [_hash(key.encode()) for key in keys.read]
+        self._write = [_hash(key.encode()) for key in keys.write]
+
+    def check(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the key of a request may write; 401 if it may not even read."""
+        if not self._read and not self._write:
+            return True
+        given = _hash(_key_of(headers))
+        may_write = sum(hmac.compare_digest(given, known) for known in self._write) > 0
+        may_read = sum(hmac.compare_digest(given, known) for known in self._read) > 0 or not self._read
+        if not may_write and not may_read:
+            raise RequestError(
+                "a key is needed: send Authorization: Bearer KEY or X-API-Key: KEY", 401, {"WWW-Authenticate": "Bearer"}
+            )
+        return may_write
+
+
+def _hash(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _key_of(headers: dict[bytes, bytes]) -> bytes:
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+
+
+def too_large(limit: int) -> RequestError:
+    """The answer to a body that is too large."""
+    return RequestError(
+        f"the body has more than {limit:,} bytes, the most this server reads", 413, {"Connection": "close"}
+    )
+
+
+class _Bounded:
+    """Receives the body of a request: not more than a limit, and not slower than one."""
+
+    def __init__(self, receive: Receive, scope: Scope, limit: int, seconds: float) -> None:
+        self._receive, self._scope, self._left, self._limit, self._seconds = receive, scope, limit, limit, seconds
+
+    async def __call__(self) -> Message:
+        try:
+            message = await asyncio.wait_for(self._receive(), self._seconds)
+        except TimeoutError:
+            raise HTTPException(408, "the body of the request came too slowly") from None
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise HTTPException(413, str(too_large(self._limit)))
+        return message
+
+
+class _Answered:
+    """Sends an answer, with the headers that all have, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.is_error = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.is_error = self.status >= 500
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            if not any(name == b"cache-control" for name, _ in message["headers"]):
+                message["headers"].append((b"cache-control", b"no-store"))
+        await self._send(message)
+
+    async def refuse(self, error: RequestError) -> None:
+        """Answer with an error, unless an answer has begun."""
+        if self.status:
+            return
+        body = json_bytes({"error": str(error)})
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+        await self({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})

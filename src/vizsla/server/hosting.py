@@ -1,0 +1,186 @@
+"""The indexes of a server: opened, kept fresh, and said to be unavailable while they cannot be read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vizsla.errors import VizslaError
+from vizsla.index import Index
+from vizsla.index.inspection import facet_fields, generation, newest_generation
+from vizsla.models import Model, Reranker, parse_model
+from vizsla.server.errors import NotFoundError, UnavailableError, without_paths
+from vizsla.server.requested import RequestedModels
+from vizsla.server.settings import Settings
+
+T = TypeVar("T")
+POLL = 0.25
+"""Seconds between two looks at the newest commit of an index."""
+_RETRY = 2.0  # seconds between two attempts to open an index that cannot be read
+
+
+class Hosted:
+    """One index that is served. It sees new commits within a second, also when its folder is replaced.
+
+    An index that was readable and no longer is (its folder is gone, or a commit of it is damaged) stays searchable as
+    it was, and `problem` says what is wrong. One that never was readable is unavailable.
+    """
+
+    def __init__(self, name: str, folder: str, settings: Settings) -> None:
+        self.name = name
+        self.folder = Path(folder).absolute()
+        self.problem: str | None = None
+        self._settings = settings
+        self._index: Index | None = None
+        self._turn = threading.Lock()
+        self._next_attempt = 0.0
+        self._models: RequestedModels | None = None
+        self._facets: tuple[int, list[str]] = (-1, [])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the index can be searched."""
+        return self._index is not None
+
+    @property
+    def index(self) -> Index:
+        """The index; one that cannot be read raises `UnavailableError`."""
+        if self._index is None:
+            raise UnavailableError(f"the index {self.name} cannot be read now: {self.problem or 'it is not open yet'}")
+        return self._index
+
+    @property
+    def models(self) -> RequestedModels:
+        """The models that a request may name."""
+        index = self.index
+        if self._models is None or self._models.own is not index.model:
+            self._models = RequestedModels(index.model, self._settings.models)
+        return self._models
+
+    @property
+    def generation(self) -> int:
+        """The number of the commit that searches see."""
+        return generation(self.index)
+
+    @property
+    def facets(self) -> list[str]:
+        """Fields worth counting."""
+        index = self.index
+        seen = generation(index)
+        if self._facets[0] != seen:
+            self._facets = (seen, facet_fields(index))
+        return self._facets[1]
+
+    def open(self) -> None:
+        """Open the index, or see its newest commit. What is wrong is kept in `problem`."""
+        with self._turn:
+            try:
+                if self._index is None:
+                    self._index = Index.open(self.folder)
+                elif newest_generation(self._index) != generation(self._index):
+                    self._index.refresh()
+                self.problem = None
+            except (VizslaError, OSError) as e:
+                self.problem = self.sentence(e)
+
+    def poll(self) -> None:
+        """Look for a new commit; called often, and cheap when there is none."""
+        if self.problem is None and self._index is not None:
+            try:
+                if newest_generation(self._index) == generation(self._index):
+                    return
+            except (VizslaError, OSError) as e:
+                self.problem = self.sentence(e)
+        if self.problem is not None:
+            if time.monotonic() < self._next_attempt:
+                return
+            self._next_attempt = time.monotonic() + _RETRY
+        self.open()
+
+    def wait_for(self, wanted: int, seconds: float) -> None:
+        """Return as soon as searches see a commit with this number or a later one."""
+        deadline = time.monotonic() + seconds
+        while self.generation < wanted:
+            self.open()
+            if self.generation >= wanted:
+                return
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"the index {self.name} has the generation {self.generation}, not {wanted} yet")
+            time.sleep(0.05)
+
+    def sentence(self, error: BaseException) -> str:
+        """What an error says, without paths of this machine."""
+        return without_paths(str(error), self.name, self.folder)
+
+    def close(self) -> None:
+        """Close the index."""
+        if self._index is not None:
+            self._index.close()
+
+
+class Hosting:
+    """All indexes and rerankers of a server."""
+
+    def __init__(self, settings: Settings, load_reranker: Callable[[str], Reranker] = Reranker.open) -> None:
+        self.settings = settings
+        self.indexes = {name: Hosted(name, folder, settings) for name, folder in settings.indexes.items()}
+        self._load_reranker = load_reranker
+        self._rerankers: dict[str, Reranker] = {}
+        self._turn = threading.Lock()
+
+    def open(self) -> None:
+        """Open all indexes; those that cannot be read are tried again later."""
+        for hosted in self.indexes.values():
+            hosted.open()
+
+    def poll(self) -> None:
+        """See new commits of all indexes."""
+        for hosted in self.indexes.values():
+            hosted.poll()
+
+    def __getitem__(self, name: str) -> Hosted:
+        hosted = self.indexes.get(name)
+        if hosted is None:
+            raise NotFoundError(f"there is no index {name[:80]!r} here; there is {', '.join(self.indexes)}")
+        return hosted
+
+    def reranker(self, name: str) -> Reranker:
+        """A reranker by the name it is served under."""
+        folders = self.settings.rerankers
+        if name not in folders:
+            known = f"there is {', '.join(folders)}" if folders else "there is none; start the server with --reranker"
+            raise NotFoundError(f"there is no reranker {name[:80]!r} here; {known}")
+        with self._turn:
+            if name not in self._rerankers:
+                self._rerankers[name] = self._load_reranker(folders[name])
+            return self._rerankers[name]
+
+    def close(self) -> None:
+        """Close all indexes."""
+        for hosted in self.indexes.values():
+            hosted.close()
+
+
+def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
+    """Refuse indexes, models and rerankers that cannot be served, before the server starts."""
+    if not settings.indexes:
+        raise VizslaError("nothing to serve: name at least one index, as in vizsla serve my.index")
+    facts = {}
+    for name, folder in settings.indexes.items():
+        with Index.open(folder) as index:
+            facts[name] = index.info()
+    for name, expression in settings.models.items():
+        _named_model(name, expression)
+    for folder in settings.rerankers.values():
+        Reranker.open(folder)
+    return facts
+
+
+def _named_model(name: str, expression: str) -> Model:
+    try:
+        return parse_model(expression)
+    except VizslaError as e:
+        raise VizslaError(f"the model {name}: {e}") from None

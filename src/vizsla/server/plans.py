@@ -1,0 +1,216 @@
+"""A search as a request wants it: found, reranked, highlighted, explained, counted, and written as JSON at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vizsla.index.inspection import facets, similar_query
+from vizsla.index.search.facets import Facets, facets_of_hits
+from vizsla.index.search.highlight import Highlighter
+from vizsla.models import Model, Reranker
+from vizsla.retrievers import rerank_hits
+from vizsla.runs import Hit, document_id
+from vizsla.runs.filters import Filter
+from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody
+from vizsla.server.errors import NotFoundError, RequestError
+from vizsla.server.hosting import Hosted
+from vizsla.server.json_text import json_bytes
+from vizsla.server.limits import check_page, check_queries_count, check_query_text
+from vizsla.server.service import Service
+
+MAX_EXPLAINED = 100  # hits of a request
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A search whose request has been checked. Requests with an equal `key` may be searched together."""
+
+    hosted: Hosted
+    k: int
+    offset: int
+    filter: str | None
+    model: Model | None
+    combine: str | None = None
+    search_params: str | None = None
+    reranker: Reranker | None = None
+    depth: int = 100
+    fields: tuple[str, ...] | None = None
+    highlight: HighlightBody | None = None
+    explain: bool = False
+    facets: FacetsBody | None = None
+    like: str | None = None
+    as_pyserini: bool = False
+    doc_as_text: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """What decides the answer, apart from the query."""
+        extra = (self.fields, str(self.highlight), self.explain, str(self.facets), self.like)
+        how = (self.combine, self.search_params, id(self.model), id(self.reranker), self.depth)
+        shape = (self.as_pyserini, self.doc_as_text)
+        return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
+
+    def answers(self, queries: Sequence[str]) -> list[bytes]:
+        """The answer to each query, as JSON."""
+        found = self._search(queries)
+        if self.as_pyserini:
+            return [self._candidates(query, hits) for query, hits in zip(queries, found, strict=True)]
+        return [json_bytes(self._result(query, hits)) for query, hits in zip(queries, found, strict=True)]
+
+    def _search(self, queries: Sequence[str]) -> list[list[Hit]]:
+        wanted = self.k + self.offset + (self.like is not None)
+        if self.k == 0 and (self.facets is None or self.facets.over == "all"):
+            return [[] for _ in queries]
+        depth = max(wanted, self.facets.over if self.facets is not None and self.facets.over != "all" else 0)
+        if self.reranker is not None:
+            depth = max(depth, self.depth)
+        found = self.hosted.index.search_many(
+            queries, max(depth, 1), self.filter, model=self.model, combine=self.combine,
+            search_params=self.search_params, threads=1,
+        )  # fmt: skip
+        if self.reranker is not None:
+            found = [
+                [*rerank_hits(hits[: self.depth], query, self.reranker), *hits[self.depth :]]
+                for query, hits in zip(queries, found, strict=True)
+            ]
+        return found
+
+    def _page(self, hits: list[Hit]) -> list[Hit]:
+        if self.like is not None:
+            hits = [hit for hit in hits if hit.id != self.like]
+        return hits[self.offset : self.offset + self.k]
+
+    def _result(self, query: str, found: list[Hit]) -> dict[str, Any]:
+        page = self._page(found)
+        index, highlighter = self.hosted.index, None
+        if self.highlight is not None:
+            highlighter = index.highlighter(query, self.filter, model=self.model)
+        hits = [self._hit(hit, rank, highlighter) for rank, hit in enumerate(page, self.offset + 1)]
+        if self.explain:
+            for hit in hits:
+                explanation = index.explain(query, hit["id"], self.filter, model=self.model)
+                hit["explanation"] = explanation.as_dict()
+        result: dict[str, Any] = {"query": query, "hits": hits}
+        if self.facets is not None:
+            result |= self._facets(self.facets, query, found)
+        return result
+
+    def _hit(self, hit: Hit, rank: int, highlighter: Highlighter | None) -> dict[str, Any]:
+        written: dict[str, Any] = {"id": hit.id, "score": hit.score, "rank": rank}
+        if hit.passage is not None:
+            written["passage"] = hit.passage
+        written["document"] = self._content(hit)
+        if highlighter is not None and self.highlight is not None:
+            fields = self.highlight.fields or self.hosted.index.model.fields
+            snippets = {name: highlighter.snippet(hit.document, name, self.highlight.width) for name in fields}
+            written["highlights"] = {
+                name: {"text": s.text, "matches": s.matches, "at_start": s.at_start, "at_end": s.at_end}
+                for name, s in snippets.items()
+                if s.text
+            }
+        return written
+
+    def _content(self, hit: Hit) -> dict[str, Any]:
+        content = hit.document.content
+        return dict(content) if self.fields is None else {f: content[f] for f in self.fields if f in content}
+
+    def _facets(self, wanted: FacetsBody, query: str, found: list[Hit]) -> dict[str, Any]:
+        fields = list(dict.fromkeys(wanted.fields))
+        if wanted.over == "all":
+            counted = facets(self.hosted.index, fields, query, self.filter, model=self.model, size=wanted.size)
+            over = {"documents": counted.documents, "exact": True, "top": None}
+        else:
+            counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
+            over = {"documents": counted.documents, "exact": False, "top": wanted.over}
+        return {"facets": _counts(counted), "facets_over": over}
+
+    def _candidates(self, query: str, found: list[Hit]) -> bytes:
+        """The answer in the shape of Anserini's and Pyserini's servers."""
+        candidates = [
+            {"docid": hit.id, "score": hit.score, "rank": rank, "doc": self._doc(hit)}
+            for rank, hit in enumerate(self._page(found), self.offset + 1)
+        ]
+        answer = {"api": "v1", "index": self.hosted.name, "query": {"text": query}, "candidates": candidates}
+        return json_bytes(answer)
+
+    def _doc(self, hit: Hit) -> Any:
+        content = {"id": hit.id, **self._content(hit)}
+        return json_bytes(content).decode() if self.doc_as_text else content
+
+
+def _counts(counted: Facets) -> dict[str, Any]:
+    return {
+        name: {
+            "values": [value._asdict() for value in field.values],
+            "distinct": field.distinct,
+            "missing": field.missing,
+        }
+        for name, field in counted.fields.items()
+    }
+
+
+def filter_text(condition: FilterBody | None) -> str | None:
+    """A filter as text; a wrong one is refused here."""
+    parsed = Filter.of(condition or None)
+    return None if parsed is None else str(parsed)
+
+
+async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
+    """The JSON answer to a search."""
+    started = time.perf_counter()
+    if body.generation is not None:
+        await service.read(hosted.wait_for, body.generation, service.settings.limits.seconds / 2)
+    plan, queries = await service.read(_planned, service, hosted, body)
+    generation = hosted.generation
+    if len(queries) == 1:
+        results = [await service.batcher.submit(plan.key, queries[0], plan.answers)]
+    else:
+        results = await service.search_all(plan.key, queries, plan.answers)
+    head = {
+        "index": hosted.name,
+        "model": (plan.model or hosted.index.model).name,
+        "generation": generation,
+        "took_ms": round(1000 * (time.perf_counter() - started), 3),
+    }
+    return json_bytes(head)[:-1] + b',"results":[' + b",".join(results) + b"]}"
+
+
+def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[SearchPlan, list[str]]:
+    """What to search, checked."""
+    limits = service.settings.limits
+    check_page(limits, body.k, body.offset)
+    model = hosted.models.model(body.model, body.weights, body.expand)
+    like = None if body.like is None else document_id(body.like)
+    queries = _queries(hosted, body, model, like)
+    check_queries_count(limits, queries)
+    if like is None:
+        queries = [check_query_text(limits, query) for query in queries]
+    if body.explain and body.rerank is not None:
+        raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
+    if body.explain and body.k * len(queries) > MAX_EXPLAINED:
+        raise RequestError(f"this server explains at most {MAX_EXPLAINED} hits a request; ask for fewer")
+    if body.facets is not None and body.facets.over != "all":
+        check_page(limits, body.facets.over, 0)
+    highlight = HighlightBody.model_validate({}) if body.highlight is True else body.highlight or None
+    plan = SearchPlan(
+        hosted, body.k, body.offset, filter_text(body.filter), model, body.combine, body.search_params,
+        None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
+        None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
+    )  # fmt: skip
+    return plan, queries
+
+
+def _queries(hosted: Hosted, body: SearchBody, model: Model | None, like: str | None) -> list[str]:
+    given = [name for name in ("query", "queries", "like") if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise RequestError(f"give one of query, queries and like, not {' and '.join(given)}")
+    if like is not None:
+        if hosted.index.get(like) is None:
+            raise NotFoundError(f"there is no document with the id {like[:200]!r}")
+        return [similar_query(hosted.index, like, model=model)]
+    if body.queries is not None:
+        return body.queries
+    return [] if body.query is None else [body.query]

@@ -1,0 +1,38 @@
+"""The routes of the API, by what they are for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+
+from vizsla.server.hosting import Hosted
+from vizsla.server.json_text import json_bytes
+from vizsla.server.service import Service
+
+JSON = "application/json"
+
+
+def service_of(request: Request) -> Service:
+    """What the routes of this worker share."""
+    service: Service = request.app.state.service
+    return service
+
+
+def hosted_of(request: Request, index: str) -> Hosted:
+    """The index that a path names."""
+    return service_of(request).hosting[index]
+
+
+InService = Annotated[Service, Depends(service_of)]
+InIndex = Annotated[Hosted, Depends(hosted_of)]
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """A value as a JSON answer."""
+    return ready(json_bytes(value), status)
+
+
+def ready(body: bytes, status: int = 200) -> Response:
+    """JSON that is written already, as an answer."""
+    return Response(body, status, media_type=JSON)

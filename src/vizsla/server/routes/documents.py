@@ -1,0 +1,99 @@
+"""Adding, replacing and deleting documents, for servers that were started with --write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from vizsla.server import writes
+from vizsla.server.bodies import DeleteBody
+from vizsla.server.errors import RequestError
+from vizsla.server.gate import no_deadline
+from vizsla.server.hosting import Hosted
+from vizsla.server.routes import InIndex, InService, answer, service_of
+from vizsla.server.service import Service
+from vizsla.server.staging import ADD, cannot_write
+
+
+def may_write(request: Request) -> None:
+    """Refuse requests that change something, unless the server and the key allow it."""
+    if not service_of(request).settings.write:
+        raise RequestError("this server is read-only; start it with --write", 403)
+    if not request.scope["vizsla.may_write"]:
+        raise RequestError("this key may read and not write", 403)
+    no_deadline(request.scope)  # a commit may take long, and must not be called failed while it goes on
+
+
+router = APIRouter(tags=["Documents"], dependencies=[Depends(may_write)])
+_LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "required": True}}
+
+
+@router.post("/v1/{index}/documents", response_model=None, openapi_extra=_LINES)
+async def add(request: Request, service: InService, hosted: InIndex, commit: bool = True) -> Response:
+    """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
+
+    With `commit=false` they wait on disk for a commit. Otherwise they are committed, after all that waits.
+    """
+    staging, limits = service.staging(hosted), service.settings.limits
+    with staging.incoming() as file:
+        await _receive(request, service, file)
+        path = Path(file.name)
+        if commit:
+            return answer(await service.write(writes.commit, hosted, staging, limits, path))
+        count = await service.read(writes.check_documents, path, hosted, limits)
+        await service.read(staging.keep, file, ADD)
+    return answer({"index": hosted.name, "staged": count, "generation": hosted.generation, "committed": False})
+
+
+async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
+    """Write the body to a file, so that memory stays small and a slow client holds no lock."""
+    try:
+        async for chunk in request.stream():
+            await service.read(file.write, chunk)
+        await service.read(file.flush)
+    except OSError as e:
+        raise cannot_write(e) from e
+
+
+@router.post("/v1/{index}/delete", response_model=None)
+async def delete(body: DeleteBody, service: InService, hosted: InIndex, commit: bool = True) -> Response:
+    """Delete documents by id or by filter; ids that are not there are no error."""
+    deletion = await service.read(writes.check_deletion, hosted, body.ids, body.filter)
+    return await _delete(service, hosted, deletion, commit)
+
+
+@router.delete("/v1/{index}/doc/{docid:path}", response_model=None)
+async def delete_one(docid: str, service: InService, hosted: InIndex, commit: bool = True) -> Response:
+    """Delete a document; one that is not there is no error."""
+    return await _delete(service, hosted, {"ids": [docid]}, commit)
+
+
+async def _delete(service: Service, hosted: Hosted, deletion: dict[str, object], commit: bool) -> Response:
+    staging, limits = service.staging(hosted), service.settings.limits
+    if commit:
+        return answer(await service.write(writes.commit, hosted, staging, limits, None, deletion))
+    await service.read(staging.keep_deletion, deletion)
+    return answer({"index": hosted.name, "staged": 1, "generation": hosted.generation, "committed": False})
+
+
+@router.post("/v1/{index}/commit", response_model=None)
+async def commit_staged(service: InService, hosted: InIndex) -> Response:
+    """Commit all changes that wait."""
+    return answer(await service.write(writes.commit, hosted, service.staging(hosted), service.settings.limits))
+
+
+@router.post("/v1/{index}/rollback", response_model=None)
+async def discard_staged(service: InService, hosted: InIndex) -> Response:
+    """Discard all changes that wait."""
+    staging = service.staging(hosted)
+    changes = await service.read(staging.changes)
+    await service.write(staging.discard, changes)
+    return answer({"index": hosted.name, "discarded": len(changes), "generation": hosted.generation})
+
+
+@router.post("/v1/{index}/compact", response_model=None)
+async def compact(service: InService, hosted: InIndex) -> Response:
+    """Rewrite the index as one segment, without deleted and replaced documents."""
+    return answer(await service.write(writes.compact, hosted, service.settings.limits))

@@ -1,0 +1,151 @@
+"""What there is, how it does, and the page."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+import vizsla
+from vizsla.models import DenseComponent
+from vizsla.server.errors import NotFoundError
+from vizsla.server.hosting import Hosted
+from vizsla.server.metrics import CONTENT_TYPE
+from vizsla.server.routes import InIndex, InService, answer
+from vizsla.server.service import Service
+
+router = APIRouter(tags=["Operations"])
+page = APIRouter(include_in_schema=False)
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
+
+
+@router.get("/v1/indexes", response_model=None)
+async def indexes(service: InService) -> Response:
+    """The indexes of this server, and what it allows."""
+    settings = service.settings
+    described = await service.read(lambda: [describe(service, h) for h in service.hosting.indexes.values()])
+    return answer(
+        {
+            "vizsla": vizsla.__version__,
+            "write": settings.write,
+            "judging": settings.judging,
+            "keys": bool(settings.keys),
+            "limits": {"k": settings.limits.k, "offset": settings.limits.offset, "queries": settings.limits.queries,
+                       "query_characters": settings.limits.query_characters, "seconds": settings.limits.seconds},
+            "indexes": described,
+        }
+    )  # fmt: skip
+
+
+@router.get("/v1/{index}", response_model=None)
+async def index_info(service: InService, hosted: InIndex) -> Response:
+    """One index: its model, its size, what can be asked of it."""
+    return answer(await service.read(describe, service, hosted))
+
+
+def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
+    """An index, as the API describes it."""
+    if not hosted.is_open:
+        return {"name": hosted.name, "status": "unavailable", "reason": hosted.problem}
+    index = hosted.index
+    info = index.info()
+    parts = [
+        {
+            "name": part.component.name,
+            "namespace": part.component.namespace,
+            "weight": part.weight,
+            "kind": "dense" if isinstance(part.component, DenseComponent) else "sparse",
+        }
+        for part in index.model.parts
+    ]
+    same = ("model", "documents", "passages", "deleted", "generation", "stored", "index_bytes", "document_bytes")
+    return {
+        "name": hosted.name,
+        "status": "ready" if hosted.problem is None else "stale",
+        **({} if hosted.problem is None else {"reason": hosted.problem}),
+        **{name: info[name] for name in same},
+        "fields": list(index.model.fields),
+        "parts": parts,
+        "models": hosted.models.choices(),
+        "expanders": hosted.models.expanders(),
+        "rerankers": list(service.settings.rerankers),
+        "facets": hosted.facets,
+    }
+
+
+@router.get("/healthz", response_model=None)
+async def healthz() -> Response:
+    """Whether the process answers."""
+    return answer({"status": "ok"})
+
+
+@router.get("/readyz", response_model=None)
+async def readyz(service: InService) -> Response:
+    """Whether all indexes can be searched; 503 if one cannot."""
+    states = {name: "ready" if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
+    is_ready = all(state == "ready" for state in states.values())
+    return answer({"status": "ready" if is_ready else "not ready", "indexes": states}, 200 if is_ready else 503)
+
+
+@router.get("/metrics", response_model=None)
+async def metrics(service: InService) -> Response:
+    """Figures for Prometheus, over all workers."""
+    return Response(await service.read(service.metrics.text), media_type=CONTENT_TYPE)
+
+
+@page.get("/")
+async def start() -> Response:
+    """The page to search with."""
+    return _file("index.html")
+
+
+@page.get("/docs")
+async def docs() -> Response:
+    """The page of the API."""
+    return _file("docs.html")
+
+
+@page.get("/favicon.ico")
+async def favicon() -> Response:
+    """The mark of the page."""
+    return _file("favicon.svg")
+
+
+@page.get("/page/{name}")
+async def page_file(name: str, request: Request) -> Response:
+    """A file of the page."""
+    found = _file(name)
+    if request.headers.get("if-none-match") == found.headers["etag"]:
+        return Response(status_code=304, headers={"etag": found.headers["etag"]})
+    return found
+
+
+@cache
+def _contents() -> dict[str, tuple[bytes, str, str]]:
+    """The files of the page by name, each with its type and a hash."""
+    from hashlib import sha256
+
+    folder = resources.files("vizsla.server").joinpath("page")
+    found = {}
+    for file in folder.iterdir():
+        suffix = file.name.rpartition(".")[2]
+        if suffix in _TYPES:
+            data = file.read_bytes()
+            found[file.name] = (data, _TYPES[suffix], f'"{sha256(data).hexdigest()[:16]}"')
+    return found
+
+
+def _file(name: str) -> Response:
+    known = _contents()
+    if name not in known:
+        raise NotFoundError("there is no such page")
+    data, kind, tag = known[name]
+    return Response(data, media_type=kind, headers={"etag": tag, "cache-control": "no-cache"})

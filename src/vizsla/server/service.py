@@ -1,0 +1,85 @@
+"""What the routes of one worker share: its indexes, its threads, its figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from vizsla.errors import VizslaError
+from vizsla.index.search.plan import processors
+from vizsla.server.batching import Batcher
+from vizsla.server.errors import RequestError
+from vizsla.server.hosting import POLL, Hosted, Hosting
+from vizsla.server.metrics import Metrics
+from vizsla.server.settings import Settings
+from vizsla.server.staging import Staging, state_folder
+
+T = TypeVar("T")
+MAX_WAITING_WRITES = 16
+
+
+class Service:
+    """The state of a worker. Searches run in few threads, other reads in some more, and writes in one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.hosting = Hosting(settings)
+        self.metrics = Metrics(self.hosting)
+        threads = max(processors() // settings.workers, 1)
+        self._searching = ThreadPoolExecutor(threads, "search")
+        self._reading = ThreadPoolExecutor(4, "read")
+        self._writing = ThreadPoolExecutor(1, "write")
+        self._waiting_writes = 0
+        self.batcher: Batcher[bytes] = Batcher(self._searching, threads, self.metrics.observe_batch)
+        self._poll: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Open the indexes, and search each once: the first search loads or compiles what others use again."""
+        self.hosting.open()
+        for hosted in self.hosting.indexes.values():
+            if hosted.is_open:
+                with suppress(VizslaError, OSError):
+                    hosted.index.search_many(["a word", "another"], 1)
+
+    async def poll(self) -> None:
+        """See new commits, for ever."""
+        while True:
+            with suppress(VizslaError, OSError):
+                await self.read(self.hosting.poll)
+            self.metrics.update()
+            await asyncio.sleep(POLL)
+
+    async def read(self, call: Callable[..., T], *arguments: object) -> T:
+        """What a function gives, called off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, call, *arguments)
+
+    async def search_all(
+        self, key: Hashable, queries: Sequence[str], search: Callable[[Sequence[str]], list[bytes]]
+    ) -> list[bytes]:
+        """What a search gives for many queries; other requests get their turns between them."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.batcher.submit(key, query, search)) for query in queries]
+        return [task.result() for task in tasks]
+
+    async def write(self, call: Callable[..., T], *arguments: object) -> T:
+        """What a function that writes gives; a worker writes one thing at a time, and few may wait."""
+        if self._waiting_writes >= MAX_WAITING_WRITES:
+            raise RequestError("too many writes are waiting; try again later", 429, {"Retry-After": "5"})
+        self._waiting_writes += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writing, call, *arguments)
+        finally:
+            self._waiting_writes -= 1
+
+    def staging(self, hosted: Hosted) -> Staging:
+        """Where documents of an index wait for a commit."""
+        return Staging(state_folder(self.settings, hosted.name, hosted.folder) / "staged")
+
+    def close(self) -> None:
+        """Wait for what is being done, and close the indexes."""
+        for executor in (self._searching, self._reading, self._writing):
+            executor.shutdown(wait=True, cancel_futures=True)
+        self.hosting.close()

@@ -1,0 +1,113 @@
+"""Changes of an index that requests ask for: staged on disk, then applied and committed under the writer's lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vizsla.datasets.files import InputFile, read_json_lines
+from vizsla.errors import VizslaError
+from vizsla.index import Writer
+from vizsla.index.inspection import matching_ids
+from vizsla.runs import Document
+from vizsla.runs.documents import Origin
+from vizsla.runs.filters import Filter
+from vizsla.server.errors import RequestError
+from vizsla.server.hosting import Hosted
+from vizsla.server.settings import Limits
+from vizsla.server.staging import ADD, Staging
+
+BODY = "documents"
+"""How messages name the body of a request."""
+
+
+def documents_in(file: Path, limits: Limits) -> Iterator[Document]:
+    """The documents of a file of JSON lines; what is wrong with one is said with the number of its line."""
+    source = InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones")
+    for count, (line, record) in enumerate(read_json_lines(source), 1):
+        if count > limits.documents:
+            raise RequestError(
+                f"there are more than {limits.documents:,} documents; send them in several requests", 413
+            )
+        yield Document.from_record(record, Origin(BODY, line))
+
+
+def check_documents(file: Path, hosted: Hosted, limits: Limits) -> int:
+    """Refuse documents that could not be added; gives how many there are."""
+    model, count, seen = hosted.index.model, 0, set()
+    for document in documents_in(file, limits):
+        problem = model.problem(document.with_fields(model.fields).content)
+        place = f"{BODY}:{document.origin.line}" if document.origin else BODY
+        if problem is not None:
+            raise RequestError(f"{place}: the document {problem}")
+        if document.id in seen:
+            raise RequestError(
+                f"{place}: the id {document.id[:200]!r} appears a second time; every document needs its own"
+            )
+        seen.add(document.id)
+        count += 1
+    return count
+
+
+def commit(
+    hosted: Hosted, staging: Staging, limits: Limits, upload: Path | None = None, deletion: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Apply all staged changes, then an upload or a deletion of this request, and commit.
+
+    A change that cannot be applied leaves the index as it was, and what is staged stays there.
+    """
+    totals = {"added": 0, "replaced": 0, "deleted": 0}
+    with hosted.index.writer(timeout=limits.seconds) as writer:
+        staged = staging.changes()
+        for change in staged:
+            if change.name.endswith(ADD):
+                _add(writer, change, limits, totals)
+            else:
+                _delete(writer, hosted, json.loads(change.read_bytes()), totals)
+        if upload is not None:
+            _add(writer, upload, limits, totals)
+        if deletion is not None:
+            _delete(writer, hosted, deletion, totals)
+        writer.commit()
+    staging.discard(staged)
+    return {"index": hosted.name, **totals, "generation": hosted.generation, "committed": True}
+
+
+def compact(hosted: Hosted, limits: Limits) -> dict[str, Any]:
+    """Rewrite the index as one segment."""
+    with hosted.index.writer(timeout=limits.seconds) as writer:
+        writer.compact()
+    return {"index": hosted.name, "generation": hosted.generation}
+
+
+def _add(writer: Writer, file: Path, limits: Limits, totals: dict[str, int]) -> None:
+    added = writer.add(documents_in(file, limits))
+    totals["added"] += added.documents
+    totals["replaced"] += added.replaced
+
+
+def _delete(writer: Writer, hosted: Hosted, deletion: dict[str, Any], totals: dict[str, int]) -> None:
+    ids = deletion.get("ids")
+    if ids is None:
+        if writer.has_changes:
+            writer.commit()  # a filter looks at committed documents
+        ids = matching_ids(hosted.index, deletion["filter"])
+    totals["deleted"] += writer.delete(ids) if ids else 0
+
+
+def check_deletion(hosted: Hosted, ids: list[str | int] | None, condition: Any) -> dict[str, Any]:
+    """What a request deletes, as it is staged; exactly one of ids and a filter."""
+    if (ids is None) == (condition is None):
+        raise RequestError("give either ids or a filter of the documents to delete")
+    if ids is not None:
+        return {"ids": [str(i) for i in ids]}
+    parsed = Filter.of(condition)
+    if parsed is None:
+        raise RequestError("the filter is empty, so it would delete all documents")
+    try:
+        matching_ids(hosted.index, str(parsed))
+    except VizslaError as e:
+        raise RequestError(hosted.sentence(e)) from None
+    return {"filter": str(parsed)}
