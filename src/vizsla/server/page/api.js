@@ -40,7 +40,7 @@ function askForKey(refused) {
 		const input = el("input", { type: "password", autocomplete: "off", required: true, "aria-label": "Key" });
 		const form = el("form", el("h2", { id: "key-title" }, "This server needs a key"),
 			el("p", refused ? "That key was not accepted. Try another." : "Ask the person who runs the server for one. It is kept until you close this tab."),
-			el("div.row", input, el("button.primary", "Continue")));
+			el("div.row", input, el("button.button.primary", "Continue")));
 		form.addEventListener("submit", (e) => {
 			e.preventDefault();
 			sessionStorage.setItem(KEY, input.value.trim());

@@ -18,11 +18,6 @@ let info = null;
 let typing = false;  // the query is being typed: its steps are one step for the back button
 let suggestions = null;
 
-function dress() {
-	for (const [id, shape] of [["judging", "judge"], ["share", "link"], ["theme", "theme"], ["help", "help"], ["clear", "close"]]) $(id).append(icon(shape));
-	document.querySelector(".go").append(icon("search"));
-}
-
 function setUpBar() {
 	const input = $("query");
 	let timer = null;
@@ -104,8 +99,9 @@ function draw(state, before) {
 	showWhere(state.where, "");
 	drawControls(state);
 	drawActive(state);
-	if (!before || searchKey(state) !== searchKey(before)) search(state, searching);
-	drawPanel(state, before);
+	const searched = (!before || searchKey(state) !== searchKey(before)) && search(state, searching);
+	if (before) drawPanel(state, before);
+	else Promise.resolve(searched).then(() => drawPanel(get(), null));  // a document shows the marks of the results
 }
 
 /** On narrow pages the filters are a sheet that is opened. */
@@ -157,14 +153,12 @@ async function start() {
 	$("scope").classList.toggle("only", server.indexes.length === 1);
 	document.body.classList.add("started");
 	const { index } = get();
-	if (index && !server.indexes.some((i) => i.name === index)) {
-		toast(`There is no index ${cut(index, 40)} here`);
-	}
+	if (index && !server.indexes.some((i) => i.name === index)) toast(`There is no index ${cut(index, 40)} here`);
 	draw(get(), null);
 	if (document.body.dataset.view === "home") $("query").focus();
 }
 
-dress();
+for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search" })) $(id).append(icon(shape));
 setUpBar();
 setUpTools();
 setUpKeyboard();

@@ -43,7 +43,7 @@ function routeNode(path, method, route) {
 	const body = resolve(route.requestBody?.content?.["application/json"]?.schema);
 	return el("article.route", { id: `${method}${path}` },
 		el("h3", el("span.tag", method.toUpperCase()), " ", el("span.mono", path)),
-		prose(route.description ?? route.summary).length && el("p", prose(route.description ?? route.summary)),
+		el("p", prose(route.description ?? route.summary)),
 		route.parameters?.length > 0 && rows(route.parameters.map((p) => [p.name, p.schema, p.required, p.description])),
 		body.properties && [el("h4", "Body"), fields(body)],
 		example(path, method, route, body));
@@ -56,7 +56,7 @@ else {
 	schemas = api.components?.schemas ?? {};
 	const groups = Object.groupBy(Object.entries(api.paths).flatMap(([path, all]) => Object.entries(all).map(([method, route]) => ({ path, method, route }))), ({ route }) => route.tags?.[0] ?? "Routes");
 	$("about").textContent = `API ${api.info.version}`;
-	fill($("main"), el("div.empty", el("h2", "The API"), prose(api.info.description).length && el("p", prose(api.info.description)), el("p", el("a", { href: "openapi.json" }, "openapi.json"))),
+	fill($("main"), el("div.empty", el("h2", "The API"), el("p", prose(api.info.description)), el("p", el("a", { href: "openapi.json" }, "openapi.json"))),
 		Object.entries(groups).map(([name, all]) => el("section", el("h2", name), all.map(({ path, method, route }) => routeNode(path, method, route)))));
 	fill($("routes"), Object.entries(groups).map(([name, all]) => el("fieldset.facet", el("legend", name),
 		all.map(({ path, method }) => el("a.facet-value", { href: `#${method}${path}` }, el("small", method), el("span.mono", path.replace("/v1/{index}", "…")))))));

@@ -24,7 +24,7 @@ export async function showDocument(id, info, server) {
 
 function documentNodes(id, fields, info, server) {
 	const texts = textFields(info).filter((name) => typeof fields[name] === "string" && fields[name]);
-	const shown = new Set(["title", ...texts]);
+	const shown = new Set(["id", "title", ...texts]);
 	const rest = Object.entries(fields).filter(([name, value]) => !shown.has(name) && value != null);
 	const { q } = get();
 	return [

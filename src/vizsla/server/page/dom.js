@@ -71,31 +71,20 @@ export function cut(text, length) {
 	return Array.from(text.slice(0, 2 * length)).slice(0, length).join("") + "…";
 }
 
-/** A text with places marked; places count code points, as the server's do. */
+/** A text with places marked; places count code points, as the server's do. Neighbours are marked as one. */
 export function marked(text, matches) {
-	if (!matches?.length) return [text];
 	const points = Array.from(text);
 	const out = [];
 	let at = 0;
-	for (const [start, end] of joined(matches, points)) {
+	for (const [start, end] of matches) {
 		if (start < at || end > points.length) continue;
-		if (start > at) out.push(points.slice(at, start).join(""));
-		out.push(el("mark", points.slice(start, end).join("")));
+		const between = points.slice(at, start).join("");
+		const word = points.slice(start, end).join("");
+		if (out.length && /^\s?$/.test(between)) out.at(-1).append(between, word);
+		else out.push(between, el("mark", word));
 		at = end;
 	}
-	out.push(points.slice(at).join(""));
-	return out;
-}
-
-/** Matches with nothing but a space between them are marked as one. */
-function joined(matches, points) {
-	const out = [];
-	for (const [start, end] of matches) {
-		const last = out.at(-1);
-		if (last && start === last[1] + 1 && /\s/.test(points[last[1]])) last[1] = end;
-		else out.push([start, end]);
-	}
-	return out;
+	return [...out, points.slice(at).join("")];
 }
 
 export const number = (n, digits = 0) =>

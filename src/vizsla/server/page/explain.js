@@ -22,11 +22,7 @@ export async function toggleExplanation(node, button, hit, ctx) {
 }
 
 /** The parts of a score that have terms or a cosine; a sum has several. */
-function groupsOf(node) {
-	const parts = node.parts ?? [];
-	if (!parts.length || parts.some((p) => "term" in p)) return [node];
-	return parts.flatMap((p) => (p.parts?.length && !p.parts.some((x) => "term" in x) ? groupsOf(p) : [p]));
-}
+const groupsOf = (node) => (node.parts?.length && !node.parts.some((p) => "term" in p) ? node.parts.flatMap(groupsOf) : [node]);
 
 /** The word of the query a stem was made from, if it is plain to see. */
 export function wordOf(term, query) {
@@ -38,7 +34,7 @@ const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
 const list = (items) => items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;
 
 function explanationNodes(explanation, query, hit, info) {
-	const groups = groupsOf(explanation).filter((g) => g.score || g.parts?.length || "cosine" in g || "rank" in g);
+	const groups = groupsOf(explanation).filter((g) => g.score || g.parts?.length || "cosine" in g);
 	const total = explanation.score;
 	const sum = groups.reduce((s, g) => s + Math.max(g.score, 0), 0);
 	const leaves = groups.flatMap((g) => (g.parts?.length ? g.parts : [g]));
@@ -99,9 +95,6 @@ function termRow(t, most, query, info) {
 }
 
 function denseRow(part, most) {
-	if ("rank" in part) {
-		return el("p.absent", part.rank == null ? `${part.name}: not among its first ${number(part.depth)}` : `${part.name}: rank ${number(part.rank)}`);
-	}
 	if (!("cosine" in part)) return el("dl.terms", termRow(part, most, "", {}));
 	return el("dl.terms", el("div.term", { title: `cosine ${part.cosine}` },
 		el("dt", "similar in meaning"),

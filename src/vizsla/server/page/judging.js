@@ -107,7 +107,7 @@ function emptyDrawer() {
 
 function queryList(queries) {
 	return el("ul.judged", queries.map((q) => el("li",
-		button(".row-button", () => change({ q: q.query, like: "", page: 1, doc: "" }),
+		button(".option", () => change({ q: q.query, like: "", page: 1, doc: "" }),
 			el("span", { dir: "auto" }, cut(q.query, 120)),
 			el("small", `${number(q.relevant)} relevant of ${number(q.judged)}`)))));
 }

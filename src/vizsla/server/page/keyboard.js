@@ -32,24 +32,17 @@ function judgeCurrent(grade) {
 	if (id !== undefined) judge(id, grade);
 }
 
-export function focusQuery() {
-	$("query").focus();
-	$("query").select();
-}
-
 const KEYS = [
-	["/", "search", focusQuery],
+	["/", "search", () => { $("query").focus(); $("query").select(); }],
 	["j ↓", "next result", () => move(1)],
 	["k ↑", "result before", () => move(-1)],
-	["h", "column A", () => across("a")],
-	["l", "column B", () => across("b")],
+	["h l", "column A, column B", (key) => across(key === "h" ? "a" : "b")],
 	["Enter", "open the document"],
 	["e", "why this result", () => current()?.querySelector(".why")?.click()],
 	["1 2 3", "judge relevant", (key) => judgeCurrent(Number(key))],
 	["0", "judge not relevant", () => judgeCurrent(0)],
 	["x", "take the judgement back", () => judgeCurrent(null)],
-	["[", "page back", () => press("page-back")],
-	["]", "page on", () => press("page-next")],
+	["[ ]", "page back, page on", (key) => press(key === "[" ? "page-back" : "page-next")],
 	["f", "filters", () => press("filters")],
 	["c", "compare two models", () => press("compare")],
 	["m", "judgements and measures", () => press("judging")],

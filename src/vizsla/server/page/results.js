@@ -21,7 +21,7 @@ export function titleOf(hit, info) {
 
 function titleNodes(hit, info) {
 	const shown = hit.highlights?.title;
-	if (shown?.matches?.length && shown.at_start && shown.at_end && shown.text.length <= TITLE) return marked(shown.text, shown.matches);
+	if (shown?.at_start && shown.at_end && shown.text.length <= TITLE) return marked(shown.text, shown.matches);
 	return [cut(titleOf(hit, info), TITLE)];
 }
 

@@ -67,5 +67,5 @@ export function showError(error, retry) {
 
 function sentence(text) {
 	const shown = cut(text, 500);
-	return shown.charAt(0).toUpperCase() + shown.slice(1) + (/[.!?…]$/.test(shown) ? "" : ".");
+	return shown.replace(/^[a-z](?=[a-z]* )/, (c) => c.toUpperCase()) + (/[.!?…]$/.test(shown) ? "" : ".");
 }

@@ -43,10 +43,7 @@ export function setUpSuggestions(indexName, onAccept) {
 		const style = getComputedStyle(input);
 		pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
 		const before = pen.measureText(input.value.slice(0, input.value.length - lastWord().length)).width;
-		const room = input.clientWidth - 240;
-		const rightToLeft = style.direction === "rtl";
-		box.style.left = rightToLeft ? "auto" : `${Math.max(0, Math.min(before - 14, room))}px`;
-		box.style.right = rightToLeft ? "0" : "auto";
+		box.style[style.direction === "rtl" ? "right" : "left"] = `${Math.max(0, Math.min(before - 14, input.clientWidth - 240))}px`;
 	};
 
 	const show = (prefix, list) => {
