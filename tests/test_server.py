@@ -161,7 +161,7 @@ def test_models_weights_and_expansion(client: Client, folder: Path) -> None:
         ({"kk": 1}, "kk is not known here"),
         ({"queries": ["a"]}, "give one of query, queries and like"),
         ({"explain": True, "k": 200}, "this server explains at most 100 hits a request"),
-        ({"facets": {"fields": []}}, "facets.fields: list should have at least 1 item"),
+        ({"facets": {}}, "facets.fields is missing"),
         ({"facets": {"fields": ["nothing"]}}, "no document has"),
     ],
 )  # fmt: skip
@@ -219,6 +219,11 @@ def test_facets_over_all_and_over_the_top(client: Client) -> None:
     (result,) = search(client, query="dog", k=1, facets={"fields": ["year"], "over": 2}).data["results"]
     assert len(result["hits"]) == 1
     assert result["facets_over"] == {"documents": 2, "exact": False, "top": 2}
+
+
+def test_how_many_documents_match(client: Client) -> None:
+    (result,) = search(client, query="dog", k=1, facets={"fields": []}).data["results"]
+    assert (result["facets"], result["facets_over"]["documents"]) == ({}, 3)
 
 
 def test_similar_documents(client: Client) -> None:

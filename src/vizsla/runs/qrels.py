@@ -40,16 +40,22 @@ class Qrels:
 
     def write(self, path: str | Path) -> None:
         """Write BEIR's three tab-separated columns under a header for a .tsv file, else TREC's four."""
-        rows = [(q, d, grade) for q, judged in self.judgements.items() for d, grade in judged.items()]
-        tabs = Path(path).suffix == ".tsv"
-        no_blanks(*self.judgements)  # before anything is written
-        (no_tabs if tabs else no_blanks)(*(d for _, d, _ in rows))
+        lines = self.lines(tabs=Path(path).suffix == ".tsv")  # all of them, before anything is written
         with Path(path).open("w", encoding="utf-8") as file:
-            if tabs:
-                file.write("query-id\tcorpus-id\tscore\n")
-                file.writelines(f"{q}\t{d}\t{grade}\n" for q, d, grade in rows)
-            else:
-                file.writelines(f"{q} 0 {d} {grade}\n" for q, d, grade in rows)
+            file.writelines(lines)
+
+    def lines(self, *, tabs: bool = False) -> list[str]:
+        """TREC's four columns, or BEIR's three under a header; an id that the columns cannot hold is refused.
+
+        >>> Qrels({"q1": {"d1": 2}}).lines(), Qrels({"q1": {"d 1": 2}}).lines(tabs=True)
+        (['q1 0 d1 2\\n'], ['query-id\\tcorpus-id\\tscore\\n', 'q1\\td 1\\t2\\n'])
+        """
+        rows = [(q, d, grade) for q, judged in self.judgements.items() for d, grade in judged.items()]
+        no_blanks(*self.judgements)
+        (no_tabs if tabs else no_blanks)(*(d for _, d, _ in rows))
+        if tabs:
+            return ["query-id\tcorpus-id\tscore\n", *(f"{q}\t{d}\t{grade}\n" for q, d, grade in rows)]
+        return [f"{q} 0 {d} {grade}\n" for q, d, grade in rows]
 
     @classmethod
     def read(cls, path: str | Path) -> Qrels:

@@ -11,15 +11,17 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 import vizsla
 from vizsla.errors import VizslaError
+from vizsla.server.answers import Error
 from vizsla.server.errors import RequestError, status_of, without_paths
 from vizsla.server.gate import App, Gate
-from vizsla.server.routes import answer, documents, operations, search
+from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
 
@@ -48,7 +50,8 @@ def create_app(settings: Settings) -> App:
         lifespan=_lifespan,
     )  # fmt: skip
     app.state.service = service
-    for router in (operations.router, search.router, documents.router, operations.page):
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    for router in (operations.router, search.router, documents.router, judging.router, operations.page):
         app.include_router(router)
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
@@ -61,6 +64,23 @@ def create_app(settings: Settings) -> App:
             allow_headers=["authorization", "content-type", "x-api-key"],
         )  # fmt: skip
     return Gate(app, service)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The description of the API; whatever is refused is `{"error": sentence}`."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schema["components"]["schemas"]["Error"] = Error.model_json_schema()
+        refused = {"$ref": "#/components/schemas/Error"}
+        for operations_of_path in schema["paths"].values():
+            for operation in operations_of_path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = {
+                    "description": "The request is refused.",
+                    "content": {"application/json": {"schema": refused}},
+                }
+        app.openapi_schema = schema
+    return app.openapi_schema
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ class HighlightBody(Body):
 class FacetsBody(Body):
     """Which values are counted."""
 
-    fields: list[StrictStr] = Field(min_length=1, max_length=20)
+    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count the documents alone.")
     over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
         "all", description="`all` counts all documents that match, exactly; a number counts the best so many."
     )
@@ -88,9 +88,16 @@ class JudgementBody(Body):
     )
 
 
+class SystemBody(ModelChoice):
+    """A model and the way it is searched with."""
+
+    combine: StrictStr | None = Field(None, max_length=200)
+    rerank: StrictStr | None = Field(None, max_length=100)
+
+
 class MeasuresBody(Body):
     """Models to be measured on the judged queries."""
 
-    models: list[StrictStr] = Field(min_length=1, max_length=4)
+    models: list[StrictStr | SystemBody] = Field(min_length=1, max_length=4)
     measures: list[StrictStr] = Field(["nDCG@10", "P@5", "R@10", "RR"], min_length=1, max_length=12)
     depth: StrictInt = Field(100, ge=1, le=1000)

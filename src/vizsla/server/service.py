@@ -13,6 +13,7 @@ from vizsla.index.search.plan import processors
 from vizsla.server.batching import Batcher
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import POLL, Hosted, Hosting
+from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
 from vizsla.server.settings import Settings
 from vizsla.server.staging import Staging, state_folder
@@ -77,6 +78,10 @@ class Service:
     def staging(self, hosted: Hosted) -> Staging:
         """Where documents of an index wait for a commit."""
         return Staging(state_folder(self.settings, hosted.name, hosted.folder) / "staged")
+
+    def judgements(self, hosted: Hosted) -> Judgements:
+        """What people said about results of an index."""
+        return Judgements(state_folder(self.settings, hosted.name, hosted.folder) / "judgements.db")
 
     def close(self) -> None:
         """Wait for what is being done, and close the indexes."""

@@ -8,6 +8,7 @@ from typing import IO
 from fastapi import APIRouter, Depends, Request, Response
 
 from vizsla.server import writes
+from vizsla.server.answers import WriteAnswer, documented
 from vizsla.server.bodies import DeleteBody
 from vizsla.server.errors import RequestError
 from vizsla.server.gate import no_deadline
@@ -30,7 +31,7 @@ router = APIRouter(tags=["Documents"], dependencies=[Depends(may_write)])
 _LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "required": True}}
 
 
-@router.post("/v1/{index}/documents", response_model=None, openapi_extra=_LINES)
+@router.post("/v1/{index}/documents", response_model=None, responses=documented(WriteAnswer), openapi_extra=_LINES)
 async def add(request: Request, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
 
@@ -57,14 +58,14 @@ async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
         raise cannot_write(e) from e
 
 
-@router.post("/v1/{index}/delete", response_model=None)
+@router.post("/v1/{index}/delete", response_model=None, responses=documented(WriteAnswer))
 async def delete(body: DeleteBody, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Delete documents by id or by filter; ids that are not there are no error."""
     deletion = await service.read(writes.check_deletion, hosted, body.ids, body.filter)
     return await _delete(service, hosted, deletion, commit)
 
 
-@router.delete("/v1/{index}/doc/{docid:path}", response_model=None)
+@router.delete("/v1/{index}/doc/{docid:path}", response_model=None, responses=documented(WriteAnswer))
 async def delete_one(docid: str, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Delete a document; one that is not there is no error."""
     return await _delete(service, hosted, {"ids": [docid]}, commit)
@@ -78,13 +79,13 @@ async def _delete(service: Service, hosted: Hosted, deletion: dict[str, object],
     return answer({"index": hosted.name, "staged": 1, "generation": hosted.generation, "committed": False})
 
 
-@router.post("/v1/{index}/commit", response_model=None)
+@router.post("/v1/{index}/commit", response_model=None, responses=documented(WriteAnswer))
 async def commit_staged(service: InService, hosted: InIndex) -> Response:
     """Commit all changes that wait."""
     return answer(await service.write(writes.commit, hosted, service.staging(hosted), service.settings.limits))
 
 
-@router.post("/v1/{index}/rollback", response_model=None)
+@router.post("/v1/{index}/rollback", response_model=None, responses=documented(WriteAnswer))
 async def discard_staged(service: InService, hosted: InIndex) -> Response:
     """Discard all changes that wait."""
     staging = service.staging(hosted)
@@ -93,7 +94,7 @@ async def discard_staged(service: InService, hosted: InIndex) -> Response:
     return answer({"index": hosted.name, "discarded": len(changes), "generation": hosted.generation})
 
 
-@router.post("/v1/{index}/compact", response_model=None)
+@router.post("/v1/{index}/compact", response_model=None, responses=documented(WriteAnswer))
 async def compact(service: InService, hosted: InIndex) -> Response:
     """Rewrite the index as one segment, without deleted and replaced documents."""
     return answer(await service.write(writes.compact, hosted, service.settings.limits))

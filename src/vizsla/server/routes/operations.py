@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 import vizsla
 from vizsla.models import DenseComponent
+from vizsla.server.answers import IndexAnswer, IndexesAnswer, StatusAnswer, documented
 from vizsla.server.errors import NotFoundError
 from vizsla.server.hosting import Hosted
 from vizsla.server.metrics import CONTENT_TYPE
@@ -27,7 +28,7 @@ _TYPES = {
 }
 
 
-@router.get("/v1/indexes", response_model=None)
+@router.get("/v1/indexes", response_model=None, responses=documented(IndexesAnswer))
 async def indexes(service: InService) -> Response:
     """The indexes of this server, and what it allows."""
     settings = service.settings
@@ -45,7 +46,7 @@ async def indexes(service: InService) -> Response:
     )  # fmt: skip
 
 
-@router.get("/v1/{index}", response_model=None)
+@router.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
 async def index_info(service: InService, hosted: InIndex) -> Response:
     """One index: its model, its size, what can be asked of it."""
     return answer(await service.read(describe, service, hosted))
@@ -81,13 +82,13 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
     }
 
 
-@router.get("/healthz", response_model=None)
+@router.get("/healthz", response_model=None, responses=documented(StatusAnswer))
 async def healthz() -> Response:
     """Whether the process answers."""
     return answer({"status": "ok"})
 
 
-@router.get("/readyz", response_model=None)
+@router.get("/readyz", response_model=None, responses=documented(StatusAnswer))
 async def readyz(service: InService) -> Response:
     """Whether all indexes can be searched; 503 if one cannot."""
     states = {name: "ready" if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
@@ -95,7 +96,7 @@ async def readyz(service: InService) -> Response:
     return answer({"status": "ready" if is_ready else "not ready", "indexes": states}, 200 if is_ready else 503)
 
 
-@router.get("/metrics", response_model=None)
+@router.get("/metrics", response_model=None, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(service: InService) -> Response:
     """Figures for Prometheus, over all workers."""
     return Response(await service.read(service.metrics.text), media_type=CONTENT_TYPE)

@@ -8,6 +8,15 @@ from fastapi import APIRouter, Query, Request, Response
 
 from vizsla.index.inspection import suggest, term_statistics
 from vizsla.runs import document_id
+from vizsla.server.answers import (
+    Candidates,
+    ExplainAnswer,
+    SearchAnswer,
+    StoredDocument,
+    SuggestAnswer,
+    TermsAnswer,
+    documented,
+)
 from vizsla.server.bodies import ExplainBody, SearchBody
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
@@ -19,7 +28,7 @@ from vizsla.server.routes import InIndex, InService, answer, hosted_of, ready, s
 router = APIRouter(tags=["Search"])
 
 
-@router.get("/v1/{index}/search", response_model=None, responses={400: {}, 404: {}})
+@router.get("/v1/{index}/search", response_model=None, responses=documented(Candidates))
 async def search(
     request: Request,
     index: str,
@@ -51,13 +60,13 @@ async def search(
     return ready(await service.batcher.submit(plan.key, text, plan.answers))
 
 
-@router.post("/v1/{index}/search", response_model=None)
+@router.post("/v1/{index}/search", response_model=None, responses=documented(SearchAnswer))
 async def search_with_body(body: SearchBody, service: InService, hosted: InIndex) -> Response:
     """Search with one or many queries, with filters, models, highlights, explanations and facets."""
     return ready(await answer_search(service, hosted, body))
 
 
-@router.get("/v1/{index}/doc/{docid:path}", response_model=None)
+@router.get("/v1/{index}/doc/{docid:path}", response_model=None, responses=documented(StoredDocument))
 async def document(docid: str, service: InService, hosted: InIndex, parse: bool = True) -> Response:
     """A document by its id, as in Anserini's and Pyserini's servers."""
     stored = await service.read(hosted.index.get, docid)
@@ -68,7 +77,7 @@ async def document(docid: str, service: InService, hosted: InIndex, parse: bool 
     return answer({"api": "v1", "index": hosted.name, "docid": stored.id, "doc": doc})
 
 
-@router.post("/v1/{index}/explain", response_model=None)
+@router.post("/v1/{index}/explain", response_model=None, responses=documented(ExplainAnswer))
 async def explain(body: ExplainBody, service: InService, hosted: InIndex) -> Response:
     """Why a document has its score for a query: a tree whose leaves add up to the score."""
     check_query_text(service.settings.limits, body.query)
@@ -90,7 +99,7 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
     }
 
 
-@router.get("/v1/{index}/terms", response_model=None)
+@router.get("/v1/{index}/terms", response_model=None, responses=documented(TermsAnswer))
 async def terms(text: str, service: InService, hosted: InIndex) -> Response:
     """How common the terms of a text are in the collection."""
     check_query_text(service.settings.limits, text)
@@ -99,7 +108,7 @@ async def terms(text: str, service: InService, hosted: InIndex) -> Response:
     return answer({"index": hosted.name, "generation": hosted.generation, "terms": rows})
 
 
-@router.get("/v1/{index}/suggest", response_model=None)
+@router.get("/v1/{index}/suggest", response_model=None, responses=documented(SuggestAnswer))
 async def suggestions(
     service: InService, hosted: InIndex, prefix: str = "", size: Annotated[int, Query(ge=1, le=50)] = 8
 ) -> Response:

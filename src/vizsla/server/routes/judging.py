@@ -1,0 +1,104 @@
+"""Judgements of results, and the measures of models on the judged queries."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from vizsla.retrievers import RerankedRetriever
+from vizsla.runs import Retriever, document_id
+from vizsla.server.answers import JudgementAnswer, JudgementsAnswer, MeasuresAnswer, documented
+from vizsla.server.bodies import JudgementBody, MeasuresBody, SystemBody
+from vizsla.server.errors import NotFoundError, RequestError
+from vizsla.server.hosting import Hosted
+from vizsla.server.judgements import JudgedQuery, measures
+from vizsla.server.limits import check_query_text
+from vizsla.server.routes import InIndex, InService, answer, service_of
+from vizsla.server.service import Service
+
+
+def is_judging(request: Request) -> None:
+    """Refuse judgements where the server takes none."""
+    if not service_of(request).settings.judging:
+        raise RequestError("this server takes no judgements; it was started with --no-judging", 403)
+
+
+router = APIRouter(tags=["Judging"], dependencies=[Depends(is_judging)])
+_FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
+
+
+@router.put("/v1/{index}/judgements", response_model=None, responses=documented(JudgementAnswer))
+async def judge(body: JudgementBody, service: InService, hosted: InIndex) -> Response:
+    """Say how well a document answers a query, or forget it."""
+    check_query_text(service.settings.limits, body.query)
+    return answer(await service.read(_judged, service, hosted, body))
+
+
+def _judged(service: Service, hosted: Hosted, body: JudgementBody) -> dict[str, Any]:
+    doc_id = document_id(body.id)
+    if body.grade is not None and hosted.index.get(doc_id) is None:
+        raise NotFoundError(f"there is no document with the id {doc_id[:200]!r}")
+    count = service.judgements(hosted).set(body.query, doc_id, body.grade)
+    return {"query": body.query, "id": doc_id, "grade": body.grade, "judged": count}
+
+
+@router.get("/v1/{index}/judgements", response_model=None, responses=documented(JudgementsAnswer))
+async def judgements(service: InService, hosted: InIndex, query: str | None = None) -> Response:
+    """All judged queries with the grades of documents, or one of them."""
+    kept = service.judgements(hosted)
+    if query is None:
+        return answer({"queries": [_query(q) for q in await service.read(kept.queries)]})
+    found = await service.read(kept.find, query)
+    grades = {} if found is None else found.grades
+    return answer({"query": query, "qid": None if found is None else found.qid, "grades": grades})
+
+
+def _query(query: JudgedQuery) -> dict[str, Any]:
+    return {**asdict(query), "judged": query.judged, "relevant": query.relevant}
+
+
+@router.get("/v1/{index}/judgements/qrels", response_model=None, responses=_FILE)
+async def qrels(service: InService, hosted: InIndex) -> Response:
+    """All judgements as TREC qrels; the ids of queries are those of `judgements/queries`."""
+    text = await service.read(service.judgements(hosted).export_qrels)
+    return _attachment(text, f"{hosted.name}.qrels")
+
+
+@router.get("/v1/{index}/judgements/queries", response_model=None, responses=_FILE)
+async def queries(service: InService, hosted: InIndex) -> Response:
+    """All judged queries as JSON lines."""
+    text = await service.read(service.judgements(hosted).export_queries)
+    return _attachment(text, f"{hosted.name}.queries.jsonl")
+
+
+def _attachment(text: str, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@router.post("/v1/{index}/judgements/measures", response_model=None, responses=documented(MeasuresAnswer))
+async def measured(body: MeasuresBody, service: InService, hosted: InIndex) -> Response:
+    """The measures of models on the judged queries. A document that nobody judged counts as not relevant."""
+    return answer(asdict(await service.read(_measured, service, hosted, body)))
+
+
+def _measured(service: Service, hosted: Hosted, body: MeasuresBody) -> Any:
+    systems: dict[str, Retriever] = {}
+    for given in body.models:
+        system = SystemBody.model_validate({"model": given}) if isinstance(given, str) else given
+        name, retriever = _retriever(service, hosted, system)
+        if name not in systems:
+            systems[name] = retriever
+    return measures(service.judgements(hosted), systems, body.measures, body.depth)
+
+
+def _retriever(service: Service, hosted: Hosted, system: SystemBody) -> tuple[str, Retriever]:
+    """What a system searches with, and how it is called in a table."""
+    model = hosted.models.model(system.model, system.weights, system.expand)
+    view = hosted.index.with_model(model, combine=system.combine, threads=1)
+    name = view.name + (f", {system.combine}" if system.combine else "")
+    if system.rerank is None:
+        return name, view
+    return f"{name}, reranked by {system.rerank}", RerankedRetriever(view, service.hosting.reranker(system.rerank))
