@@ -2,7 +2,7 @@
 import { api, download } from "./api.js";
 import { button, cut, el, fill, icon, meter, number, plural, toast } from "./dom.js";
 import { showPanel } from "./panel.js";
-import { change, get } from "./state.js";
+import { change, get, sideOf } from "./state.js";
 
 const MEASURES = ["nDCG@10", "P@5", "R@10", "RR"];
 const MEANING = {
@@ -120,9 +120,8 @@ function exports(index) {
 async function showMeasures(node, index, queries) {
 	const { a, b } = get();
 	const sides = b ? [a, b] : [a];
-	const answer = await api.measures(index, { models: sides.map((side) => side.model || info.model), measures: MEASURES, depth: 100 });
+	const answer = await api.measures(index, { models: sides.map(sideOf), measures: MEASURES, depth: 100 });
 	fill(node, ...measureNodes(answer, queries));
-	if (sides.some((s) => s.expand || s.rerank || s.combine)) node.append(el("p.quiet-text", "Measured without query expansion, reranking and combination."));
 }
 
 function measureNodes({ models, measures }, queries) {

@@ -104,11 +104,10 @@ function finish(state, info, server, signal, found) {
 }
 
 async function countFacets(state, info, signal, found) {
-	if (!info.facets.length) return;
 	// To a dense model every document is a match, so that only the top can be counted.
 	const model = state.a.model || info.model;
 	const over = info.parts.some((part) => part.kind === "dense" && model.includes(part.name)) ? DEPTH : "all";
-	const count = (fields, without, size = VALUES) => ask(info, { ...common(state), filter: filterOf(state, without), model, k: 0, facets: { fields, over, size } }, signal);
+	const count = (fields, without, size = VALUES) => ask(info, { ...common(state), filter: filterOf(state, without), ...sideOf({ model: state.a.model }), k: 0, facets: { fields, over, size } }, signal);
 	const chosen = info.facets.filter((field) => state.filters.some((f) => f.field === field));
 	// The values of a field that is filtered are counted without that filter: they are its alternatives.
 	const [all, ...own] = await Promise.all([count(info.facets), ...chosen.map((field) => count([field], field))]);
