@@ -90,7 +90,7 @@ def doc_path(index: str, doc_id: str) -> str:
 def served(indexes: Mapping[str, Path | str], **settings: Any) -> Iterator[Client]:
     """The application in a thread of this process."""
     chosen = Settings(indexes={name: str(folder) for name, folder in indexes.items()}, access_log=False, **settings)
-    opened = bind("127.0.0.1", 0)
+    opened = bind("127.0.0.1", settings.get("port", 0))
     ready = threading.Event()
     server = _Server(chosen, ready.set)
     thread = threading.Thread(target=server.run, args=([opened],))

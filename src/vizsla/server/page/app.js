@@ -1,0 +1,167 @@
+// Starts the page and connects its parts: the address says what is shown, each change of it is drawn here.
+import { api } from "./api.js";
+import { showDocument } from "./document.js";
+import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";
+import { drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
+import { showDrawer, useIndex } from "./judging.js";
+import { setUpKeyboard, showShortcuts } from "./keyboard.js";
+import { picker } from "./models.js";
+import { closePanel, panelKind } from "./panel.js";
+import { run, stop } from "./search.js";
+import { change, get, onChange, plain } from "./state.js";
+import { showError, showWelcome } from "./states.js";
+import { setUpSuggestions } from "./suggest.js";
+
+const TYPING = 160;
+let server = null;
+let info = null;
+let typing = false;  // the query is being typed: its steps are one step for the back button
+let suggestions = null;
+
+function setUpBar() {
+	const input = $("query");
+	let timer = null;
+	const commit = (value, push) => {
+		clearTimeout(timer);
+		const q = value.trim();
+		if (q !== get().q || get().like) change({ q, like: "", page: 1, doc: "" }, push);
+		else if (!typing) draw(get(), null);
+	};
+	input.addEventListener("input", () => {
+		$("clear").hidden = !input.value;
+		clearTimeout(timer);
+		if (server?.limits?.prefer_enter && input.value.trim()) return;
+		timer = setTimeout(() => { commit(input.value, !typing); typing = true; }, TYPING);
+	});
+	input.addEventListener("blur", () => { typing = false; });
+	$("form").addEventListener("submit", (e) => {
+		e.preventDefault();
+		suggestions.close();
+		typing = false;
+		commit(input.value, true);
+	});
+	$("clear").addEventListener("click", () => { input.value = ""; commit("", true); input.focus(); });
+	$("brand").addEventListener("click", (e) => {
+		if (e.metaKey || e.ctrlKey) return;
+		e.preventDefault();
+		change({ ...plain(), q: "", like: "", drawer: false });
+		input.focus();
+	});
+	suggestions = setUpSuggestions(() => info.name, (value) => { commit(value, !typing); typing = true; });
+	$("index").addEventListener("change", () => change({ ...plain(), index: $("index").value }));
+}
+
+function setUpTools() {
+	$("theme").addEventListener("click", () => {
+		const root = document.documentElement;
+		const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+		root.dataset.theme = dark ? "light" : "dark";
+		try { localStorage.setItem("vizsla-theme", root.dataset.theme); } catch { /* then it lasts until the page is left */ }
+	});
+	$("help").addEventListener("click", showShortcuts);
+	$("share").addEventListener("click", async () => {
+		try {
+			await navigator.clipboard.writeText(location.href);
+			toast("Link copied");
+		} catch {
+			toast("Copy the address of this page: it holds the whole search");
+		}
+	});
+	$("judging").addEventListener("click", () => (panelKind() === "drawer" ? closePanel() : change({ drawer: true, doc: "" })));
+}
+
+function drawControls(state) {
+	const other = info.models?.find((m) => m.name !== (state.a.model || info.model))?.name ?? "";
+	const compare = button(".button", () => change({ b: get().b ? null : { ...plain().a, model: other }, page: 1, doc: "" }),
+		{ id: "compare", "aria-pressed": Boolean(state.b), title: "Two models side by side (c)" }, icon("compare"), state.b ? "One model" : "Compare");
+	const filters = button(".button.rail-button", toggleRail, { id: "filters", title: "Filters (f)" }, icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
+	fill($("controls"), filters, state.b ? null : picker("a", info), compare);
+}
+
+/** Draws what the state says. Only a change of what is searched starts a search. */
+function draw(state, before) {
+	if (!server) return;
+	const chosen = server.indexes.find((i) => i.name === state.index) ?? server.indexes[0];
+	if (chosen !== info) {
+		info = chosen;
+		useIndex(info);
+		drawRail(info);
+		$("index").value = info.name;
+	}
+	const searching = Boolean(state.q || state.like);
+	document.body.dataset.view = searching ? "results" : "home";
+	document.body.classList.toggle("comparing", Boolean(state.b));
+	placeRail();
+	document.title = state.q ? `${cut(state.q, 80)} · ${info.name} · Vizsla` : "Vizsla";
+	if ($("query").value.trim() !== state.q && ($("query") !== document.activeElement || before?.q !== state.q)) $("query").value = state.q;
+	$("query").placeholder = info.documents ? `Search ${number(info.documents)} documents` : "Search";
+	$("clear").hidden = !$("query").value;
+	showWhere(state.where, "");
+	drawControls(state);
+	drawActive(state);
+	const searched = (!before || searchKey(state) !== searchKey(before)) && search(state, searching);
+	if (before) drawPanel(state, before);
+	else Promise.resolve(searched).then(() => drawPanel(get(), null));  // a document shows the marks of the results
+}
+
+/** On narrow pages the filters are a sheet that is opened. */
+function placeRail() {
+	document.body.classList.toggle("rail-sheet", innerWidth <= (get().b ? 1400 : 1000));
+}
+
+const searchKey = ({ doc, drawer, ...rest }) => JSON.stringify(rest);
+
+function search(state, searching) {
+	if (info.status === "unavailable") {
+		stop();
+		fill($("results"));
+		return showError({ status: 503, message: info.reason ?? `The index ${info.name} cannot be searched now.` }, start);
+	}
+	if (searching) return run(state, info, server);
+	stop();
+	fill($("notice"));
+	fill($("results"));
+	fill($("count"));
+	fill($("pager"));
+	drawFacets();
+	document.body.classList.remove("stale");
+	showWelcome(info, server);
+}
+
+function drawPanel(state, before) {
+	if (state.doc) {
+		if (!before || before.doc !== state.doc || before.index !== state.index || before.q !== state.q || panelKind() !== "document") showDocument(state.doc, info, server);
+	} else if (state.drawer) {
+		if (!before || panelKind() !== "drawer" || JSON.stringify([before.a, before.b, before.index]) !== JSON.stringify([state.a, state.b, state.index])) showDrawer();
+	} else closePanel(true);
+}
+
+let attempts = 0;
+async function start() {
+	try {
+		server = await api.indexes();
+	} catch (e) {
+		if (e.offline) setTimeout(start, Math.min(8000, 500 * 2 ** attempts++));
+		return showError(e, start);
+	}
+	fill($("notice"));
+	info = null;
+	$("version").textContent = `Vizsla ${server.vizsla}`;
+	$("judging").hidden = !server.judging;
+	if (!server.indexes.length) return showError({ status: 503, message: "This server has no index." }, start);
+	fill($("index"), server.indexes.map((i) => el("option", { value: i.name, disabled: i.status === "unavailable" }, cut(i.name, 40))));
+	$("scope").classList.toggle("only", server.indexes.length === 1);
+	document.body.classList.add("started");
+	const { index } = get();
+	if (index && !server.indexes.some((i) => i.name === index)) toast(`There is no index ${cut(index, 40)} here`);
+	draw(get(), null);
+	if (document.body.dataset.view === "home") $("query").focus();
+}
+
+for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search" })) $(id).append(icon(shape));
+setUpBar();
+setUpTools();
+setUpKeyboard();
+onChange(draw);
+addEventListener("resize", placeRail);
+start();

@@ -1,0 +1,103 @@
+// Why a document has its score: each term's part as a bar, grouped by the parts of a sum.
+import { api } from "./api.js";
+import { el, fill, meter, number, plural, score } from "./dom.js";
+
+/** Opens or closes the explanation under a result. */
+export async function toggleExplanation(node, button, hit, ctx) {
+	const open = node.querySelector(".why-box");
+	if (open) {
+		open.remove();
+		return button.setAttribute("aria-expanded", false);
+	}
+	const box = el("section.why-box", { "aria-label": "Why this result" }, el("p.quiet-text", "Looking …"));
+	node.querySelector(".body").append(box);
+	button.setAttribute("aria-expanded", true);
+	try {
+		const { query, filter, model, expand } = ctx.request;
+		const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, id: hit.id, filter, model, expand })).explanation;
+		fill(box, ...explanationNodes(explanation, query, hit, ctx.info));
+	} catch (e) {
+		fill(box, el("p.wrong", e.message));
+	}
+}
+
+/** The parts of a score that have terms or a cosine; a sum has several. */
+const groupsOf = (node) => (node.parts?.length && !node.parts.some((p) => "term" in p) ? node.parts.flatMap(groupsOf) : [node]);
+
+/** The word of the query a stem was made from, if it is plain to see. */
+export function wordOf(term, query) {
+	const words = query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+	return words.find((w) => w === term) ?? words.find((w) => term.length > 2 && w.startsWith(term)) ?? term;
+}
+
+const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
+const list = (items) => items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;
+
+function explanationNodes(explanation, query, hit, info) {
+	const groups = groupsOf(explanation).filter((g) => g.score || g.parts?.length || "cosine" in g);
+	const total = explanation.score;
+	const sum = groups.reduce((s, g) => s + Math.max(g.score, 0), 0);
+	const leaves = groups.flatMap((g) => (g.parts?.length ? g.parts : [g]));
+	const most = Math.max(...leaves.map((l) => Math.abs(l.score)), 1e-12);
+	return [
+		el("p.sentence", sentence(leaves, sum || 1, query)),
+		groups.map((g) => groupNode(g, groups.length > 1, most, sum || 1, query, info)),
+		el("p.quiet-text", { title: `Score ${total}` }, `Score ${score(total)}`,
+			Math.abs(total - hit.score) > 1e-3 * Math.max(1, Math.abs(total)) ? ` before reranking or fusion; ranked with ${score(hit.score)}` : ""),
+	];
+}
+
+function sentence(leaves, sum, query) {
+	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : `the vectors of ${l.name}`);
+	const best = leaves.filter((l) => l.score > 0).sort((a, b) => b.score - a.score);
+	if (!best.length) return "Nothing of the query is in this document.";
+	const top = best.slice(0, best[0].score > 0.7 * sum ? 1 : 2);
+	const share = percent(top.reduce((s, l) => s + l.score, 0), sum);
+	const missing = leaves.filter((l) => "term" in l && !l.added && !l.score).length;
+	const added = best.filter((l) => l.added);
+	const said = best.length === 1 ? `The score comes from ${name(best[0])} alone.` : `${share} of the score comes from ${list(top.map(name))}.`;
+	const extra = added.length ? ` Query expansion added ${plural(added.length, "word")} found here.` : "";
+	return said + extra + (missing ? ` ${plural(missing, "word")} of the query ${missing === 1 ? "does" : "do"} not match.` : "");
+}
+
+function groupNode(group, several, most, sum, query, info) {
+	const weight = group.weight != null && group.weight !== 1 ? ` × ${group.weight}` : "";
+	const head = several && el("h4", el("span.mono", group.name, weight),
+		el("span.share", { title: `${group.score}` }, `${score(group.score)} · ${percent(Math.max(group.score, 0), sum)}`));
+	if (!group.parts?.length) return el("div.group", head, denseRow(group, most));
+	const found = group.parts.filter((t) => t.score).sort((a, b) => b.score - a.score);
+	const absent = group.parts.filter((t) => !t.score);
+	const added = absent.filter((t) => t.added).length;
+	const plain = absent.filter((t) => !t.added);
+	return el("div.group", head,
+		el("dl.terms", found.map((t) => termRow(t, most, query, info))),
+		plain.length > 0 && el("p.absent", "No match: ", plain.slice(0, 20).map((t, i) =>
+			[i ? ", " : "", el("b", wordOf(t.term ?? t.name, query)), ` (${absence(t)})`])),
+		added > 0 && el("p.absent", `${plural(added, "word")} that query expansion added ${added === 1 ? "is" : "are"} not here.`));
+}
+
+function absence(t) {
+	if (t.in_query === 0) return "dropped from the query";
+	return t.documents_with_term === 0 ? "in no document" : "not in this one";
+}
+
+function termRow(t, most, query, info) {
+	const word = wordOf(t.term ?? t.name, query);
+	const unit = t.unit ?? "document";
+	const rarity = t.documents_with_term != null && `in ${number(t.documents_with_term)} of ${plural(info[`${unit}s`], unit)}`;
+	const times = t.counted && t.in_document ? (t.in_document === 1 ? "once here" : `${number(t.in_document)} times here`) : "";
+	const exact = t.query_weight != null ? `${score(t.score)} = ${t.query_weight.toFixed(4)} (query) × ${t.document_weight.toFixed(4)} (document)` : String(t.score);
+	const stem = t.term && word !== t.term ? `indexed as ${t.term}` : "";
+	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
+		el("dt", el("bdi", word), t.added && el("span.tag", "added")),
+		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
+			el("small", [times, rarity, stem].filter(Boolean).join(" · "))));
+}
+
+function denseRow(part, most) {
+	if (!("cosine" in part)) return el("dl.terms", termRow(part, most, "", {}));
+	return el("dl.terms", el("div.term", { title: `cosine ${part.cosine}` },
+		el("dt", "similar in meaning"),
+		el("dd", meter(Math.abs(part.score) / most, ".dense"), el("span.part", score(part.score)),
+			el("small", `cosine ${part.cosine.toFixed(3)} of two vectors of ${number(part.dimensions)} numbers`))));
+}

@@ -1,0 +1,59 @@
+// Filters: facet values with counts, a free condition, and chips of what is active.
+import { $, button, cut, el, fill, icon, meter, number } from "./dom.js";
+import { change, get } from "./state.js";
+
+/** Chooses a value of a field, or takes the choice back. */
+export function toggleFilter(field, value, on) {
+	const rest = get().filters.filter((f) => f.field !== field || f.value !== value);
+	change({ filters: on ? [...rest, { field, value }] : rest, page: 1, doc: "" });
+}
+
+export const clearFilters = () => change({ filters: [], where: "", page: 1 });
+
+export function toggleRail() {
+	if (document.body.classList.toggle("rail-open")) $("rail").querySelector("button").focus();
+}
+
+/** The rail: drawn once for an index; counts are filled in when they come. */
+export function drawRail(info) {
+	const input = el("input.mono", { type: "text", id: "where", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: info.facets?.length ? `${info.facets[0]} = …` : "year >= 1999", "aria-describedby": "where-error" });
+	const form = el("form.where", el("label", { for: "where" }, "Condition"), input, el("p.wrong", { id: "where-error", role: "alert", hidden: true }));
+	const use = (e) => { e.preventDefault(); change({ where: input.value.trim(), page: 1 }); };
+	form.addEventListener("submit", use);
+	input.addEventListener("change", use);
+	fill($("rail"), el("div.rail-head", el("h2", "Filters"), button(".icon.rail-close", toggleRail, { "aria-label": "Close the filters" }, icon("close"))), el("div", { id: "facets" }), form);
+}
+
+export function showWhere(text, error) {
+	const input = $("where");
+	if (document.activeElement !== input) input.value = text;
+	$("where-error").textContent = error ?? "";
+	$("where-error").hidden = !error;
+	input.setAttribute("aria-invalid", Boolean(error));
+}
+
+/** `counts`: facets by field; `over`: what they were counted over; `more` asks for all values of a field. */
+export function drawFacets(counts = {}, over = null, more = null) {
+	const { filters } = get();
+	const useful = Object.entries(counts).filter(([field, f]) => f.distinct > 1 || f.missing || filters.some((x) => x.field === field));
+	fill($("facets"), useful.length > 0 && !over.exact && el("p.quiet-text", `Counts of the top ${number(over.top ?? over.documents)} results`),
+		useful.map(([field, f]) => el("fieldset.facet", el("legend", cut(field, 40)),
+			el("ul", f.values.map(({ value, count }) => facetRow(field, value, count, f.values[0].count, filters.some((x) => x.field === field && x.value === value)))),
+			f.distinct > f.values.length && button(".quiet", () => more(field), `${number(f.distinct - f.values.length)} more`))));
+}
+
+function facetRow(field, value, count, most, on) {
+	return el("li", button(".facet-value", () => toggleFilter(field, value, !on), { "aria-pressed": on, title: cut(value, 200) },
+		el("span.box"), el("bdi", value === "" ? "(empty)" : cut(value, 60)), el("small", number(count)), meter(count / most)));
+}
+
+/** The chips above the results. */
+export function drawActive({ filters, where, like }) {
+	const chip = (label, remove) => el("span.active-chip", el("bdi", label), button("", remove, { "aria-label": `Remove ${label}` }, icon("close")));
+	const chips = filters.map(({ field, value }) => chip(`${cut(field, 40)}: ${cut(value, 60)}`, () => toggleFilter(field, value, false)));
+	if (where) chips.push(chip(cut(where, 120), () => change({ where: "", page: 1 })));
+	$("filter-count").textContent = chips.length || "";
+	if (chips.length > 1) chips.push(button(".quiet", clearFilters, "Clear filters"));
+	if (like) chips.unshift(chip(`similar to ${cut(like, 60)}`, () => change({ like: "", page: 1 })));
+	fill($("active"), chips);
+}

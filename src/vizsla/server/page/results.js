@@ -1,0 +1,88 @@
+// One result, and a list of them.
+import { button, cut, el, icon, marked, meter, number, score } from "./dom.js";
+import { toggleExplanation } from "./explain.js";
+import { toggleFilter } from "./facets.js";
+import { gradeButtons } from "./judging.js";
+import { change, get, linkTo } from "./state.js";
+
+const TITLE = 220;
+const SNIPPET = 600;
+const CHIPS = 4;
+const WEB = /^https?:\/\//i;
+
+/** The fields that are read as text, other than the title. */
+export const textFields = (info) => info.fields.filter((f) => f !== "title");
+
+/** The first of: the title, the first line of the text, the id. */
+export function titleOf(hit, info) {
+	const texts = ["title", ...textFields(info)].map((name) => hit.document[name]);
+	return texts.find((t) => typeof t === "string" && t.trim())?.slice(0, 4000).trim().split("\n", 1)[0] ?? hit.id;
+}
+
+function titleNodes(hit, info) {
+	const shown = hit.highlights?.title;
+	if (shown?.at_start && shown.at_end && shown.text.length <= TITLE) return marked(shown.text, shown.matches);
+	return [cut(titleOf(hit, info), TITLE)];
+}
+
+function snippetNode(hit, info) {
+	const all = textFields(info).map((name) => hit.highlights?.[name]).filter((h) => h?.text);
+	const best = all.find((h) => h.matches.length) ?? all[0];
+	if (!best) return null;
+	const points = Array.from(best.text.slice(0, 4 * SNIPPET));
+	const long = points.length > SNIPPET;
+	const text = long ? points.slice(0, SNIPPET).join("") : best.text;
+	return el("p.snippet", { dir: "auto" }, best.at_start ? "" : "… ", marked(text, best.matches.filter(([, e]) => e <= SNIPPET)), best.at_end && !long ? "" : " …");
+}
+
+/** A value of metadata: http(s) addresses are links, all else is text. */
+export function valueNode(value, length) {
+	if (typeof value === "string" && WEB.test(value) && value.length < 2000) {
+		const short = cut(value.replace(WEB, "").replace(/\/$/, ""), length);
+		return el("a", { href: value, target: "_blank", rel: "noopener noreferrer" }, short);
+	}
+	return el("bdi", cut(typeof value === "object" ? JSON.stringify(value) : value, length));
+}
+
+function chips(hit, info) {
+	const { facets } = info;
+	const names = Object.keys(hit.document).filter((name) => name !== "title" && !info.fields.includes(name));
+	return [...new Set([...facets, ...names])].slice(0, 40).map((name) => {
+		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && typeof v !== "object").slice(0, 3);
+		return values.length > 0 && el("span.chip", el("span", cut(name, 30)), values.map((v) =>
+			facets.includes(name)
+				? button("", () => toggleFilter(name, v, true), { title: `Only documents with ${name} ${cut(v, 60)}` }, el("bdi", cut(v, 40)))
+				: valueNode(v, 40)));
+	}).filter(Boolean).slice(0, CHIPS);
+}
+
+/** A result. `ctx`: info, side ("a" or "b"), request (what explains it), moves (gives a badge), judging. */
+function hitNode(hit, best, ctx) {
+	const { info } = ctx;
+	const link = el("a.title", {
+		href: linkTo({ doc: hit.id }), dir: "auto",
+		onclick: (e) => {
+			if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
+			e.preventDefault();
+			change({ doc: hit.id, drawer: false }, !get().doc);
+		},
+	}, titleNodes(hit, info));
+	const body = el("div.body",
+		el("div.head", el("h3", link),
+			el("div.score", { title: `Score ${hit.score}` }, el("span.sr", "Score "), score(hit.score), meter(hit.score / best))),
+		snippetNode(hit, info));
+	const node = el("article.hit", { data: { id: hit.id, side: ctx.side } },
+		el("div.rank", { title: `Rank ${hit.rank}` }, number(hit.rank), ctx.moves?.(hit)), body);
+	const why = ctx.request.like ? null : button(".quiet.why", () => toggleExplanation(node, why, hit, ctx), { "aria-expanded": false, title: "Why is it here? (e)" }, icon("why"), "Why");
+	body.append(el("div.foot-row",
+		el("span.mono", { title: "id" }, cut(hit.id, 60), hit.passage != null && ` · passage ${number(hit.passage + 1)}`),
+		el("div.meta", chips(hit, info)),
+		el("div.actions", why, ctx.judging && gradeButtons(hit.id))));
+	return node;
+}
+
+/** The results of one side. */
+export function hitNodes({ hits }, ctx) {
+	const best = Math.max(...hits.map((h) => h.score));
+	return hits.map((hit) => hitNode(hit, best, ctx));
+}

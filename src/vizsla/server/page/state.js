@@ -1,0 +1,94 @@
+// What is searched, kept in the address: a link restores everything, and back and forward work.
+
+export const PAGE_SIZE = 10;
+const SIDE = ["model", "expand", "rerank", "combine"];
+
+const emptySide = () => Object.fromEntries(SIDE.map((name) => [name, ""]));
+/** A search without filters, by the index's own model. */
+export const plain = () => ({ filters: [], where: "", page: 1, doc: "", a: emptySide(), b: null });
+
+function fromAddress() {
+	const params = new URLSearchParams(location.search);
+	const text = (name) => params.get(name) ?? "";
+	const side = (prefix) => Object.fromEntries(SIDE.map((name) => [name, text(prefix + name)]));
+	return {
+		index: text("index"),
+		q: text("q"),
+		like: text("like"),  // the id of a document: search for others like it
+		filters: params.getAll("f").map(readFilter).filter(Boolean),  // chosen values of facets
+		where: text("where"),  // a condition in words
+		page: Math.max(1, Number.parseInt(text("page"), 10) || 1),
+		a: side(""),
+		b: params.has("compare") ? side("b.") : null,
+		doc: text("doc"),
+		drawer: params.has("judgements"),
+	};
+}
+
+function toAddress(state) {
+	const params = new URLSearchParams();
+	const put = (name, value) => value && params.append(name, value);
+	const putSide = (prefix, side) => SIDE.forEach((name) => put(prefix + name, side[name]));
+	for (const name of ["index", "q", "like", "where", "doc"]) put(name, state[name]);
+	for (const { field, value } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(value)}`);
+	put("page", state.page > 1 && state.page);
+	putSide("", state.a);
+	put("compare", state.b && 1);
+	if (state.b) putSide("b.", state.b);
+	put("judgements", state.drawer && 1);
+	return params.size ? `?${params}` : location.pathname;
+}
+
+function readFilter(text) {
+	const at = text.indexOf("=");
+	try {
+		const value = JSON.parse(text.slice(at + 1));
+		return at > 0 && (value === null || typeof value !== "object") && { field: decodeURIComponent(text.slice(0, at)), value };
+	} catch {
+		return null;
+	}
+}
+
+let state = fromAddress();
+let listener = null;
+
+export const get = () => state;
+export const onChange = (f) => { listener = f; };
+
+/** Changes the state. `push` makes a step for the back button; without it the current step is rewritten. */
+export function change(patch, push = true) {
+	const before = state;
+	state = { ...state, ...patch };
+	const url = toAddress(state);
+	if (url !== toAddress(before)) history[push ? "pushState" : "replaceState"](null, "", url);
+	listener(state, before);
+}
+
+addEventListener("popstate", () => {
+	const before = state;
+	state = fromAddress();
+	listener(state, before);
+});
+
+/** The state with other values, as a link. */
+export const linkTo = (patch) => toAddress({ ...state, ...patch });
+
+const PLAIN = /^[\p{L}_][\p{L}\p{N}_-]*(\.[\p{L}\p{N}_-]+)*$/u;
+const WORDS = /^(and|or|not|in|exists|true|false|null)$/i;
+
+function condition(field, values) {
+	const name = PLAIN.test(field) && !WORDS.test(field) ? field : `\`${field}\``;
+	const literals = values.map((v) => typeof v === "string" ? `"${v.replace(/["\\]/g, "\\$&")}"` : String(v));
+	return literals.length === 1 ? `${name} = ${literals[0]}` : `${name} in [${literals.join(", ")}]`;
+}
+
+/** The filter of a search: values of one field are alternatives, fields must all hold. `without` leaves a field out. */
+export function filterOf({ filters, where }, without) {
+	const fields = [...new Set(filters.map((f) => f.field))].filter((field) => field !== without);
+	const parts = fields.map((field) => condition(field, filters.filter((f) => f.field === field).map((f) => f.value)));
+	if (where) parts.push(parts.length ? `(${where})` : where);
+	return parts.join(" and ") || undefined;
+}
+
+/** The part of a request that says how one side searches. */
+export const sideOf = (side) => Object.fromEntries(Object.entries(side).filter(([, value]) => value));

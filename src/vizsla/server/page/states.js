@@ -1,0 +1,71 @@
+// What the page says when there are no results to show: the first visit, nothing found, something wrong.
+import { api } from "./api.js";
+import { $, button, cut, el, fill, number, plural } from "./dom.js";
+import { wordOf } from "./explain.js";
+import { clearFilters } from "./facets.js";
+import { change, get, plain } from "./state.js";
+
+const size = (bytes) => bytes >= 1e9 ? `${number(bytes / 1e9, 1)} GB` : bytes >= 1e6 ? `${number(bytes / 1e6)} MB` : `${number(Math.max(1, bytes / 1e3))} kB`;
+
+function facts(info) {
+	const passages = info.passages == null ? "" : ` in ${plural(info.passages, "passage")}`;
+	return `${plural(info.documents, "document")}${passages} · ${size(info.index_bytes + info.document_bytes)}`;
+}
+
+/** The first visit: what can be searched here, and a few words to try. */
+export async function showWelcome(info, server) {
+	const words = el("div.try");
+	fill($("welcome"),
+		server.indexes.length > 1
+			? el("div.shelf", server.indexes.map((i) => button(".card", () => { change({ ...plain(), index: i.name }); $("query").focus(); }, { "aria-pressed": i.name === info.name }, el("b", cut(i.name, 60)), el("span", i.status !== "unavailable" ? facts(i) : i.reason ?? "cannot be searched now"), el("span.mono", cut(i.model ?? "", 60)))))
+			: el("p.about", el("b", cut(info.name, 60)), ` · ${facts(info)} · `, el("span.mono", cut(info.model, 80))),
+		words);
+	try {
+		const { suggestions } = await api.suggest(info.name, "", 6);
+		if (suggestions.length) fill(words, el("span", "Try"), suggestions.map((s) => button(".button", () => change({ q: s.text, page: 1 }), s.text)));
+	} catch { /* the words are a help only */ }
+}
+
+/** Which words of the query are in no document. */
+async function unknownWords(info, query, signal) {
+	const { terms } = await api.terms(info.name, query, signal);
+	const known = new Map();
+	for (const t of terms) known.set(t.term, Math.max(known.get(t.term) ?? 0, t.documents));
+	return [...known].filter(([, n]) => n === 0).map(([term]) => wordOf(term, query));
+}
+
+const quoted = (words) => words.slice(0, 6).map((w, i) => [i ? ", " : "", el("b", `“${cut(w, 40)}”`)]);
+
+export function showUnknownWords(node, info, query, signal) {
+	unknownWords(info, query, signal).then((words) => {
+		if (!signal.aborted && words.length) fill(node, quoted(words), words.length === 1 ? " is in no document." : " are in no document.");
+	}, () => {});
+}
+
+export function noResults(state, info, signal) {
+	const words = el("p");
+	const filtered = Boolean(state.filters.length || state.where);
+	if (state.q) showUnknownWords(words, info, state.q, signal);
+	return el("div.empty", el("h2", state.page > 1 ? "No more results." : "Nothing found."), words,
+		filtered && el("p", "Filters are active. ", button(".button", clearFilters, "Search without filters")),
+		state.page > 1 && el("p", button(".button", () => change({ page: 1 }), "Back to the first page")),
+		!filtered && state.page === 1 && el("p.quiet-text", "Try other or fewer words."));
+}
+
+/** Something went wrong: the server's own sentence, and what can be done. */
+export function showError(error, retry) {
+	const { filters, where, a, b } = get();
+	const chosen = [a, b].some((side) => side && Object.values(side).some(Boolean));
+	const wrong = error.status === 400;
+	fill($("notice"), el("div.notice", { role: "alert" },
+		el("p", el("b", error.offline ? "Cannot reach the server. " : ""), error.offline ? "Trying again …" : sentence(error.message)),
+		el("div.row",
+			!wrong && button(".button", retry, { id: "retry" }, "Try again"),
+			wrong && Boolean(filters.length || where) && button(".button", clearFilters, "Search without filters"),
+			wrong && chosen && button(".button", () => change({ a: plain().a, b: b && plain().a, page: 1 }), "Use the index's own model"))));
+}
+
+function sentence(text) {
+	const shown = cut(text, 500);
+	return shown.replace(/^[a-z](?=[a-z]* )/, (c) => c.toUpperCase()) + (/[.!?…]$/.test(shown) ? "" : ".");
+}
