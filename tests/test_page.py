@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import chromium, does_not_scroll_sideways, opened, wait_for_frames
+from browser import chromium, does_not_scroll_sideways, opened
 from served import build, running, served
 from vizsla.server.settings import Keys
 
@@ -453,7 +453,7 @@ def test_focus_is_visible_and_the_landmarks_are_there(page: Page) -> None:
     for _ in range(12):
         page.keyboard.press("Tab")
         outlined = page.evaluate(
-            "(e => getComputedStyle(e).outlineStyle !== 'none' || e.closest('.search') !== null)(document.activeElement)"
+            "(e => getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.search'))(document.activeElement)"
         )
         assert outlined, page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
     unnamed = page.evaluate(
@@ -538,8 +538,7 @@ def test_texts_have_contrast_in_both_themes(page: Page) -> None:
     for address in views(page):
         for theme, paper in (("light", "rgb(251, 250, 247)"), ("dark", "rgb(21, 18, 16)")):
             page.emulate_media(color_scheme=theme)
-            wait_for_frames(page)
-            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+            page.wait_for_function(f"getComputedStyle(document.body).backgroundColor === '{paper}'")
             assert page.evaluate(CONTRAST) == [], (address, theme)
 
 

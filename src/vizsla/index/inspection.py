@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
@@ -15,7 +16,7 @@ from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.index.storage import trust
+from vizsla.index.storage import database, trust
 from vizsla.models import Model
 from vizsla.runs import Filter, FilterLike, Hit, document_id
 from vizsla.runs.retriever import check_query
@@ -166,7 +167,13 @@ def generation(index: Index) -> int:
     return index._searcher.snapshot.generation
 
 
-def newest_generation(index: Index) -> int:
-    """The number of the newest commit on disk."""
-    with Index.open(index.path) as newest:
-        return generation(newest)
+def is_stale(index: Index) -> bool:
+    """Whether the folder has another commit than searches see; `index.refresh()` shows it.
+
+    This is quick, so a server may ask often. It also notices that the folder was replaced by another index. A folder
+    that is gone or cannot be read raises `CollectionError`.
+    """
+    meta = index._searcher.snapshot.meta
+    with closing(database.connect(index.path, write=False)) as db, database.using_sqlite(index.path):
+        newest = [database.get_meta(db, key) for key in ("uuid", "generation")]
+    return newest != [meta["uuid"], meta["generation"]]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.index.inspection import facet_fields, generation, newest_generation
+from vizsla.index.inspection import facet_fields, generation, is_stale
 from vizsla.models import Model, Reranker, parse_model
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
@@ -82,7 +82,7 @@ class Hosted:
             try:
                 if self._index is None:
                     self._index = Index.open(self.folder, memory=WRITE_MEMORY)
-                elif newest_generation(self._index) != generation(self._index):
+                elif is_stale(self._index):
                     self._index.refresh()
                 self.problem = None
             except (VizslaError, OSError) as e:
@@ -92,7 +92,7 @@ class Hosted:
         """Look for a new commit; called often, and cheap when there is none."""
         if self.problem is None and self._index is not None:
             try:
-                if newest_generation(self._index) == generation(self._index):
+                if not is_stale(self._index):
                     return
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)
