@@ -17,7 +17,7 @@ endif
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash faults endurance bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash faults endurance soak bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -53,6 +53,15 @@ faults: $(READY)
 # 10,000 opens, refreshes and commits with few file handles.
 endurance: $(READY)
 	$(BIN)/python tests/endurance.py
+
+# 30 minutes of mixed traffic against a server: memory must stay flat, and nothing unexpected may come back.
+soak: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/soak.py
+
+# The server under load, beside the engine in process and Lucene behind its own server; see bench/serving.py.
+bench-serving: $(READY) $(PEERS_READY)
+	$(BIN)/python bench/serving.py --index $(INDEX) --questions $(QUESTIONS) --corpus $(CORPUS) --folder $(FOLDER) \
+		--peers $(PEERS)/bin/python $(OPTIONS)
 
 # Search engines side by side, in an hour or two: CORPUS and QUESTIONS are files of JSON lines; data, indexes and
 # results go to FOLDER and are used again. The peers have an environment of their own.

@@ -272,6 +272,7 @@ def test_health_and_metrics(client: Client) -> None:
     assert 'vizsla_index_documents{index="pets"} 4.0' in text
     assert 'vizsla_index_generation{index="pets"} 1.0' in text
     assert "vizsla_request_seconds_bucket" in text
+    assert re.search(r'vizsla_index_cache_entries\{cache="terms",index="pets"\} [1-9]', text)
 
 
 def test_head_is_get_without_a_body(client: Client) -> None:

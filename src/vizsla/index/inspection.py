@@ -167,6 +167,12 @@ def generation(index: Index) -> int:
     return index._searcher.snapshot.generation
 
 
+def cache_sizes(index: Index) -> dict[str, int]:
+    """How many filters, models, ids of documents and terms are kept in memory for the next searches."""
+    with index._reading() as searcher:
+        return {**searcher.cache_sizes, **searcher.snapshot.cache_sizes}
+
+
 def is_stale(index: Index) -> bool:
     """Whether the folder has another commit than searches see; `index.refresh()` shows it.
 

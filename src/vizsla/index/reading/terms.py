@@ -27,6 +27,11 @@ class TermTable:
         self._frequencies = frequencies
         self._known: dict[int, dict[str, tuple[int, int]]] = {}
 
+    @property
+    def cached_terms(self) -> int:
+        """How many terms are kept in memory."""
+        return sum(map(len, self._known.values()))
+
     def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
         known = self._known.setdefault(space, {})

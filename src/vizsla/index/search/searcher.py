@@ -44,6 +44,11 @@ class Searcher:
             self._bound[id(model)] = bound
         return bound
 
+    @property
+    def cache_sizes(self) -> dict[str, int]:
+        """How many filters and models are kept."""
+        return {"filters": len(self._masks), "models": len(self._bound)}
+
     def context(self, condition: Filter | None) -> _Context:
         """What a model may look at while it encodes queries: the documents that pass the filter."""
         return self._context if condition is None else _Context(self, condition)
