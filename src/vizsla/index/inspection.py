@@ -103,6 +103,30 @@ def matching_ids(index: Index, filter: FilterLike) -> list[str]:
         return matching.matching_ids(searcher, condition)
 
 
+def generation(index: Index) -> int:
+    """The number of the commit that the Index object sees."""
+    return index._searcher.snapshot.generation
+
+
+def newest_generation(index: Index) -> int:
+    """The number of the last commit that the folder of the index holds now; `refresh` would make it visible.
+
+    This takes microseconds as long as nothing is written. If the folder holds another index by now, it is the number
+    of that one's last commit, so ask `is_outdated` whether to refresh.
+    """
+    index._check_open()
+    return index._searcher.snapshot.watch.newest().generation
+
+
+def is_outdated(index: Index) -> bool:
+    """Whether `refresh` would find something else than what the Index object sees; as cheap as `newest_generation`.
+
+    That is a newer commit, another index in its place, or no index or a damaged one, which `refresh` tells as an error.
+    """
+    index._check_open()
+    return not index._searcher.snapshot.is_newest
+
+
 def term_statistics(index: Index, text: str) -> list[TermStatistics]:
     """For each term of a text, in each namespace: in how many documents and how often it occurs."""
     if not isinstance(text, str):
