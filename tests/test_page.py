@@ -339,12 +339,12 @@ def test_a_model_is_chosen_from_the_list_or_written(page: Page) -> None:
     middle = scores()
     page.locator(".picker").click()
     page.locator(".expression input").fill("bm25(k1=2)")
-    page.keyboard.press("Enter")
+    page.locator(".expression input").press("Enter")
     page.wait_for_function("old => document.querySelector('.score')?.innerText !== old", arg=middle[0])
     assert "model=bm25%28k1%3D2%29" in page.url
     page.locator(".picker").click()
     page.locator(".expression input").fill("nonsense(")
-    page.keyboard.press("Enter")
+    page.locator(".expression input").press("Enter")
     page.locator(".notice").wait_for()
     page.get_by_role("button", name="Use the index's own model").click()
     page.wait_for_function("old => document.querySelector('.score')?.innerText === old", arg=before[0])
@@ -453,7 +453,7 @@ def test_focus_is_visible_and_the_landmarks_are_there(page: Page) -> None:
     for _ in range(12):
         page.keyboard.press("Tab")
         outlined = page.evaluate(
-            "(e => getComputedStyle(e).outlineStyle !== 'none' || e.closest('.search') !== null)(document.activeElement)"
+            "(e => getComputedStyle(e).outlineStyle !== 'none' || e.matches('.search *'))(document.activeElement)"
         )
         assert outlined, page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
     unnamed = page.evaluate(
@@ -526,7 +526,7 @@ CONTRAST = """() => {
     const color = rgba(getComputedStyle(e).backgroundColor);
     return color[3] > 200 || !e.parentElement ? color : behind(e.parentElement);
   };
-  const hasText = (e) => e.offsetParent && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  const hasText = (e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
   return [...document.querySelectorAll("body *")].filter(hasText).map((e) => {
     const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))];
     return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.outerHTML.slice(0, 100)];
@@ -538,8 +538,8 @@ def test_texts_have_contrast_in_both_themes(page: Page) -> None:
     for address in views(page):
         for theme, paper in (("light", "rgb(251, 250, 247)"), ("dark", "rgb(21, 18, 16)")):
             page.emulate_media(color_scheme=theme)
+            page.wait_for_function("paper => getComputedStyle(document.body).backgroundColor === paper", arg=paper)
             wait_for_frames(page)
-            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
             assert page.evaluate(CONTRAST) == [], (address, theme)
 
 
