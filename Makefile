@@ -9,15 +9,15 @@ LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
 DOCS := .venv-docs
-EXTRAS := neural,train,dense,faiss,parquet,measures
+EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client
 ifeq ($(shell uname -sm),Linux aarch64)
-EXTRAS := neural,train,dense,faiss,parquet
+EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client
 endif
 
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash faults endurance bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash faults endurance soak bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -54,6 +54,15 @@ faults: $(READY)
 endurance: $(READY)
 	$(BIN)/python tests/endurance.py
 
+# 30 minutes of mixed traffic against a server: memory must stay flat, and nothing unexpected may come back.
+soak: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/soak.py
+
+# The server under load, beside the engine in process and Lucene behind its own server; see bench/serving.py.
+bench-serving: $(READY) $(PEERS_READY)
+	$(BIN)/python bench/serving.py --index $(INDEX) --questions $(QUESTIONS) --corpus $(CORPUS) --folder $(FOLDER) \
+		--peers $(PEERS)/bin/python $(OPTIONS)
+
 # Search engines side by side, in an hour or two: CORPUS and QUESTIONS are files of JSON lines; data, indexes and
 # results go to FOLDER and are used again. The peers have an environment of their own.
 bench: $(READY) $(PEERS_READY)
@@ -85,7 +94,7 @@ bench-text: $(READY)
 $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
-	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt

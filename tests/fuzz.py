@@ -1,6 +1,6 @@
 """Malformed requests: what the description of the API allows and does not allow, and bytes that are no HTTP at all.
 
-    vizsla serve my.index --port 8080 --limit seconds=1 --quiet
+    vizsla serve my.index --port 8080 --limits seconds=1 --quiet
     python tests/fuzz.py http://127.0.0.1:8080 --requests 10000
 
 The limit is short because requests that end too early are waited for.

@@ -184,7 +184,10 @@ def test_the_demo_needs_the_light_install_alone_and_says_what_next(tmp_path: Pat
     assert "subprocess" in done.stdout
     assert "length norm" in done.stdout
     commands = [line.strip() for line in done.stderr.splitlines() if line.startswith("  ")]
-    assert [c.split()[:2] for c in commands] == [["bin/vizsla", verb] for verb in ("index", "search", "explain")]
+    verbs = ("index", "search", "explain", "serve")
+    assert [c.split()[:2] for c in commands] == [["bin/vizsla", verb] for verb in verbs]
+    with vizsla.Index.open(shlex.split(commands.pop())[2]) as index:
+        assert index.search("subprocess")
     for command in commands:
         done = run(command)
         assert done.returncode == 0, (command, done.stderr)

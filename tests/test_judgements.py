@@ -26,6 +26,7 @@ from vizsla.index import Index
 from vizsla.runs import Document, Hit, Qrels, Retriever
 from vizsla.runs.filters import FilterLike
 from vizsla.server import judgements as room
+from vizsla.server.errors import status_of
 from vizsla.server.judgements import Judgements, JudgementsError, measures, query_key
 
 
@@ -250,6 +251,7 @@ def refused(judgements: Judgements, message: str) -> None:
         assert str(judgements.path.parent) not in str(raised.value)
         assert "\n" not in str(raised.value)
         assert raised.value.path == judgements.path
+        assert status_of(raised.value) == 503  # the server's file is wrong, not the request
 
 
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import chromium, does_not_scroll_sideways, opened, wait_for_frames
+from browser import chromium, does_not_scroll_sideways, opened
 from served import build, running, served
 from vizsla.server.settings import Keys
 
@@ -488,7 +488,7 @@ def views(page: Page) -> Iterator[str]:
 
 def test_no_width_scrolls_sideways(page: Page) -> None:
     for address in views(page):
-        for width in (360, 390, 768, 1280, 1920, 2560):
+        for width in (360, 768, 1280, 2560):
             page.set_viewport_size({"width": width, "height": 800})
             assert does_not_scroll_sideways(page), (address, width)
 
@@ -514,11 +514,13 @@ def test_on_a_phone_columns_are_tabs_and_filters_a_sheet(open_page: Opener) -> N
 
 CONTRAST = """() => {
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const seen = {};
   const rgba = (color) => {
+    if (color in seen) return seen[color];
     pen.clearRect(0, 0, 1, 1);
     pen.fillStyle = color;
     pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data];
+    return (seen[color] = [...pen.getImageData(0, 0, 1, 1).data]);
   };
   const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);

@@ -221,6 +221,14 @@ def test_facets_over_all_and_over_the_top(client: Client) -> None:
     assert result["facets_over"] == {"documents": 2, "exact": False, "top": 2}
 
 
+def test_facets_without_a_query_count_all_documents(client: Client) -> None:
+    body = {"k": 0, "facets": {"fields": ["year"]}, "filter": "year < 2010"}
+    (result,) = search(client, **body).data["results"]
+    assert result["facets_over"]["documents"] == 3
+    assert search(client, k=1, facets={"fields": ["year"]}).status == 400
+    assert search(client, k=0, query="", facets={"fields": ["year"]}).error.startswith("the query is empty")
+
+
 def test_how_many_documents_match(client: Client) -> None:
     (result,) = search(client, query="dog", k=1, facets={"fields": []}).data["results"]
     assert (result["facets"], result["facets_over"]["documents"]) == ({}, 3)
@@ -264,6 +272,12 @@ def test_health_and_metrics(client: Client) -> None:
     assert 'vizsla_index_documents{index="pets"} 4.0' in text
     assert 'vizsla_index_generation{index="pets"} 1.0' in text
     assert "vizsla_request_seconds_bucket" in text
+    assert re.search(r'vizsla_index_cache_entries\{cache="terms",index="pets"\} [1-9]', text)
+
+
+def test_head_is_get_without_a_body(client: Client) -> None:
+    answer = client.send("HEAD", "/healthz")
+    assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", "15")
 
 
 def test_openapi_and_pages(client: Client) -> None:

@@ -62,7 +62,7 @@ def test_what_does_not_start(folder: Path, tmp_path: Path) -> None:
     assert refused(folder, "--port", 70000) == "a port is a number from 0 to 65535, not 70000"
     assert refused(folder, "--write", "--host", "0.0.0.0").startswith("anybody who reaches 0.0.0.0 could change")
     assert "did you mean 'bm25'" in refused(folder, "--model", "x=bm225")
-    assert refused(folder, "--limit", "k=many") == "--limit k takes a number, not 'many'"
+    assert refused(folder, "--limits", "k=many") == "--limits: k takes a number, not 'many'"
     keys = tmp_path / "keys"
     keys.write_text("read " + "k" * 20)
     keys.chmod(0o644)
@@ -159,6 +159,29 @@ def test_workers_end_with_their_supervisor(folder: Path) -> None:
         server.process.kill()
         server.process.wait()
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 30)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on open files")
+def test_more_connections_than_files(folder: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, before[1]))
+    try:
+        with running(folder, "--quiet") as server:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            address = ("127.0.0.1", int(server.client.url.rpartition(":")[2]))
+            idle = [socket.create_connection(address) for _ in range(400)]
+            time.sleep(0.5)
+            for connection in idle[:200]:
+                connection.close()
+            eventually(lambda: server.client.get("/v1/dogs/search", query="dog").status == 200)
+            for connection in idle:
+                connection.close()
+            assert server.stop() == 0
+            assert not any("Traceback" in line for line in server.log)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_search_in_flight_is_answered_before_the_server_stops(folder: Path) -> None:

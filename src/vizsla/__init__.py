@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from vizsla.index import Index, Writer
     from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
+    from vizsla.retrievers.async_remote import AsyncRemoteIndex
+    from vizsla.retrievers.remote import RemoteIndex
     from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
     from vizsla.text import Analyzer
     from vizsla.vectors import Quantiser
 
 _HOMES = {
     "Analyzer": "text",
+    "AsyncRemoteIndex": "retrievers.async_remote",
     "BM25": "models",
     "BeirDataset": "datasets",
     "Dense": "models",
@@ -48,6 +51,7 @@ _HOMES = {
     "Model": "models",
     "Qrels": "runs",
     "Quantiser": "vectors",
+    "RemoteIndex": "retrievers.remote",
     "RerankedRetriever": "retrievers",
     "Reranker": "models",
     "Retriever": "runs",
@@ -68,6 +72,7 @@ _HOMES = {
 
 __all__ = [  # noqa: RUF022 (as in _HOMES)
     "Analyzer",
+    "AsyncRemoteIndex",
     "BM25",
     "BeirDataset",
     "Dense",
@@ -83,6 +88,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "Model",
     "Qrels",
     "Quantiser",
+    "RemoteIndex",
     "RerankedRetriever",
     "Reranker",
     "Retriever",

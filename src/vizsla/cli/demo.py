@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -27,28 +28,42 @@ QUERIES = (
 
 
 def demo(
-    output: Annotated[Path | None, options.output("Keep the index in this folder.")] = None,
+    output: Annotated[
+        Path | None, options.output("Keep the index in this folder; default: in the user's cache.")
+    ] = None,
 ) -> None:
     """Index and search Python's own documentation, offline."""
     from vizsla.index import Index
 
     console.check_folder(output, "an index")
-    with tempfile.TemporaryDirectory(prefix="vizsla-demo-") as temporary:
-        folder = output or Path(temporary) / "python.index"
-        console.remark("Reading the documentation strings of Python's standard library (parsed, not run) ...")
-        started = time.perf_counter()
-        with Index.create(folder, "bm25") as index:
-            index.add(_docstrings())
-            index.commit()
-            seconds = time.perf_counter() - started - compiling.seconds
-            console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
-            _run_queries(index)
-            if sys.stdin.isatty() and sys.stdout.isatty():
-                from vizsla.cli.prompt import prompt
+    folder = output or _demo_folder()
+    console.remark("Reading the documentation strings of Python's standard library (parsed, not run) ...")
+    started = time.perf_counter()
+    with Index.create(folder, "bm25", overwrite=output is None) as index:
+        index.add(_docstrings())
+        index.commit()
+        seconds = time.perf_counter() - started - compiling.seconds
+        console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
+        _run_queries(index)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            from vizsla.cli.prompt import prompt
 
-                console.remark("\nYour turn.", lines=True)
-                prompt(index, 5)
-    _show_next_steps()
+            console.remark("\nYour turn.", lines=True)
+            prompt(index, 5)
+    _show_next_steps(folder)
+
+
+def _demo_folder() -> Path:
+    """A folder that stays after the demo, so that its index can be served: in the user's cache if that can be used."""
+    from vizsla.encoders.cache import cache_folder
+
+    folder = cache_folder("demo")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    return (folder if writable else Path(tempfile.mkdtemp(prefix="vizsla-demo-"))) / "python.index"
 
 
 def _docstrings() -> Iterator[Document]:
@@ -83,17 +98,32 @@ def _show_command(verb: str, arguments: str) -> None:
     console.out.print(Text().append(f"vizsla {verb}", style="bold green").append(f" {arguments}"))
 
 
-def _show_next_steps() -> None:
-    """The three commands to try next; where there is a folder docs they run as they are."""
+def _show_next_steps(folder: Path) -> None:
+    """The commands to try next; where there is a folder docs they run as they are."""
     command, pages = _command(), sorted(Path("docs").glob("*.md"))
     files, document = ("docs", pages[0].name) if pages else ("FILES", "ID")
     console.remark(
         "\nNow your own files: JSON lines, csv, tsv, Parquet, TREC SGML, or folders of text, Markdown and HTML.\n"
         f"  {command} index {files} -o my.index\n"
         f'  {command} search my.index "a query"\n'
-        f'  {command} explain my.index "a query" {shlex.quote(document)}',
+        f'  {command} explain my.index "a query" {shlex.quote(document)}\n'
+        "\nThe same index as a page in your browser, and an API:\n"
+        f"  {command} serve {shlex.quote(_short(folder))}{_missing_server()}",
         lines=True,
     )
+
+
+def _short(folder: Path) -> str:
+    """A folder as a user would write it."""
+    here = Path.cwd()
+    folder = folder.absolute()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
+
+
+def _missing_server() -> str:
+    """What to install first, if the server is not there."""
+    missing = importlib.util.find_spec("fastapi") is None
+    return "      # first: pip install 'vizsla[server]'" if missing else ""
 
 
 def _command() -> str:

@@ -61,7 +61,13 @@ def searched_with(
         return retriever
     index = index_of(retriever)
     if index is None:
-        raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
+        from vizsla.retrievers.remote import RemoteView
+
+        if not isinstance(retriever, RemoteView):
+            raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
+        if approximate is not None or threads is not None:
+            raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
+        return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params)
     return index.with_model(
         _expanded(index.with_model(model).model, expand),
         combine=combine, search_params=search_params, approximate=approximate, threads=threads,

@@ -25,7 +25,8 @@ def serve(
     write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
     keys: Annotated[Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY' and 'write KEY'.")] = None,
     model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=MODEL", help="A model that requests may name; repeatable.")
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="NAME=MODEL", help="A model that requests may name; repeatable."),
     ] = None,
     reranker: Annotated[
         list[str] | None, typer.Option(metavar="NAME=MODEL", help="A reranker that requests may name; repeatable.")
@@ -39,8 +40,8 @@ def serve(
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where judgements and staged documents are kept.")
     ] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=N", help="A limit, as in k=100 or seconds=5; repeatable.")
+    limits: Annotated[
+        str | None, typer.Option(metavar="NAME=N,...", help="What one request may ask for, as in k=100,seconds=5.")
     ] = None,
     no_judging: Annotated[bool, typer.Option("--no-judging", help="Take no judgements.")] = False,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="No tools for agents at /mcp.")] = False,
@@ -48,7 +49,7 @@ def serve(
     log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Log queries and ids, too.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
 ) -> None:
-    """Serve indexes: an HTTP API, a page to search with, tools for agents."""
+    """Serve indexes: an HTTP API, and a page to search with."""
     console.need("fastapi", "server")
     from vizsla.server.settings import index_names, named_values, read_settings
 
@@ -64,7 +65,7 @@ def serve(
         "cors": cors,
         "hosts": allow_host,
         "state": state and str(state),
-        "limits": _numbers(named_values(limit or [], "--limit")),
+        "limits": _numbers(named_values(limits.split(",") if limits else [], "--limits")),
         "judging": False if no_judging else None,
         "mcp": False if no_mcp else None,
         "access_log": False if quiet else None,
@@ -79,7 +80,7 @@ def _numbers(limits: dict[str, str]) -> dict[str, float]:
         try:
             found[name] = float(text) if name == "seconds" else int(text)
         except ValueError:
-            raise VizslaError(f"--limit {name} takes a number, not {text!r}") from None
+            raise VizslaError(f"--limits: {name} takes a number, not {text!r}") from None
     return found
 
 

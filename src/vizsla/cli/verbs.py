@@ -24,6 +24,7 @@ from vizsla.cli import (
     index,
     info,
     interleave,
+    mcp,
     models,
     overlap,
     qrels,
@@ -60,7 +61,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "analyze": analyze.analyze,
         "models": models.models,
     },
-    "Serving": {"serve": serve.serve},
+    "Serving": {"serve": serve.serve, "mcp": mcp.mcp},
     "Evaluation": {
         "eval": evaluate.evaluate,
         "compare": compare.compare,

@@ -10,15 +10,23 @@ if TYPE_CHECKING:
     from vizsla.index.inspection import (
         bytes_of,
         document_vectors,
+        facet_fields,
+        facets,
+        matching_ids,
         measure_recall,
         pools,
+        similar,
+        similar_query,
+        suggest,
         term_statistics,
         trust_vector_indexes,
     )
     from vizsla.index.search.ann_recall import Recall
+    from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
     from vizsla.index.search.highlight import Highlighter, Snippet
     from vizsla.index.search.pooling import Pool
     from vizsla.index.search.statistics import TermStatistics
+    from vizsla.index.search.suggestions import Suggestion
     from vizsla.index.storage.folder import replace_index
     from vizsla.index.storage.verify import verify
     from vizsla.index.view import IndexView
@@ -27,19 +35,30 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Added": "writing.transaction",
+    "FacetValue": "search.facets",
+    "Facets": "search.facets",
+    "FieldFacets": "search.facets",
     "Highlighter": "search.highlight",
     "Index": "index",
     "IndexView": "view",
     "Pool": "search.pooling",
     "Recall": "search.ann_recall",
     "Snippet": "search.highlight",
+    "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
     "bytes_of": "inspection",
     "document_vectors": "inspection",
+    "facet_fields": "inspection",
+    "facets": "inspection",
+    "facets_of_hits": "search.facets",
+    "matching_ids": "inspection",
     "measure_recall": "inspection",
     "pools": "inspection",
     "replace_index": "storage.folder",
+    "similar": "inspection",
+    "similar_query": "inspection",
+    "suggest": "inspection",
     "term_statistics": "inspection",
     "trust_vector_indexes": "inspection",
     "verify": "storage.verify",
@@ -47,19 +66,30 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "FacetValue",
+    "Facets",
+    "FieldFacets",
     "Highlighter",
     "Index",
     "IndexView",
     "Pool",
     "Recall",
     "Snippet",
+    "Suggestion",
     "TermStatistics",
     "Writer",
     "bytes_of",
     "document_vectors",
+    "facet_fields",
+    "facets",
+    "facets_of_hits",
+    "matching_ids",
     "measure_recall",
     "pools",
     "replace_index",
+    "similar",
+    "similar_query",
+    "suggest",
     "term_statistics",
     "trust_vector_indexes",
     "verify",

@@ -1,22 +1,24 @@
-"""A closer look at an index: facets, term statistics, vectors as data, pools, recall, sizes, trust."""
+"""A closer look at an index: facets, suggestions, similar documents, term statistics, vectors as data, and more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from contextlib import closing
 
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.index import Index
 from vizsla.index.search import ann_recall, matching, pooling, statistics
 from vizsla.index.search import facets as facet_counting
+from vizsla.index.search import similar as similarity
 from vizsla.index.search.ann_recall import Recall
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
 from vizsla.index.search.statistics import TermStatistics
-from vizsla.index.storage import trust
+from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.storage import database, trust
 from vizsla.models import Model
-from vizsla.runs import Filter, FilterLike
+from vizsla.runs import Filter, FilterLike, Hit, document_id
 from vizsla.runs.retriever import check_query
 
 
@@ -52,6 +54,45 @@ def facet_fields(index: Index) -> list[str]:
     """
     with index._reading() as searcher:
         return facet_counting.facet_fields(searcher)
+
+
+def suggest(index: Index, prefix: str, size: int = 8) -> list[Suggestion]:
+    """Completions of the last word of what is typed, from the collection's own words; those in most documents first.
+
+    A suggestion is the most frequent word, in some documents that are looked at, of a term that the index holds; its
+    `documents` are those that have the term. Where the index keeps no texts, terms themselves are suggested. After a
+    blank there is nothing to complete.
+    """
+    with index._reading() as searcher:
+        return searcher.completer.suggest(prefix, size)
+
+
+def similar(
+    index: Index,
+    doc_id: str | int,
+    k: int = 10,
+    filter: FilterLike = None,
+    *,
+    model: str | Model | None = None,
+) -> list[Hit]:
+    """The k documents that are most like a document, best first, without the document itself.
+
+    They are what a search finds for the query that `similar_query` gives.
+    """
+    wanted, chosen = document_id(doc_id), index._model_of(model)
+    with index._reading() as searcher:
+        return similarity.similar(searcher, wanted, k, filter, chosen)
+
+
+def similar_query(index: Index, doc_id: str | int, *, model: str | Model | None = None) -> str:
+    """The query that finds documents like a document.
+
+    For a sparse model these are the document's 25 most telling words, those with the highest tf times idf; for one
+    with a dense part the beginning of the document's text. A document without words has an empty query.
+    """
+    wanted, chosen = document_id(doc_id), index._model_of(model)
+    with index._reading() as searcher:
+        return similarity.similar_query(searcher, wanted, chosen)
 
 
 def matching_ids(index: Index, filter: FilterLike) -> list[str]:
@@ -121,43 +162,24 @@ def trust_vector_indexes(index: Index) -> int:
     return len(hashes)
 
 
-class Suggestion(NamedTuple):
-    """A word, and in how many documents it is."""
-
-    text: str
-    documents: int
-
-
-def suggest(index: Index, prefix: str, size: int = 8) -> list[Suggestion]:
-    """Terms that begin with the last word of a text, the most frequent first."""
-    word = prefix.rpartition(" ")[2].lower()
-    if not word:
-        return []
-    with index._reading() as searcher:
-        part = searcher.own.sparse[0]
-        find = "SELECT term FROM terms WHERE namespace = ? AND term >= ? AND term < ? LIMIT 5000"
-        rows = searcher.snapshot.connection.rows(find, (part.space, word, word + "\U0010ffff"))
-        terms = [term for (term,) in rows]
-        frequencies = part.statistics.terms.lookup(part.space, terms)[1].tolist() if terms else []
-    best = sorted(zip(terms, frequencies, strict=True), key=lambda row: (-row[1], row[0]))
-    return [Suggestion(*row) for row in best[:size] if row[1]]
-
-
-def similar_query(index: Index, doc_id: str, model: Model | None = None) -> str:
-    """The text of a document, as a query for documents like it."""
-    del model
-    document = index.get(doc_id)
-    if document is None:
-        raise VizslaError(f"there is no document with the id {doc_id!r}")
-    return " ".join(str(document.get(field) or "") for field in index.model.fields)[:2000]
-
-
 def generation(index: Index) -> int:
     """The number of the commit that searches see."""
     return index._searcher.snapshot.generation
 
 
-def newest_generation(index: Index) -> int:
-    """The number of the newest commit on disk."""
-    with Index.open(index.path) as newest:
-        return generation(newest)
+def cache_sizes(index: Index) -> dict[str, int]:
+    """How many filters, models, ids of documents and terms are kept in memory for the next searches."""
+    with index._reading() as searcher:
+        return {**searcher.cache_sizes, **searcher.snapshot.cache_sizes}
+
+
+def is_stale(index: Index) -> bool:
+    """Whether the folder has another commit than searches see; `index.refresh()` shows it.
+
+    This is quick, so a server may ask often. It also notices that the folder was replaced by another index. A folder
+    that is gone or cannot be read raises `CollectionError`.
+    """
+    meta = index._searcher.snapshot.meta
+    with closing(database.connect(index.path, write=False)) as db, database.using_sqlite(index.path):
+        newest = [database.get_meta(db, key) for key in ("uuid", "generation")]
+    return newest != [meta["uuid"], meta["generation"]]

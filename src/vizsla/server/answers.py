@@ -52,6 +52,21 @@ class StoredDocument(Answer):
     doc: dict[str, Any] | str
 
 
+class IdentifiedDocument(Answer):
+    """A document, with its id beside its fields."""
+
+    id: str
+    document: dict[str, Any]
+
+
+class DocumentsAnswer(Answer):
+    """Documents by id; those that are not there are missing."""
+
+    index: str
+    generation: int
+    documents: list[IdentifiedDocument]
+
+
 class Snippet(Answer):
     """A part of a field; `matches` are places of matching words, counted in characters."""
 

@@ -15,15 +15,20 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
 from vizsla.server.answers import Error
-from vizsla.server.errors import RequestError, status_of, without_paths
-from vizsla.server.gate import App, Gate
+from vizsla.server.asgi import App
+from vizsla.server.errors import without_paths
+from vizsla.server.gate import Gate
+from vizsla.server.hosting import public_error
+from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import answer, documents, judging, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
+from vizsla.server.shortcut import Shortcut
 
 log = logging.getLogger("vizsla.server")
 _ABOUT = """Search, explain, filter, count and change indexes of Vizsla.
@@ -53,17 +58,19 @@ def create_app(settings: Settings) -> App:
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for router in (operations.router, search.router, documents.router, judging.router, operations.page):
         app.include_router(router)
+    if settings.mcp:
+        app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
+        app.router.routes.append(Route("/mcp", endpoint=app.state.tools, include_in_schema=False))
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _mistake)
+    whole: App = Shortcut(app, service)
     if settings.cors:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"],
-            allow_headers=["authorization", "content-type", "x-api-key"],
-        )  # fmt: skip
-    return Gate(app, service)
+        headers = ["authorization", "content-type", "x-api-key"]
+        whole = CORSMiddleware(whole, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=headers)
+    return Gate(whole, service)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -94,19 +101,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         polling.cancel()
         with suppress(asyncio.CancelledError):
             await polling
+        if service.settings.mcp:
+            await app.state.tools.close()
         service.close()
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
     """The answer to a request that Vizsla refuses."""
     assert isinstance(error, VizslaError)
-    hosted = request.app.state.service.hosting.indexes.get(request.path_params.get("index", ""))
-    sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
-    found = answer({"error": sentence}, status_of(error))
-    if isinstance(error, RequestError):
-        found.headers.update(error.headers)
-    elif found.status_code in (409, 503):
-        found.headers["Retry-After"] = "1"
+    refused = public_error(error, request.app.state.service.hosting.indexes.get(request.path_params.get("index", "")))
+    found = answer({"error": str(refused)}, refused.status)
+    found.headers.update(refused.headers)
     return found
 
 
@@ -121,7 +126,7 @@ def sentence_of(problems: Any) -> str:
     """What is wrong with a request, in one sentence.
 
     >>> sentence_of([{"loc": ("body", "k"), "msg": "Input should be a valid integer", "type": "int_type"}])
-    "k: input should be a valid integer"
+    'k: input should be a valid integer'
     """
     first = problems[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])

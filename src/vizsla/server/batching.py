@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Executor
-from typing import Any, Generic, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 MAX_BATCH = 32
@@ -14,72 +15,93 @@ MAX_BATCH = 32
 Search = Callable[[Sequence[str]], list[T]]
 
 
-class _Group(Generic[T]):
-    """Queries that wait for one call."""
+class _Waiting(NamedTuple, Generic[T]):
+    """A query that waits, and where its answer goes."""
 
-    def __init__(self, search: Search[T]) -> None:
-        self.search = search
-        self.waiting: list[tuple[str, asyncio.Future[T]]] = []
+    query: str
+    future: asyncio.Future[T]
+
+
+class _Group(NamedTuple, Generic[T]):
+    """Queries that can go to one call."""
+
+    search: Search[T]
+    waiting: list[_Waiting[T]]
 
 
 class Batcher(Generic[T]):
-    """Gathers queries with the same options while the engine is busy; when it is idle, a query does not wait.
+    """Searches in threads of its own. Queries with the same options that come while all threads are busy are gathered;
+    when a thread is idle, a query does not wait.
 
-    At most `threads` calls run at a time, in threads of `executor`. Use it from one event loop.
+    Use it from one event loop. `observe` is called with the size of each batch.
     """
 
-    def __init__(self, executor: Executor, threads: int = 1, observe: Callable[[int], None] | None = None) -> None:
-        self._executor = executor
-        self._free = threads
+    def __init__(self, threads: int = 1, observe: Callable[[int], None] | None = None) -> None:
         self._observe = observe
+        self._lock = threading.Lock()
         self._groups: dict[Hashable, _Group[T]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tokens: SimpleQueue[bool] = SimpleQueue()  # one for each query that came; False ends a thread
+        self._threads = [threading.Thread(target=self._work, name=f"search-{n}", daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
-    async def submit(self, key: Hashable, query: str, search: Search[T]) -> T:
+    def submit(self, key: Hashable, query: str, search: Search[T]) -> asyncio.Future[T]:
         """What a search gives for a query; queries with an equal `key` may go to one call of `search`."""
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(search)
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        group.waiting.append((query, future))
-        self._start()
-        return await future
+        with self._lock:
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group(search, [])
+            group.waiting.append(_Waiting(query, future))
+        self._tokens.put(True)
+        return future
 
-    def _start(self) -> None:
-        """Begin calls while there are threads for them; the group that came first goes first."""
-        while self._free and self._groups:
+    def close(self) -> None:
+        """End the threads, after the calls that are going on."""
+        for _ in self._threads:
+            self._tokens.put(False)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while self._tokens.get():
+            taken = self._take()
+            if taken is not None:
+                search, batch = taken
+                answers = _answers(search, [waiting.query for waiting in batch])
+                _tell(batch, answers)
+                if self._observe is not None:
+                    self._observe(len(batch))
+
+    def _take(self) -> tuple[Search[T], list[_Waiting[T]]] | None:
+        """The queries of the group that came first; None if another thread has taken all there were."""
+        with self._lock:
+            if not self._groups:
+                return None
             key, group = next(iter(self._groups.items()))
-            batch, group.waiting = group.waiting[:MAX_BATCH], group.waiting[MAX_BATCH:]
             del self._groups[key]
-            if group.waiting:  # behind the other groups
-                self._groups[key] = group
-            batch = [(query, future) for query, future in batch if not future.done()]  # clients may have gone
-            if batch:
-                self._free -= 1
-                task = asyncio.get_running_loop().create_task(self._run(group.search, batch))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            batch, rest = group.waiting[:MAX_BATCH], group.waiting[MAX_BATCH:]
+            if rest:  # behind the other groups
+                self._groups[key] = _Group(group.search, rest)
+        wanted = [waiting for waiting in batch if not waiting.future.done()]  # clients may have gone
+        return (group.search, wanted) if wanted else None
 
-    async def _run(self, search: Search[T], batch: list[tuple[str, asyncio.Future[T]]]) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            answers = await loop.run_in_executor(self._executor, _answers, search, [query for query, _ in batch])
-        except BaseException as e:
-            answers = [e] * len(batch)
-            if not isinstance(e, Exception):
-                raise
-        finally:
-            self._free += 1
-            self._start()
-        if self._observe is not None:
-            self._observe(len(batch))
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if future.done():
+
+def _tell(batch: list[_Waiting[T]], answers: list[Any]) -> None:
+    """Give the answers to those who wait for them, on their event loop."""
+
+    def deliver() -> None:
+        for waiting, answer in zip(batch, answers, strict=True):
+            if waiting.future.done():
                 continue
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
+            if isinstance(answer, Exception):
+                waiting.future.set_exception(answer)
             else:
-                future.set_result(answer)
+                waiting.future.set_result(answer)
+
+    loop = batch[0].future.get_loop()
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(deliver)
 
 
 def _answers(search: Search[T], queries: list[str]) -> list[Any]:

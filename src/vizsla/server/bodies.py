@@ -12,6 +12,9 @@ _FILTER = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
+_GENERATION = "Answer from this commit or a later one."
+
+
 class Body(BaseModel):
     """A body with no other fields than those named."""
 
@@ -60,7 +63,20 @@ class SearchBody(ModelChoice):
     highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
     explain: StrictBool = Field(False, description="Why each document has its score.")
     facets: FacetsBody | None = None
-    generation: StrictInt | None = Field(None, description="Answer from this commit or a later one.")
+    generation: StrictInt | None = Field(None, description=_GENERATION)
+
+
+class SearchParameters(BaseModel):
+    """The parameters of a search by GET. The first three are Anserini's and Pyserini's, the others Vizsla's own."""
+
+    query: str
+    hits: int = 10
+    parse: bool = Field(True, description="false gives each document as its JSON text.")
+    offset: int = 0
+    filter: str | None = Field(None, description=_FILTER)
+    model: str | None = Field(None, max_length=1000, description=_MODEL)
+    expand: str | None = Field(None, max_length=200)
+    combine: str | None = Field(None, max_length=200)
 
 
 class ExplainBody(ModelChoice):
@@ -69,6 +85,14 @@ class ExplainBody(ModelChoice):
     query: StrictStr
     id: StrictStr | StrictInt
     filter: FilterBody | None = Field(None, description=_FILTER)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
+
+
+class DocumentsBody(Body):
+    """The documents to give."""
+
+    ids: list[StrictStr | StrictInt] = Field(max_length=1000)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
 class DeleteBody(Body):

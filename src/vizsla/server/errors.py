@@ -10,6 +10,7 @@ from pathlib import Path
 from vizsla.errors import CannotExplainError, CollectionError, VizslaError
 from vizsla.harmless import harmless
 from vizsla.index.storage.locks import LockedError
+from vizsla.server.judgements import JudgementsError
 
 _LONGEST = 500
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@+~-]+/)+[\w.@+~-]*")
@@ -49,7 +50,7 @@ def status_of(error: VizslaError) -> int:
         return 507
     if isinstance(error, LockedError):
         return 409
-    if isinstance(error, CollectionError):  # the index, not the request
+    if isinstance(error, CollectionError | JudgementsError):  # the index or a file of the server, not the request
         return 503
     return 400 if not isinstance(error, CannotExplainError) else 422
 

@@ -8,23 +8,17 @@ import hmac
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
-from vizsla.server.errors import RequestError, status_of
+from vizsla.server.asgi import App, Message, Receive, Scope, Send
+from vizsla.server.errors import RequestError
+from vizsla.server.hosting import public_error
 from vizsla.server.json_text import json_bytes
 from vizsla.server.service import Service
 from vizsla.server.settings import Keys, is_loopback
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _CSP_PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -62,7 +56,6 @@ class Gate:
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         if not self._hosts and is_loopback(settings.host):
             self._hosts = frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()})
-        self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,8 +63,9 @@ class Gate:
             return
         started = time.perf_counter()
         answered = _Answered(send)
-        self._in_flight += 1
-        self._service.metrics.set_in_flight(self._in_flight)
+        if scope["method"] == "HEAD":  # as GET; the body is left out when it is sent
+            scope = {**scope, "method": "GET"}
+        self._service.in_flight += 1
         try:
             self._admit(scope)
             async with asyncio.timeout(self._limits.seconds) as timeout:
@@ -82,18 +76,22 @@ class Gate:
         except TimeoutError:
             seconds = self._limits.seconds
             await answered.refuse(RequestError(f"this took more than {seconds:g} seconds; ask for less", 504))
-        except RequestError as e:
-            await answered.refuse(e)
-        except (VizslaError, HTTPException) as e:
-            status = e.status_code if isinstance(e, HTTPException) else status_of(e)
-            await answered.refuse(RequestError(str(e), status))
+        except VizslaError as e:
+            await answered.refuse(self._public(e, scope))
+        except HTTPException as e:
+            await answered.refuse(RequestError(str(e.detail), e.status_code))
         except Exception:
             if not answered.is_error:  # else it was logged where it was answered
                 log.exception("a request ended with an error that nobody expected")
             await answered.refuse(RequestError("the server made a mistake; its log tells more", 500))
         finally:
-            self._in_flight -= 1
+            self._service.in_flight -= 1
             self._record(scope, answered.status, time.perf_counter() - started)
+
+    def _public(self, error: VizslaError, scope: Scope) -> RequestError:
+        """An error as clients may see it, without paths of this machine."""
+        hosted = self._service.hosting.indexes.get(scope.get("path_params", {}).get("index", ""))
+        return public_error(error, hosted)
 
     def _admit(self, scope: Scope) -> None:
         """Refuse a request before anything is done for it."""
@@ -107,7 +105,7 @@ class Gate:
             self._check_origin(headers)
         if method != "OPTIONS":
             scope["vizsla.may_write"] = self._keys.check(headers)
-        if self._in_flight > self._limits.in_flight:
+        if self._service.in_flight > self._limits.in_flight:
             raise RequestError("too many requests at a time; try again later", 429, {"Retry-After": "1"})
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._body_limit(scope):
@@ -134,9 +132,8 @@ class Gate:
         return self._limits.upload_bytes if upload else self._limits.body_bytes
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        route: str = scope.get("vizsla.route") or getattr(scope.get("route"), "path", None) or "other"
         self._service.metrics.observe_request(route, status, seconds)
-        self._service.metrics.set_in_flight(self._in_flight)
         if not self._access_log or route in ("/healthz", "/readyz", "/metrics"):
             return
         asked = route
@@ -144,7 +141,7 @@ class Gate:
             asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
         elif "path_params" in scope and "index" in scope["path_params"]:
             asked = route.replace("{index}", scope["path_params"]["index"])
-        client = (scope.get("client") or ("-",))[0]
+        client = scope["client"][0] if scope.get("client") else "-"
         moment = time.strftime("%Y-%m-%dT%H:%M:%S")
         sys.stderr.write(
             f"{moment} {client} {scope['method']} {harmless(asked[:2000])} {status} {1000 * seconds:.1f} ms\n"

@@ -10,15 +10,17 @@ from typing import Any, TypeVar
 
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.index.inspection import facet_fields, generation, newest_generation
+from vizsla.index.inspection import facet_fields, generation, is_stale
 from vizsla.models import Model, Reranker, parse_model
-from vizsla.server.errors import NotFoundError, UnavailableError, without_paths
+from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
 from vizsla.server.settings import Settings
 
 T = TypeVar("T")
 POLL = 0.25
 """Seconds between two looks at the newest commit of an index."""
+WRITE_MEMORY = 256 << 20
+"""Bytes that documents may take in memory before they are written as a segment."""
 _RETRY = 2.0  # seconds between two attempts to open an index that cannot be read
 
 
@@ -79,8 +81,8 @@ class Hosted:
         with self._turn:
             try:
                 if self._index is None:
-                    self._index = Index.open(self.folder)
-                elif newest_generation(self._index) != generation(self._index):
+                    self._index = Index.open(self.folder, memory=WRITE_MEMORY)
+                elif is_stale(self._index):
                     self._index.refresh()
                 self.problem = None
             except (VizslaError, OSError) as e:
@@ -90,7 +92,7 @@ class Hosted:
         """Look for a new commit; called often, and cheap when there is none."""
         if self.problem is None and self._index is not None:
             try:
-                if newest_generation(self._index) == generation(self._index):
+                if not is_stale(self._index):
                     return
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)
@@ -99,17 +101,6 @@ class Hosted:
                 return
             self._next_attempt = time.monotonic() + _RETRY
         self.open()
-
-    def wait_for(self, wanted: int, seconds: float) -> None:
-        """Return as soon as searches see a commit with this number or a later one."""
-        deadline = time.monotonic() + seconds
-        while self.generation < wanted:
-            self.open()
-            if self.generation >= wanted:
-                return
-            if time.monotonic() > deadline:
-                raise UnavailableError(f"the index {self.name} has the generation {self.generation}, not {wanted} yet")
-            time.sleep(0.05)
 
     def sentence(self, error: BaseException) -> str:
         """What an error says, without paths of this machine."""
@@ -164,6 +155,15 @@ class Hosting:
             hosted.close()
 
 
+def public_error(error: VizslaError, hosted: Hosted | None) -> RequestError:
+    """An error as clients may see it: a status, and a sentence without paths of this machine."""
+    sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
+    status = status_of(error)
+    if isinstance(error, RequestError):
+        return RequestError(sentence, status, error.headers)
+    return RequestError(sentence, status, {"Retry-After": "1"} if status in (409, 503) else None)
+
+
 def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
     """Refuse indexes, models and rerankers that cannot be served, before the server starts."""
     if not settings.indexes:
@@ -172,6 +172,7 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
     for name, folder in settings.indexes.items():
         with Index.open(folder) as index:
             facts[name] = index.info()
+            index.search_many(["a word", "another"], 1)  # compiles, once for all workers, what is not compiled yet
     for name, expression in settings.models.items():
         _named_model(name, expression)
     for folder in settings.rerankers.values():

@@ -11,6 +11,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from vizsla.index.inspection import cache_sizes
+
 if TYPE_CHECKING:
     from vizsla.server.hosting import Hosting
 
@@ -51,17 +53,13 @@ class Metrics:
         """Count a call of the engine."""
         self._batches.observe(size)
 
-    def set_in_flight(self, number: int) -> None:
-        """How many requests this worker is answering."""
-        self._in_flight.set(number)
-
-    def update(self) -> None:
-        """Take figures that change by themselves."""
+    def update(self, in_flight: int) -> None:
+        """Take the figures of this moment."""
+        self._in_flight.set(in_flight)
         self._memory.set(resident_bytes())
 
     def text(self) -> bytes:
         """All figures, as Prometheus reads them."""
-        self.update()
         registry = self._registry
         if SHARED in os.environ:
             registry = CollectorRegistry()
@@ -82,12 +80,17 @@ class _Indexes:
         ready = GaugeMetricFamily("vizsla_index_ready", "Whether an index can be searched.", labels=("index",))
         number = GaugeMetricFamily("vizsla_index_generation", "The commit that is searched.", labels=("index",))
         documents = GaugeMetricFamily("vizsla_index_documents", "Documents of an index.", labels=("index",))
+        kept = GaugeMetricFamily(
+            "vizsla_index_cache_entries", "What a worker keeps for the next searches.", labels=("index", "cache")
+        )
         for name, hosted in self._hosting.indexes.items():
             ready.add_metric((name,), float(hosted.is_open and hosted.problem is None))
             if hosted.is_open:
                 number.add_metric((name,), hosted.generation)
                 documents.add_metric((name,), len(hosted.index))
-        yield from (ready, number, documents)
+                for cache, size in cache_sizes(hosted.index).items():
+                    kept.add_metric((name, cache), size)
+        yield from (ready, number, documents, kept)
 
 
 def resident_bytes() -> int:

@@ -14,7 +14,7 @@ from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, document_id
 from vizsla.runs.filters import Filter
-from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody
+from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
@@ -69,7 +69,7 @@ class SearchPlan:
             depth = max(depth, self.depth)
         found = self.hosted.index.search_many(
             queries, max(depth, 1), self.filter, model=self.model, combine=self.combine,
-            search_params=self.search_params, threads=1,
+            search_params=self.search_params, threads=1, documents=self._reads_documents,
         )  # fmt: skip
         if self.reranker is not None:
             found = [
@@ -77,6 +77,12 @@ class SearchPlan:
                 for query, hits in zip(queries, found, strict=True)
             ]
         return found
+
+    @property
+    def _reads_documents(self) -> bool:
+        """Whether ids and scores are not enough."""
+        counts_best = self.facets is not None and self.facets.over != "all"
+        return self.fields != () or self.highlight is not None or self.reranker is not None or counts_best
 
     def _page(self, hits: list[Hit]) -> list[Hit]:
         if self.like is not None:
@@ -120,7 +126,7 @@ class SearchPlan:
     def _facets(self, wanted: FacetsBody, query: str, found: list[Hit]) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
         if wanted.over == "all":
-            counted = facets(self.hosted.index, fields, query, self.filter, model=self.model, size=wanted.size)
+            counted = facets(self.hosted.index, fields, query or None, self.filter, model=self.model, size=wanted.size)
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
@@ -144,7 +150,7 @@ class SearchPlan:
 def _counts(counted: Facets) -> dict[str, Any]:
     return {
         name: {
-            "values": [value._asdict() for value in field.values],
+            "values": [{"value": v.value, "count": v.count} for v in field.values],
             "distinct": field.distinct,
             "missing": field.missing,
         }
@@ -158,11 +164,27 @@ def filter_text(condition: FilterBody | None) -> str | None:
     return None if parsed is None else str(parsed)
 
 
+async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:
+    """The JSON answer to a search by GET, in the shape of Anserini's and Pyserini's servers."""
+    limits = service.settings.limits
+    check_page(limits, asked.hits, asked.offset)
+    if asked.hits < 1:
+        raise RequestError(f"hits, the number of results, must be 1 or more, not {asked.hits}")
+    text = check_query_text(limits, asked.query)
+    model = None
+    if asked.model is not None or asked.expand is not None:  # a new name has to be parsed, off the event loop
+        model = await service.read(hosted.models.model, asked.model, None, asked.expand)
+    condition = None if asked.filter is None else filter_text(asked.filter)
+    plan = SearchPlan(
+        hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True, doc_as_text=not asked.parse
+    )
+    return await service.batcher.submit(plan.key, text, plan.answers)
+
+
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
     """The JSON answer to a search."""
     started = time.perf_counter()
-    if body.generation is not None:
-        await service.read(hosted.wait_for, body.generation, service.settings.limits.seconds / 2)
+    await service.see(hosted, body.generation)
     plan, queries = await service.read(_planned, service, hosted, body)
     generation = hosted.generation
     if len(queries) == 1:
@@ -185,8 +207,10 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
     model = hosted.models.model(body.model, body.weights, body.expand)
     like = None if body.like is None else document_id(body.like)
     queries = _queries(hosted, body, model, like)
-    check_queries_count(limits, queries)
-    if like is None:
+    if not queries and body.k == 0 and body.facets is not None and body.facets.over == "all":
+        queries = [""]  # the values of all documents
+    elif like is None:
+        check_queries_count(limits, queries)
         queries = [check_query_text(limits, query) for query in queries]
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")

@@ -130,8 +130,9 @@ class RequestedModels:
             return by_name[call.name]
         entry = MODELS[call.name]
         self._check(entry, call)
-        like = [p.component for p in self.own.parts if p.component.expression_name == call.name]
-        if len(like) == 1 and isinstance(like[0], BM25):
+        own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
+        like = [bm25 for bm25 in own if bm25.expression_name == call.name]
+        if len(like) == 1:
             return replace(like[0], name=call.text, **entry.read_options(call))
         return MODELS.make(call).with_name(call.text)
 

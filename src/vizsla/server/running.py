@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -47,8 +48,8 @@ def bind(host: str, port: int) -> socket.socket:
         opened.listen(_BACKLOG)
     except OSError as e:
         opened.close()
-        reasons = {98: "is in use; choose another with --port", 48: "is in use; choose another with --port"}
-        reason = reasons.get(e.errno or 0, f"cannot be used ({e.strerror})")
+        in_use = e.errno == errno.EADDRINUSE
+        reason = "is in use; choose another with --port" if in_use else f"cannot be used ({e.strerror})"
         raise VizslaError(f"port {port} of {host} {reason}") from None
     opened.setblocking(False)
     opened.set_inheritable(True)

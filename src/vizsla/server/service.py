@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TypeVar
 from vizsla.errors import VizslaError
 from vizsla.index.search.plan import processors
 from vizsla.server.batching import Batcher
-from vizsla.server.errors import RequestError
+from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import POLL, Hosted, Hosting
 from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
@@ -30,11 +31,12 @@ class Service:
         self.hosting = Hosting(settings)
         self.metrics = Metrics(self.hosting)
         threads = max(processors() // settings.workers, 1)
-        self._searching = ThreadPoolExecutor(threads, "search")
         self._reading = ThreadPoolExecutor(4, "read")
         self._writing = ThreadPoolExecutor(1, "write")
+        self.in_flight = 0
+        """Requests that are being answered."""
         self._waiting_writes = 0
-        self.batcher: Batcher[bytes] = Batcher(self._searching, threads, self.metrics.observe_batch)
+        self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
         self._poll: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -50,20 +52,30 @@ class Service:
         while True:
             with suppress(VizslaError, OSError):
                 await self.read(self.hosting.poll)
-            self.metrics.update()
+            self.metrics.update(self.in_flight)
             await asyncio.sleep(POLL)
 
     async def read(self, call: Callable[..., T], *arguments: object) -> T:
         """What a function gives, called off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, call, *arguments)
 
+    async def see(self, hosted: Hosted, generation: int | None) -> None:
+        """Return as soon as searches of an index see this commit or a later one; 503 if they do not in time."""
+        deadline = time.monotonic() + self.settings.limits.seconds / 2
+        while generation is not None and hosted.generation < generation:
+            await self.read(hosted.open)
+            if hosted.generation >= generation:
+                return
+            if time.monotonic() > deadline:
+                seen = f"the index {hosted.name} has the generation {hosted.generation}"
+                raise UnavailableError(f"{seen}, not {generation} yet")
+            await asyncio.sleep(0.05)
+
     async def search_all(
         self, key: Hashable, queries: Sequence[str], search: Callable[[Sequence[str]], list[bytes]]
     ) -> list[bytes]:
         """What a search gives for many queries; other requests get their turns between them."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.batcher.submit(key, query, search)) for query in queries]
-        return [task.result() for task in tasks]
+        return await asyncio.gather(*(self.batcher.submit(key, query, search) for query in queries))
 
     async def write(self, call: Callable[..., T], *arguments: object) -> T:
         """What a function that writes gives; a worker writes one thing at a time, and few may wait."""
@@ -85,6 +97,7 @@ class Service:
 
     def close(self) -> None:
         """Wait for what is being done, and close the indexes."""
-        for executor in (self._searching, self._reading, self._writing):
+        self.batcher.close()
+        for executor in (self._reading, self._writing):
             executor.shutdown(wait=True, cancel_futures=True)
         self.hosting.close()

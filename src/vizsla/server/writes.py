@@ -71,7 +71,7 @@ def commit(
         if deletion is not None:
             _delete(writer, hosted, deletion, totals)
         writer.commit()
-    staging.discard(staged)
+        staging.discard(staged)  # before another one may commit, who would apply them a second time
     return {"index": hosted.name, **totals, "generation": hosted.generation, "committed": True}
 
 

@@ -35,6 +35,11 @@ class DocumentStore:
         """Whether the index keeps the texts that the model reads."""
         self._ids: dict[int, str] = {}
 
+    @property
+    def cached_ids(self) -> int:
+        """How many ids are kept in memory."""
+        return len(self._ids)
+
     def count(self, stored: int) -> int:
         """How many documents there are, given how many rows are stored; a document in passages counts once."""
         return stored if self._splitter is None else self._count_of_passage_0

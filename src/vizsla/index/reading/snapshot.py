@@ -134,6 +134,11 @@ class Snapshot:
         """How many documents there are; a document in passages counts once."""
         return self.documents.count(self.stored_count)
 
+    @property
+    def cache_sizes(self) -> dict[str, int]:
+        """How many ids of documents and terms are kept."""
+        return {"document_ids": self.documents.cached_ids, "terms": self.terms.cached_terms}
+
     def numbers(self) -> np.ndarray:
         """The insertion numbers of all living documents, ascending."""
         living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]

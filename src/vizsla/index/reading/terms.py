@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,11 @@ class TermTable:
         self._frequencies = frequencies
         self._known: dict[int, dict[str, tuple[int, int]]] = {}
 
+    @property
+    def cached_terms(self) -> int:
+        """How many terms are kept in memory."""
+        return sum(map(len, self._known.values()))
+
     def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
         known = self._known.setdefault(space, {})
@@ -44,13 +50,31 @@ class TermTable:
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
             rows = [execute(_FIND, (space, term)).fetchone() for term in valid]
         numbers = np.array([database.term_number(row, path) for row in rows], np.int64)
+        return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
+
+    def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:
         frequencies = np.zeros(len(numbers), np.int64)
         try:
             for segment, living in zip(self._segments, self._frequencies, strict=True):
                 frequencies += segment.frequencies(numbers, living)
         except IndexError:
             raise DamagedSegmentError from None
-        return list(zip(numbers.tolist(), frequencies.tolist(), strict=True))
+        return frequencies
+
+    def beginning_with(self, space: int, beginning: str) -> tuple[list[str], np.ndarray]:
+        """The terms that begin in some way, in the order of their letters, and their document frequencies."""
+        find = "SELECT json_group_array(term), json_group_array(number) FROM terms WHERE namespace = ? AND term >= ?"
+        end = _after(beginning)
+        bounds, values = ("", (space, beginning)) if end is None else (" AND term < ?", (space, beginning, end))
+        ((terms, numbers),) = self._connection.rows(find + bounds, values)
+        found: list[str] = json.loads(terms)
+        return found, self._frequencies_of(np.array(self._valid(json.loads(numbers)), np.int64))
+
+    def _valid(self, numbers: list[int]) -> list[int]:
+        """Numbers of terms, none of them one that no term can have."""
+        if not all(type(n) is int and 0 <= n < 1 << 32 for n in numbers):
+            database.term_number((None,), self._connection.path)
+        return numbers
 
     def numbers_of(self, space: int) -> np.ndarray:
         """The numbers of all terms of a namespace."""
@@ -61,6 +85,19 @@ class TermTable:
         """Number and text of all terms of a namespace with a number below a bound."""
         find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
         return self._connection.rows(find, (space, before))
+
+
+def _after(beginning: str) -> str | None:
+    """The first text, in the order of its bytes in UTF-8, after all that begin in some way; None if there is none.
+
+    >>> _after("ab"), _after("a\U0010ffff"), _after("\ud7ff") == "\ue000"
+    ('ac', 'b', True)
+    """
+    kept = beginning.rstrip("\U0010ffff")
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)  # no half of a surrogate pair
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows
 from vizsla.index.search.sql_filter import DocumentTable
+from vizsla.index.search.suggestions import Completer
 from vizsla.index.storage import database
 from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
@@ -42,6 +43,11 @@ class Searcher:
             bound = BoundModel.bind(model, self.snapshot.model, self.snapshot.statistics)
             self._bound[id(model)] = bound
         return bound
+
+    @property
+    def cache_sizes(self) -> dict[str, int]:
+        """How many filters and models are kept."""
+        return {"filters": len(self._masks), "models": len(self._bound)}
 
     def context(self, condition: Filter | None) -> _Context:
         """What a model may look at while it encodes queries: the documents that pass the filter."""
@@ -110,6 +116,11 @@ class Searcher:
     def columns(self) -> Columns:
         """The values of fields, to count them."""
         return Columns(self.snapshot, self.rows)
+
+    @cached_property
+    def completer(self) -> Completer:
+        """Completes words."""
+        return Completer(self.snapshot, self.own.sparse)
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""

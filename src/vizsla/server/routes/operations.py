@@ -47,8 +47,9 @@ async def indexes(service: InService) -> Response:
 
 
 @router.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
-async def index_info(service: InService, hosted: InIndex) -> Response:
-    """One index: its model, its size, what can be asked of it."""
+async def index_info(service: InService, hosted: InIndex, generation: int | None = None) -> Response:
+    """One index: its model, its size, what can be asked of it; `generation`: as of this commit or a later one."""
+    await service.see(hosted, generation)
     return answer(await service.read(describe, service, hosted))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from vizsla.index.inspection import suggest, term_statistics
 from vizsla.runs import document_id
 from vizsla.server.answers import (
     Candidates,
+    DocumentsAnswer,
     ExplainAnswer,
     SearchAnswer,
     StoredDocument,
@@ -17,47 +18,23 @@ from vizsla.server.answers import (
     TermsAnswer,
     documented,
 )
-from vizsla.server.bodies import ExplainBody, SearchBody
+from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
-from vizsla.server.limits import check_page, check_query_text
-from vizsla.server.plans import SearchPlan, answer_search, filter_text
-from vizsla.server.routes import InIndex, InService, answer, hosted_of, ready, service_of
+from vizsla.server.limits import check_query_text
+from vizsla.server.plans import answer_parameters, answer_search, filter_text
+from vizsla.server.routes import InIndex, InService, answer, ready
 
 router = APIRouter(tags=["Search"])
 
 
 @router.get("/v1/{index}/search", response_model=None, responses=documented(Candidates))
 async def search(
-    request: Request,
-    index: str,
-    query: str,
-    hits: int = 10,
-    parse: bool = True,
-    offset: int = 0,
-    filter: str | None = None,
-    model: str | None = None,
-    expand: str | None = None,
-    combine: str | None = None,
-) -> Response:
-    """Search with one query; request and answer are those of Anserini's and Pyserini's servers.
-
-    `parse=false` gives each document as its JSON text. The last five parameters are Vizsla's own.
-    """
-    service, hosted = service_of(request), hosted_of(request, index)
-    limits = service.settings.limits
-    check_page(limits, hits, offset)
-    if hits < 1:
-        raise RequestError(f"hits, the number of results, must be 1 or more, not {hits}")
-    text = check_query_text(limits, query)
-    chosen = None
-    if model is not None or expand is not None:  # a name that is new has to be parsed, off the event loop
-        chosen = await service.read(hosted.models.model, model, None, expand)
-    plan = SearchPlan(
-        hosted, hits, offset, filter_text(filter), chosen, combine, as_pyserini=True, doc_as_text=not parse
-    )
-    return ready(await service.batcher.submit(plan.key, text, plan.answers))
+    service: InService, hosted: InIndex, parameters: Annotated[SearchParameters, Query()]
+) -> Response:  # `shortcut` answers before a request gets here
+    """Search with one query; request and answer are those of Anserini's and Pyserini's servers."""
+    return ready(await answer_parameters(service, hosted, parameters))
 
 
 @router.post("/v1/{index}/search", response_model=None, responses=documented(SearchAnswer))
@@ -77,10 +54,20 @@ async def document(docid: str, service: InService, hosted: InIndex, parse: bool 
     return answer({"api": "v1", "index": hosted.name, "docid": stored.id, "doc": doc})
 
 
+@router.post("/v1/{index}/docs", response_model=None, responses=documented(DocumentsAnswer))
+async def documents(body: DocumentsBody, service: InService, hosted: InIndex) -> Response:
+    """Many documents by their ids; those that are not there are left out."""
+    await service.see(hosted, body.generation)
+    stored = await service.read(hosted.index.get_many, body.ids)
+    rows = [{"id": doc_id, "document": found.content} for doc_id, found in stored.items()]
+    return answer({"index": hosted.name, "generation": hosted.generation, "documents": rows})
+
+
 @router.post("/v1/{index}/explain", response_model=None, responses=documented(ExplainAnswer))
 async def explain(body: ExplainBody, service: InService, hosted: InIndex) -> Response:
     """Why a document has its score for a query: a tree whose leaves add up to the score."""
     check_query_text(service.settings.limits, body.query)
+    await service.see(hosted, body.generation)
     return answer(await service.read(_explained, hosted, body))
 
 

@@ -1,0 +1,376 @@
+"""Facets: exact counts of values over all documents that match, compared with plain counting."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from small import small_dense
+from vizsla import parse_model
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import Index, facet_fields, facets, facets_of_hits, matching_ids
+from vizsla.index.search import columns
+from vizsla.index.search.facets import FacetValue, FieldFacets
+from vizsla.runs import Filter
+
+WORDS = ["dog", "cat", "bark", "barks", "the", "fish"]
+SCALARS = st.one_of(
+    st.sampled_from(["en", "de", "", "zürich", "nul\x00inside", "1", "true"]),
+    st.integers(-2, 2),
+    st.sampled_from([0.5, 1.0, 2.0, 1e300, 2**70]),
+    st.booleans(),
+)
+VALUES = st.one_of(SCALARS, st.none(), st.lists(st.one_of(SCALARS, st.none(), st.just({"x": 1})), max_size=4))
+METADATA = st.fixed_dictionaries(
+    {}, optional={"a": VALUES, "b": st.one_of(VALUES, st.fixed_dictionaries({"c": VALUES})), "odd name": VALUES}
+)
+TEXT = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+DOCUMENT = st.tuples(st.integers(0, 9).map(str), TEXT, METADATA)
+FIELDS = ["a", "b", "b.c", "odd name", "title"]
+
+
+def looked_up(content: Mapping[str, Any], field: str) -> Any:
+    value: Any = content
+    for key in field.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def counted(contents: list[Mapping[str, Any]], field: str) -> tuple[Counter[tuple[str, Any]], int]:
+    """How many documents have each value, 1 and 1.0 as one, 1 and true as two; and how many have none."""
+    counts: Counter[tuple[str, Any]] = Counter()
+    missing = 0
+    for content in contents:
+        value = looked_up(content, field)
+        elements = value if isinstance(value, list) else [value]
+        present = {(family(e), e) for e in elements if isinstance(e, str | int | float)}
+        missing += not present
+        counts.update(present)
+    return counts, missing
+
+
+def family(value: object) -> str:
+    return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+
+
+def as_counter(facet: FieldFacets) -> Counter[tuple[str, Any]]:
+    return Counter({(family(v.value), v.value): v.count for v in facet.values})
+
+
+def in_order(facet: FieldFacets) -> bool:
+    order = {"number": 0, "text": 1, "boolean": 2}
+    keys = [(-v.count, order[family(v.value)], v.value) for v in facet.values]
+    return keys == sorted(keys)
+
+
+def fill(index: Index, commits: list[list[tuple[str, str, dict[str, Any]]]], deleted: list[str]) -> None:
+    for batch in commits:
+        unique = {doc_id: {"id": doc_id, "title": doc_id, "text": text, **more} for doc_id, text, more in batch}
+        index.add(list(unique.values()))
+        index.commit()
+    index.delete(deleted)
+    index.commit()
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.lists(DOCUMENT, min_size=1, max_size=6), min_size=1, max_size=3),
+    st.lists(st.integers(0, 9).map(str), max_size=3),
+    st.one_of(st.none(), TEXT),
+    st.sampled_from([None, 'a = "en"', "b.c >= 1 or not exists(a)", 'title in ["1", "3", "5", "7"]']),
+    st.sampled_from([None, 2]),
+    st.sampled_from(["bm25", "bm25-multifield"]),
+)
+def test_counts_are_those_of_plain_counting(
+    commits: list[list[tuple[str, str, dict[str, Any]]]],
+    deleted: list[str],
+    query: str | None,
+    filter: str | None,
+    passages: int | None,
+    model: str,
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Index.create(Path(folder) / "i", model, passages=passages) as index,
+    ):
+        fill(index, commits, deleted)
+        documents = list(index.documents())
+        present = [f for f in FIELDS if counted([d.content for d in documents], f)[0]]
+        try:
+            condition = Filter.of(filter)
+            expected_ids = [d.id for d in documents if condition is None or condition.accepts(d.content)]
+            assert filter is None or matching_ids(index, filter) == expected_ids
+            got = facets(index, present, query, filter, size=1000)
+        except VizslaError as e:
+            assert "no document has" in str(e)  # noqa: PT017 (what the filter asks for may be in no document)
+            return
+        if query is not None:
+            found = {hit.id for hit in index.search_many([query], 1000, filter)[0]}
+            words = query.strip() != ""
+            scored = {i for i in expected_ids if words and index.explain(query, i, filter).score > 0}
+            assert found == scored
+            expected_ids = [i for i in expected_ids if i in found]
+        matching = [d.content for d in documents if d.id in expected_ids]
+        assert got.documents == len(matching)
+        assert list(got.fields) == present
+        for field in present:
+            counts, missing = counted(matching, field)
+            assert as_counter(got[field]) == counts
+            assert (got[field].distinct, got[field].missing) == (len(counts), missing)
+            assert in_order(got[field])
+            for size in (1, 2):
+                few = facets(index, [field], query, filter, size=size)[field]
+                assert few.values == got[field].values[:size]
+                assert (few.distinct, few.missing) == (got[field].distinct, got[field].missing)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with Index.create(tmp_path / "i") as made:
+        made.add(
+            [
+                {"id": "1", "title": "Dogs", "text": "dogs bark", "year": 1999, "lang": "en", "tags": ["a", "b", "a"]},
+                {"id": "2", "title": "Cats", "text": "cats purr", "year": 2001, "lang": "en", "tags": []},
+                {"id": "3", "title": "Dogs", "text": "dogs sleep", "year": 1999.0, "source": {"name": "wire"}},
+                {"id": "4", "title": "", "text": "", "lang": "de", "draft": True},
+            ]
+        )
+        made.commit()
+        yield made
+
+
+def test_facets_of_a_query_a_filter_and_everything(index: Index) -> None:
+    both = facets(index, ["year", "tags"], "dog")
+    assert both.documents == 2
+    assert both["year"] == FieldFacets((FacetValue(1999, 2),), 1, 0)
+    assert both["tags"] == FieldFacets((FacetValue("a", 1), FacetValue("b", 1)), 2, 1)
+    assert facets(index, ["lang"])["lang"] == FieldFacets((FacetValue("en", 2), FacetValue("de", 1)), 2, 1)
+    assert facets(index, ["lang"], filter={"year": 2001}).documents == 1
+    assert facets(index, ["lang"], "dogs cats", "year < 2000").documents == 2
+    assert facets(index, ["title"])["title"].values[0] == FacetValue("Dogs", 2)
+    assert facets(index, ["source.name"])["source.name"] == FieldFacets((FacetValue("wire", 1),), 1, 3)
+    assert facets(index, ["draft"])["draft"].values == (FacetValue(True, 1),)
+    assert facets(index, [], "dog").documents == 2
+    assert facets(index, ["lang"], "vizsla").documents == facets(index, ["lang"], " ").documents == 0
+    assert facets(index, ["lang"], "vizsla")["lang"] == FieldFacets((), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (["yaer"], "no document has a text, a number, or true or false in the field 'yaer'"),
+        (["source"], "no document has a text, a number, or true or false in the field 'source'"),
+        ("year", "fields are a list of names"),
+        ([7], "the name of a field is a text, not the number 7"),
+        ([""], "a filter cannot name the field ''"),
+    ],
+)
+def test_fields_that_cannot_be_counted(index: Index, fields: Any, message: str) -> None:
+    with pytest.raises(VizslaError, match=message):
+        facets(index, fields)
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 1.5, "ten"])
+def test_sizes_that_make_no_sense(index: Index, size: Any) -> None:
+    with pytest.raises(VizslaError, match="the number of values must be"):
+        facets(index, ["year"], size=size)
+
+
+def test_a_query_is_a_text(index: Index) -> None:
+    with pytest.raises(VizslaError, match="a query is a text"):
+        facets(index, ["year"], 7)  # type: ignore[arg-type]
+    with pytest.raises(VizslaError, match="no document has a field 'yaer'"):
+        facets(index, ["year"], filter="yaer = 1")
+    with pytest.raises(VizslaError, match="does not have what"):
+        facets(index, ["year"], "dog", model="bm25-wp")
+
+
+def test_an_empty_index_has_no_values(tmp_path: Path) -> None:
+    for passages in (None, 3):
+        with Index.create(tmp_path / f"{passages}", passages=passages) as index:
+            empty = facets(index, ["year"], "dog")
+            assert (empty.documents, empty["year"]) == (0, FieldFacets((), 0, 0))
+            assert facet_fields(index) == []
+            assert matching_ids(index, "year = 1") == []
+
+
+def test_what_rm3_adds_to_a_query_counts(tmp_path: Path) -> None:
+    """An expanded query finds documents that have no word of the query itself."""
+    with Index.create(tmp_path / "i") as index:
+        texts = ["vizsla points", "points birds", "birds"] + [f"other{i}" for i in range(60)]
+        index.add([{"id": str(i), "text": text} for i, text in enumerate(texts)])
+        index.commit()
+        model = "bm25-rm3"
+        assert facets(index, ["text"], "vizsla").documents == 1
+        assert facets(index, ["text"], "vizsla", model=model).documents == 2
+        assert facets(index, ["text"], "points", model=model).documents == 3
+        assert len(index.search("points", 10, model=model)) == 3
+        assert facets(index, ["text"], "points", 'text = "vizsla points"', model=model).documents == 1
+
+
+@pytest.mark.parametrize("weight", [0.0, 2.0])
+def test_all_documents_with_a_vector_match_a_dense_part(tmp_path: Path, weight: float) -> None:
+    model = parse_model("bm25") + weight * small_dense(tmp_path / "network")
+    with Index.create(tmp_path / "i", model) as index:
+        index.add([{"id": str(i), "text": text} for i, text in enumerate(["dogs bark", "cats", "", "fish"])])
+        index.commit()
+        index.delete("3")
+        index.commit()
+        for query in ("dogs", "river", "\u0378"):
+            found = index.search(query, 10)
+            assert facets(index, ["text"], query).documents == len(found)
+            for part in ("bm25", model):
+                found = index.search(query, 10, model=part)
+                assert facets(index, ["text"], query, model=part).documents == len(found)
+
+
+def test_words_that_weigh_nothing_or_less_count_as_in_a_search(tmp_path: Path) -> None:
+    """A search gives documents whose only word weighs nothing, and so they are counted."""
+    for variant in ("robertson", "atire"):
+        with Index.create(tmp_path / variant, f"bm25(variant={variant})") as index:
+            index.add([{"id": str(i), "text": f"common word{i}", "n": i} for i in range(4)])
+            index.commit()
+            assert facets(index, ["n"], "common").documents == len(index.search("common")) == 4
+
+
+def test_without_texts_metadata_is_counted(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", store=False) as index:
+        index.add([{"id": "1", "title": "Dogs", "text": "dogs bark", "year": 1999}])
+        index.commit()
+        assert facets(index, ["year"], "dog")["year"].values == (FacetValue(1999, 1),)
+        with pytest.raises(VizslaError, match="no document has a text, a number"):
+            facets(index, ["title"])
+
+
+def test_a_column_is_read_once_and_few_are_kept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "MAX_COLUMNS", 2)
+    reads: list[tuple[str, ...]] = []
+    read = columns.Columns._read
+    monkeypatch.setattr(columns.Columns, "_read", lambda self, path: reads.append(path) or read(self, path))
+    facets(index, ["year", "lang"])
+    facets(index, ["year", "lang"], "dog")
+    assert reads == [("year",), ("lang",)]
+    facets(index, ["tags"])
+    facets(index, ["lang"])
+    assert len(reads) == 3
+    facets(index, ["year"])
+    assert len(reads) == 4
+    index.add([{"id": "9", "text": "more", "year": 7}])
+    index.commit()
+    assert facets(index, ["year"], filter="year = 7")["year"].values == (FacetValue(7, 1),)
+
+
+def test_threads_share_a_column(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[tuple[str, ...]] = []
+    read = columns.Columns._read
+    monkeypatch.setattr(columns.Columns, "_read", lambda self, path: reads.append(path) or read(self, path))
+    got: list[Any] = []
+    facets(index, [])  # rows are there
+    assert index._searcher.columns
+    threads = [threading.Thread(target=lambda: got.append(facets(index, ["year"], "dog"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reads) == 1
+    assert len(got) == 8
+    assert all(g == got[0] for g in got)
+
+
+def test_long_values_have_their_bounds(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "MAX_CHARACTERS", 20)
+    assert facets(index, ["lang"])["lang"].distinct == 2
+    with pytest.raises(VizslaError, match="the field 'text' has too many long values to count them"):
+        facets(index, ["text"])
+
+
+def test_the_whole_text_of_a_document_in_passages(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", passages=2) as index:
+        index.add([{"id": i, "text": "a b c d e", "n": i} for i in ("1", "2#0", "3#1")])
+        index.commit()
+        assert facets(index, ["text"])["text"].values == (FacetValue("a b c d e", 3),)
+        assert facets(index, ["n"], "e")["n"].distinct == 3
+        assert matching_ids(index, 'n = "2#0"') == ["2#0"]
+        assert matching_ids(index, 'text = "c d"') == ["1", "2#0", "3#1"]  # a filter looks at passages
+
+
+def test_facets_of_hits(index: Index) -> None:
+    hits = index.search("dogs cats purr", 10)
+    everything = facets_of_hits(hits, ["year", "tags", "source.name", "nowhere"])
+    assert everything.documents == 3
+    for field in ("year", "tags", "source.name"):
+        assert everything[field] == facets(index, [field], "dogs cats purr")[field]
+    assert everything["nowhere"] == FieldFacets((), 0, 3)
+    assert facets_of_hits(hits[:1], ["title"])["title"].values == (FacetValue("Cats", 1),)
+    assert facets_of_hits([], ["title"]).documents == 0
+    assert len(facets_of_hits(hits, ["year"], size=1)["year"].values) == 1
+
+
+def test_fields_worth_counting(tmp_path: Path) -> None:
+    records = [
+        {
+            "id": str(i),
+            "title": "Dogs",
+            "text": "dogs",
+            "year": 1900 + i % 60,
+            "lang": ["en", "de"][i % 2],
+            "url": f"https://example.org/{i}",
+            "abstract": "long " * 20,
+            "tags": ["a", "b"] if i % 2 else [],
+            "source": {"name": "wire", "place": {"city": "Bonn"}, "odd key": "x"},
+            "draft": i % 3 == 0,
+            "price": i / 7,
+            "nothing": None,
+            "with.dot": "x",
+            "two words": "x",
+            "and": "x",
+            "a`b": "x",
+        }
+        for i in range(300)
+    ]
+    expected = [
+        "year",
+        "lang",
+        "tags",
+        "source.name",
+        "source.place.city",
+        "draft",
+        "`with.dot`",
+        "`two words`",
+        "`and`",
+    ]
+    for passages in (None, 1):
+        with Index.create(tmp_path / f"{passages}", passages=passages) as index:
+            index.add(records)
+            index.commit()
+            assert facet_fields(index) == expected
+            assert facets(index, expected).documents == 300
+    with Index.create(tmp_path / "many") as index:
+        index.add([{"id": str(i), "text": "x", **{f"f{n}": 1 for n in range(20)}} for i in range(3)])
+        index.commit()
+        assert facet_fields(index) == [f"f{n}" for n in range(12)]
+
+
+def test_a_filter_is_needed_to_match_ids(index: Index) -> None:
+    assert matching_ids(index, "year = 1999") == ["1", "3"]
+    assert matching_ids(index, {"lang": ["en", "de"]}) == ["1", "2", "4"]
+    for nothing in (None, {}):
+        with pytest.raises(VizslaError, match="without one all documents would match"):
+            matching_ids(index, nothing)
+    index.delete(matching_ids(index, "year = 1999"))
+    index.commit()
+    assert matching_ids(index, "exists(lang)") == ["2", "4"]
+
+
+def test_a_closed_index_is_told(index: Index) -> None:
+    index.close()
+    with pytest.raises(CollectionError, match="has been closed"):
+        facets(index, ["year"])
