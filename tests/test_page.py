@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import chromium, does_not_scroll_sideways, opened
+from browser import chromium, does_not_scroll_sideways, opened, wait_for_frames
 from served import build, running, served
 from vizsla.server.settings import Keys
 
@@ -119,6 +119,8 @@ def test_first_visit(page: Page) -> None:
     assert page.locator(".card").count() == 2
     assert page.evaluate("document.activeElement.id") == "query"
     assert page.get_attribute("#query", "placeholder") == "Search 36 documents"
+    page.locator(".try").get_by_role("button", name="vizsla").click()
+    wait_for(page, "6 results")
 
 
 def test_typing_finds_while_typing_and_marks_words(page: Page) -> None:
