@@ -21,8 +21,10 @@ export async function showWelcome(info, server) {
 			: el("p.about", el("b", cut(info.name, 60)), ` · ${facts(info)} · `, el("span.mono", cut(info.model, 80))),
 		words);
 	try {
-		const { suggestions } = await api.suggest(info.name, "", 6);
-		if (suggestions.length) fill(words, el("span", "Try"), suggestions.map((s) => button(".button", () => change({ q: s.text, page: 1 }), s.text)));
+		// The longest of the frequent words with some first letters: they tell most about a collection.
+		const lists = await Promise.all([..."dgmptv"].map((letter) => api.suggest(info.name, letter, 16)));
+		const longest = lists.map((l) => l.suggestions.map((s) => s.text).sort((a, b) => b.length - a.length)[0]).filter((w) => w?.length > 4);
+		if (longest.length) fill(words, el("span", "Try"), longest.map((w) => button(".button", () => change({ q: w, page: 1 }), w)));
 	} catch { /* the words are a help only */ }
 }
 
