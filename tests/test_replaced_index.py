@@ -43,10 +43,16 @@ def build(place: Path, word: str, count: int = 5, model: Any = "bm25", **options
     return place
 
 
+def remove(place: Path) -> None:
+    """Remove a folder, also while a reader that opens it puts files of SQLite there."""
+    while place.exists():
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def by_removing(place: Path, word: str, model: Any = "bm25") -> None:
     """As `rm -rf` and `mv` do it."""
     new = build(place.with_name("new"), word, 7, model)
-    shutil.rmtree(place)
+    remove(place)
     new.rename(place)
 
 
@@ -192,7 +198,7 @@ def test_a_copy_with_the_same_numbers_is_noticed(place: Path, tmp_path: Path) ->
         fill(other, "fresh", 2)
     with Index.open(place) as index:
         fill(index, "later", 2)
-        shutil.rmtree(place)
+        remove(place)
         (tmp_path / "copy").rename(place)
         assert is_outdated(index)
         index.refresh()
@@ -267,7 +273,7 @@ def test_an_empty_index_that_was_replaced_takes_no_changes(tmp_path: Path) -> No
 
 def test_an_index_that_is_gone_takes_no_changes(place: Path, index: Index) -> None:
     index.add([{"id": "x", "text": "lost"}])
-    shutil.rmtree(place)
+    remove(place)
     with pytest.raises(CollectionError, match="the index has been removed"):
         index.commit()
     assert not place.exists()
@@ -276,7 +282,7 @@ def test_an_index_that_is_gone_takes_no_changes(place: Path, index: Index) -> No
 def test_closing_the_old_index_leaves_the_log_of_the_new_one(place: Path, tmp_path: Path) -> None:
     """SQLite removes the log of a database with its last user; by its name, which is that of the new one by now."""
     reader = Index.open(place)
-    shutil.rmtree(place)
+    remove(place)
     build(place, "fresh")
     with Index.open(place) as writer, Index.open(place) as pinned:
         fill(writer, "later", 3)
@@ -318,11 +324,11 @@ def test_a_network_that_was_never_used_is_missed_in_one_sentence(tmp_path: Path)
 
 
 def without_folder(place: Path) -> None:
-    shutil.rmtree(place)
+    remove(place)
 
 
 def with_a_file_instead(place: Path) -> None:
-    shutil.rmtree(place)
+    remove(place)
     place.write_text("no index")
 
 
@@ -399,7 +405,7 @@ def test_what_cannot_be_opened_is_told_and_searches_go_on(
         assert "\n" not in str(told.value)
         assert (words(index), len(index), generation(index), index.name) == ({"old"}, 5, 1, "bm25")
     if place.is_dir():
-        shutil.rmtree(place)
+        remove(place)
     else:
         place.unlink(missing_ok=True)
     with pytest.raises(CollectionError, match="this folder does not exist"):
@@ -552,7 +558,7 @@ def test_searching_threads_meet_one_index_after_the_other(place: Path, index: In
 def test_searching_threads_go_on_while_the_folder_is_gone(place: Path, index: Index) -> None:
     server = Server(index)
     new = build(place.with_name("new"), "fresh", 7)
-    shutil.rmtree(place)
+    remove(place)
     until = time.monotonic() + 10
     while server.refused < 3 and time.monotonic() < until:
         time.sleep(0.002)
