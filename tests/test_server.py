@@ -360,6 +360,7 @@ def test_pages_of_other_sites(folder: Path) -> None:
         assert "access-control-allow-origin" not in foreign.get("/v1/pets/search", query="dog").headers
         assert client.with_headers(origin=client.url).post("/v1/pets/commit").status == 200
         assert client.with_headers(host="evil.example:80").get("/v1/indexes").status == 421
+        assert client.with_headers(host="evil.example:80").get("/healthz").status == 200
     with served({"pets": folder}, write=True, cors=("https://ours.example",)) as client:
         ours = client.with_headers(origin="https://ours.example")
         found = ours.get("/v1/pets/search", query="dog")

@@ -42,6 +42,8 @@ def test_from_grades_to_measures(folder: Path) -> None:
         qrels = client.get("/v1/pets/judgements/qrels")
         assert qrels.body.decode().split("\n")[:-1] == ["q1 0 long 0", "q1 0 short 3", "q2 0 cat 1"]
         assert qrels.headers["content-disposition"] == 'attachment; filename="pets.qrels"'
+        beir = client.get("/v1/pets/judgements/qrels", format="beir").body.decode()
+        assert "q1\tshort\t3" in beir
         lines = client.get("/v1/pets/judgements/queries").body.splitlines()
         assert [json.loads(line) for line in lines] == [{"_id": "q1", "text": "dog"}, {"_id": "q2", "text": "cat"}]
         asked = {"models": ["bm25", {"model": "bm25(b=0)"}], "measures": ["nDCG@10", "RR"]}

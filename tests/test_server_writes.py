@@ -206,6 +206,23 @@ def test_commits_while_searching(folder: Path) -> None:
         assert len(found(client)) == 110
 
 
+def test_a_hit_that_is_deleted_before_it_is_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is done again: the answer is that of the new commit, not an error."""
+    with served({"dogs": folder}, write=True) as client:
+        explain, deleted = Index.explain, []
+
+        def late(index: Index, query: str, doc_id: str, *rest: Any, **options: Any) -> Any:
+            if not deleted:
+                deleted.append(doc_id)
+                assert client.post("/v1/dogs/delete", {"ids": [doc_id]}).status == 200
+            return explain(index, query, doc_id, *rest, **options)
+
+        monkeypatch.setattr(Index, "explain", late)
+        answer = client.post("/v1/dogs/search", {"query": "dog", "k": 3, "explain": True})
+        assert answer.status == 200, answer.body
+        assert deleted[0] not in [hit["id"] for hit in answer.data["results"][0]["hits"]]
+
+
 def test_two_writers(folder: Path) -> None:
     with served({"dogs": folder}, write=True, limits=Limits(seconds=0.5)) as client, Index.open(folder) as other:
         with other.writer() as writer:

@@ -165,9 +165,10 @@ class Index(Retriever):
             self._own_writer.rollback()
 
     def refresh(self) -> None:
-        """See the newest commit of any writer from now on."""
+        """See the newest commit from now on, also of an index that has replaced this one; an error changes nothing."""
         with self._turns:
             self._check_open()
+            recover(self.path)
             old = self._current
             self._current = Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
             self.name = self.model.name
@@ -180,9 +181,10 @@ class Index(Retriever):
             self._check_open()
             if self._writer is not None and self._writer.is_used_by_this_thread:
                 raise CollectionError(f"{self.path}: this Index has a writer open; use it, or close it first")
-            if self._own_writer is None:
-                self._own_writer = self._new_writer(DEFAULT_TIMEOUT, keep_lock=False)
-            return self._own_writer
+            own = self._own_writer  # after a refresh it may be that of an index that was replaced
+            if own is None or not (own.is_writing or own.writes_to(self._searcher.snapshot.meta["uuid"])):
+                own = self._own_writer = self._new_writer(DEFAULT_TIMEOUT, keep_lock=False)
+            return own
 
     def _new_writer(self, timeout: float | None, *, keep_lock: bool) -> Writer:
         snapshot = self._searcher.snapshot

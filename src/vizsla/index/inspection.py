@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
@@ -16,7 +15,7 @@ from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.index.storage import database, trust
+from vizsla.index.storage import trust
 from vizsla.models import Model
 from vizsla.runs import Filter, FilterLike, Hit, document_id
 from vizsla.runs.retriever import check_query
@@ -104,6 +103,30 @@ def matching_ids(index: Index, filter: FilterLike) -> list[str]:
         return matching.matching_ids(searcher, condition)
 
 
+def generation(index: Index) -> int:
+    """The number of the commit that the Index object sees."""
+    return index._searcher.snapshot.generation
+
+
+def newest_generation(index: Index) -> int:
+    """The number of the last commit that the folder of the index holds now; `refresh` would make it visible.
+
+    This takes microseconds as long as nothing is written. If the folder holds another index by now, it is the number
+    of that one's last commit, so ask `is_outdated` whether to refresh.
+    """
+    index._check_open()
+    return index._searcher.snapshot.watch.newest().generation
+
+
+def is_outdated(index: Index) -> bool:
+    """Whether `refresh` would find something else than what the Index object sees; as cheap as `newest_generation`.
+
+    That is a newer commit, another index in its place, or no index or a damaged one, which `refresh` tells as an error.
+    """
+    index._check_open()
+    return not index._searcher.snapshot.is_newest
+
+
 def term_statistics(index: Index, text: str) -> list[TermStatistics]:
     """For each term of a text, in each namespace: in how many documents and how often it occurs."""
     if not isinstance(text, str):
@@ -162,24 +185,7 @@ def trust_vector_indexes(index: Index) -> int:
     return len(hashes)
 
 
-def generation(index: Index) -> int:
-    """The number of the commit that searches see."""
-    return index._searcher.snapshot.generation
-
-
 def cache_sizes(index: Index) -> dict[str, int]:
     """How many filters, models, ids of documents and terms are kept in memory for the next searches."""
     with index._reading() as searcher:
         return {**searcher.cache_sizes, **searcher.snapshot.cache_sizes}
-
-
-def is_stale(index: Index) -> bool:
-    """Whether the folder has another commit than searches see; `index.refresh()` shows it.
-
-    This is quick, so a server may ask often. It also notices that the folder was replaced by another index. A folder
-    that is gone or cannot be read raises `CollectionError`.
-    """
-    meta = index._searcher.snapshot.meta
-    with closing(database.connect(index.path, write=False)) as db, database.using_sqlite(index.path):
-        newest = [database.get_meta(db, key) for key in ("uuid", "generation")]
-    return newest != [meta["uuid"], meta["generation"]]

@@ -30,7 +30,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-_OPEN_TO_ALL = ("/healthz", "/readyz", "/openapi.json", "/docs", "/favicon.ico", "/")
+_PROBES = ("/healthz", "/readyz")  # by whatever name
+_OPEN_TO_ALL = ("/openapi.json", "/docs", "/favicon.ico", "/")
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 _UPLOAD = "/documents"
 log = logging.getLogger("vizsla.server")
@@ -97,6 +98,8 @@ class Gate:
         """Refuse a request before anything is done for it."""
         headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
+        if path in _PROBES:
+            return
         self._check_host(headers)
         if path in _OPEN_TO_ALL or path.startswith("/page/"):
             scope["vizsla.may_write"] = False
@@ -134,7 +137,7 @@ class Gate:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route: str = scope.get("vizsla.route") or getattr(scope.get("route"), "path", None) or "other"
         self._service.metrics.observe_request(route, status, seconds)
-        if not self._access_log or route in ("/healthz", "/readyz", "/metrics"):
+        if not self._access_log or route in (*_PROBES, "/metrics"):
             return
         asked = route
         if self._log_texts:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from vizsla.errors import VizslaError
 from vizsla.index import Index
-from vizsla.index.inspection import facet_fields, generation, is_stale
+from vizsla.index.inspection import facet_fields, generation, is_outdated
 from vizsla.models import Model, Reranker, parse_model
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
@@ -82,8 +82,9 @@ class Hosted:
             try:
                 if self._index is None:
                     self._index = Index.open(self.folder, memory=WRITE_MEMORY)
-                elif is_stale(self._index):
+                elif is_outdated(self._index):
                     self._index.refresh()
+                    self._facets = (-1, [])  # it may be another index
                 self.problem = None
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)
@@ -92,7 +93,7 @@ class Hosted:
         """Look for a new commit; called often, and cheap when there is none."""
         if self.problem is None and self._index is not None:
             try:
-                if not is_stale(self._index):
+                if not is_outdated(self._index):
                     return
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)

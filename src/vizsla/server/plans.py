@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vizsla.errors import VizslaError
 from vizsla.index.inspection import facets, similar_query
 from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
@@ -22,6 +23,7 @@ from vizsla.server.limits import check_page, check_queries_count, check_query_te
 from vizsla.server.service import Service
 
 MAX_EXPLAINED = 100  # hits of a request
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,20 @@ class SearchPlan:
         return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
 
     def answers(self, queries: Sequence[str]) -> list[bytes]:
-        """The answer to each query, as JSON."""
+        """The answer to each query, as JSON.
+
+        If a commit comes between the search and a look at what it found, and the document is gone, all is done again.
+        """
+        for _ in range(_ATTEMPTS):
+            seen = self.hosted.generation
+            try:
+                return self._answers(queries)
+            except VizslaError:
+                if self.hosted.generation == seen:
+                    raise
+        return self._answers(queries)
+
+    def _answers(self, queries: Sequence[str]) -> list[bytes]:
         found = self._search(queries)
         if self.as_pyserini:
             return [self._candidates(query, hits) for query, hits in zip(queries, found, strict=True)]

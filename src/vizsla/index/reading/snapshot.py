@@ -12,10 +12,11 @@ import numpy as np
 
 from vizsla.datasets import Splitter
 from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
-from vizsla.errors import CollectionError
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
+from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, model_files, segment_files
 from vizsla.models import DenseComponent, Model
 
@@ -49,15 +50,22 @@ class Snapshot:
         self._lock = threading.RLock()
         self._users = 0
         self._retired = False
+        self.watch = Watch(path)
+        """Tells what the folder holds now."""
         for attempt in range(_ATTEMPTS):
+            self.identity = database.identity(path)
             self.connection = ReadConnection(path)
             try:
                 self._load(previous)
-                return
+                if database.identity(path) == self.identity:
+                    return
+                raise arrays.MissingFileError(f"{path}: the index was replaced while it was opened; open it again")
             except BaseException as e:
                 self.connection.close()
-                # A newer commit may have removed a file before it could be mapped; the next try finds that commit.
-                if not isinstance(e, arrays.MissingFileError) or attempt == _ATTEMPTS - 1:
+                # A newer commit may have removed a file before it could be mapped, or another index has taken the
+                # place of this one; the next try finds it.
+                replaced = isinstance(e, CollectionError) and database.identity(path) != self.identity
+                if not (replaced or isinstance(e, arrays.MissingFileError)) or attempt == _ATTEMPTS - 1:
                     raise
 
     def _load(self, previous: Snapshot | None) -> None:
@@ -94,8 +102,13 @@ class Snapshot:
         same = ("uuid", "model", "model_files")
         if previous is not None and all(previous.meta[key] == self.meta[key] for key in same):
             return previous.model
-        model_files.check_model_folder(self.path / "model")
-        return Model.from_description(self.meta["model"], self.path / "model")
+        try:
+            model_files.check_model_folder(self.path / "model")
+            return Model.from_description(self.meta["model"], self.path / "model")
+        except CollectionError:
+            raise
+        except (VizslaError, OSError) as e:
+            raise CollectionError(f"{self.path}: the model of the index cannot be opened ({e})") from e
 
     def _read_segments(
         self, rows: list[tuple[str, dict[str, arrays.Facts]]], previous: Snapshot | None
@@ -177,7 +190,7 @@ class Snapshot:
 
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
-        if self._stamp is not None and self._stamp != database.stamp(self.path):
+        if self._stamp is not None and self._has_changed(self._stamp):
             raise CollectionError(
                 f"{self.path}: the index has changed, and without permission to write a reader cannot keep what it has "
                 "opened; call refresh() or open it again"
@@ -187,6 +200,20 @@ class Snapshot:
                 return False
             self._users += 1
             return True
+
+    def _has_changed(self, before: database.Stamp) -> bool:
+        """Whether index.db was written to. One that was replaced or removed stays as it was for those who have it."""
+        now = database.stamp(self.path)
+        return now is not None and now.identity == before.identity and now != before
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the folder holds this commit of this index, and not another, a damaged one, or none."""
+        try:
+            newest = self.watch.newest()
+        except CollectionError:
+            return False
+        return (newest.identity, newest.uuid, newest.generation) == (self.identity, self.meta["uuid"], self.generation)
 
     def release(self) -> None:
         """Stop using the snapshot."""

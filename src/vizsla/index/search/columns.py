@@ -39,7 +39,10 @@ def scalars_of(value: Any) -> list[Scalar]:
         return [value]
     if not isinstance(value, list):
         return []
-    different = {(isinstance(v, bool), v): v for v in value if isinstance(v, str | int | float)}
+    different: dict[tuple[bool, Scalar], Scalar] = {}
+    for element in value:
+        if isinstance(element, str | int | float):
+            different.setdefault((isinstance(element, bool), element), element)
     return list(different.values())
 
 

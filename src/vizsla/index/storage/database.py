@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -28,6 +28,7 @@ from vizsla.index.storage.schema import FORMAT, META, READABLE, SCHEMA, are_stat
 from vizsla.index.storage.segment_files import check_facts
 
 FILE = "index.db"
+LOG = FILE + "-wal"
 JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
@@ -144,10 +145,33 @@ def _connect(file: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10, factory=factory)
 
 
-def stamp(path: Path) -> tuple[int, int]:
-    """Size and time of index.db, which change when it is written to."""
-    status = (path / FILE).stat()
-    return status.st_size, status.st_mtime_ns
+class Stamp(NamedTuple):
+    """What the file system tells of a file: which one it is, and when it was written to."""
+
+    device: int
+    inode: int
+    size: int
+    time: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Two files at once never have the same."""
+        return self.device, self.inode
+
+
+def stamp(path: Path, file: str = FILE) -> Stamp | None:
+    """The stamp of a file of an index; None if it is not there."""
+    try:
+        status = os.stat(path / file)
+    except OSError:
+        return None
+    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file index.db is: another one when the index has been replaced; None if it is gone."""
+    now = stamp(path)
+    return None if now is None else now.identity
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:

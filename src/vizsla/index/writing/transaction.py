@@ -61,17 +61,24 @@ class WriteTransaction:
         """Whether the transaction has changes to commit."""
         self.sound = True
         """False after an interrupted change that cannot be undone; then the transaction cannot be committed."""
+        self._identity = database.identity(path)
         self._db = database.connect(path, write=True)
         self._close_database = database.close_with(self, self._db)
         try:
             with database.using_sqlite(path):
                 if database.get_meta(self._db, "uuid") != uuid:
-                    raise CollectionError(f"{path}: the index has been replaced by another one; open it again")
+                    raise _replaced(path)
+                self._check_in_place()
                 self._begin()
         except BaseException:
             self.close()
             raise
         self._buffer.start(self._next_number)
+
+    def _check_in_place(self) -> None:
+        """Refuse to go on if another index lies in the folder now: files written there, or swept, would be its own."""
+        if database.identity(self._path) != self._identity:
+            raise _replaced(self._path)
 
     def _begin(self) -> None:
         """Remove what an interrupted writer has left, and begin the next commit."""
@@ -236,6 +243,7 @@ class WriteTransaction:
     def _flush(self) -> None:
         """Write the buffer as a segment of the next generation."""
         with self._storing():
+            self._check_in_place()
             segment = self._buffer.flush()
             if segment is None:
                 return
@@ -273,6 +281,7 @@ class WriteTransaction:
             database.set_meta(self._db, "next_number", self._next_number)
             self._store_fitted_weights()
             self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
+            self._check_in_place()
             remove_seal(self._path)
             just_before()
             self._db.execute("COMMIT")
@@ -289,6 +298,7 @@ class WriteTransaction:
     def _tidy_up(self, shrink: bool) -> None:
         """Clean up after a commit. It is durable now, so a failure here must not look like a failed commit."""
         with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
+            self._check_in_place()
             segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         if shrink:  # with stored texts it would take long
             self._shrink()
@@ -326,6 +336,11 @@ class WriteTransaction:
     def close(self) -> None:
         """Discard uncommitted changes; the next writer removes their rows."""
         self._close_database()
+
+
+def _replaced(path: Path) -> CollectionError:
+    what = "removed" if database.identity(path) is None else "replaced by another one; open it again"
+    return CollectionError(f"{path}: the index has been {what}")
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:

@@ -105,6 +105,10 @@ class Writer:
         """Whether the calling thread holds the lock by this writer."""
         return self._lock is not None and self._thread == threading.get_ident()
 
+    def writes_to(self, uuid: str) -> bool:
+        """Whether it is a writer of the index with this uuid."""
+        return self._target.uuid == uuid
+
     @property
     def is_open(self) -> bool:
         """Whether the writer has not been closed."""

@@ -6,22 +6,23 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from vizsla.server.hosting import Hosted
+from vizsla.server.hosting import Hosted, Hosting
 from vizsla.server.json_text import json_bytes
 from vizsla.server.service import Service
 
 JSON = "application/json"
 
 
-def service_of(request: Request) -> Service:
-    """What the routes of this worker share."""
+async def service_of(request: Request) -> Service:
+    """What the routes of this worker share. (A plain function would be called in a thread, which takes longer.)"""
     service: Service = request.app.state.service
     return service
 
 
-def hosted_of(request: Request, index: str) -> Hosted:
+async def hosted_of(request: Request, index: str) -> Hosted:
     """The index that a path names."""
-    return service_of(request).hosting[index]
+    hosting: Hosting = request.app.state.service.hosting
+    return hosting[index]
 
 
 InService = Annotated[Service, Depends(service_of)]

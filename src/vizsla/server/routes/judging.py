@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from vizsla.retrievers import RerankedRetriever
 from vizsla.runs import Retriever, document_id
@@ -15,13 +15,13 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.judgements import JudgedQuery, measures
 from vizsla.server.limits import check_query_text
-from vizsla.server.routes import InIndex, InService, answer, service_of
+from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.service import Service
 
 
-def is_judging(request: Request) -> None:
+async def is_judging(service: InService) -> None:
     """Refuse judgements where the server takes none."""
-    if not service_of(request).settings.judging:
+    if not service.settings.judging:
         raise RequestError("this server takes no judgements; it was started with --no-judging", 403)
 
 
@@ -60,10 +60,13 @@ def _query(query: JudgedQuery) -> dict[str, Any]:
 
 
 @router.get("/v1/{index}/judgements/qrels", response_model=None, responses=_FILE)
-async def qrels(service: InService, hosted: InIndex) -> Response:
-    """All judgements as TREC qrels; the ids of queries are those of `judgements/queries`."""
-    text = await service.read(service.judgements(hosted).export_qrels)
-    return _attachment(text, f"{hosted.name}.qrels")
+async def qrels(service: InService, hosted: InIndex, format: Literal["trec", "beir"] = "trec") -> Response:
+    """All judgements as qrels; the ids of queries are those of `judgements/queries`.
+
+    `format=beir` has tabs between columns, so ids of documents may have blanks.
+    """
+    text = await service.read(lambda: service.judgements(hosted).export_qrels(tabs=format == "beir"))
+    return _attachment(text, f"{hosted.name}.{'tsv' if format == 'beir' else 'qrels'}")
 
 
 @router.get("/v1/{index}/judgements/queries", response_model=None, responses=_FILE)
