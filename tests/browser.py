@@ -78,5 +78,11 @@ def wait_for_frames(page: Page) -> None:
 
 
 def does_not_scroll_sideways(page: Page) -> bool:
-    wait_for_frames(page)
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+    """Whether the page fits into the window, once a change of the window has been drawn."""
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth", timeout=3000)
+    except TimeoutError:
+        return False
+    return True
