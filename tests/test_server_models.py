@@ -55,6 +55,16 @@ def test_a_sum_its_parts_and_other_weights(sum_folder: Path) -> None:
         assert client.post("/v1/both/search", {"like": "3"}).data["results"][0]["hits"][0]["id"] != "3"
 
 
+def test_every_model_that_is_offered_is_accepted(tmp_path: Path) -> None:
+    folder = build(tmp_path / "x.index", DOCUMENTS, "bm25(k1=1.2) + 6 * sketch(lexical=bm25)")
+    with served({"x": folder}) as client:
+        offered = [model["name"] for model in client.get("/v1/x").data["models"]]
+        assert "sketch(lexical=bm25)" in offered
+        for name in offered:
+            answer = client.post("/v1/x/search", {"query": "dog", "model": name})
+            assert answer.status == 200, answer.body
+
+
 def test_passages(tmp_path: Path) -> None:
     text = "a dog barks. " * 30 + "a cat purrs. " * 30
     folder = build(tmp_path / "p.index", [{"id": "1", "text": text}, {"id": "2", "text": "a dog"}], passages=20)

@@ -126,8 +126,8 @@ class RequestedModels:
         """The model of a call: a part of the index's own model, perhaps with other options, or a new one."""
         by_name = {part.component.namespace: part.component for part in self.own.parts}
         by_name |= {part.component.name: part.component for part in self.own.parts}
-        if not call.options and call.name in by_name:
-            return by_name[call.name]
+        if call.text in by_name:
+            return by_name[call.text]
         entry = MODELS[call.name]
         self._check(entry, call)
         own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
