@@ -180,7 +180,7 @@ def eventually(check: Any, seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
-def build(folder: Path, documents: list[dict[str, Any]], model: str = "bm25", **options: Any) -> Path:
+def build(folder: Path, documents: list[dict[str, Any]], model: Any = "bm25", **options: Any) -> Path:
     with Index.create(folder, model, **options) as index:
         index.add(documents)
         index.commit()

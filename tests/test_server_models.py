@@ -9,7 +9,7 @@ import pytest
 from served import build, served
 from small import small_dense
 from vizsla.index import Index
-from vizsla.models import BM25, Reranker
+from vizsla.models import BM25, Reranker, parse_model
 from vizsla.retrievers import rerank_hits
 
 DOCUMENTS = [{"id": str(n), "text": f"dog number{n} barks " + "loudly " * (n % 5), "year": 1990 + n} for n in range(20)]
@@ -56,7 +56,8 @@ def test_a_sum_its_parts_and_other_weights(sum_folder: Path) -> None:
 
 
 def test_every_model_that_is_offered_is_accepted(tmp_path: Path) -> None:
-    folder = build(tmp_path / "x.index", DOCUMENTS, "bm25(k1=1.2) + 6 * sketch(lexical=bm25)")
+    model = parse_model("bm25(k1=1.2) + 6 * sketch(lexical=bm25)").fit(DOCUMENTS)
+    folder = build(tmp_path / "x.index", DOCUMENTS, model)
     with served({"x": folder}) as client:
         offered = [model["name"] for model in client.get("/v1/x").data["models"]]
         assert "sketch(lexical=bm25)" in offered

@@ -126,15 +126,16 @@ class RequestedModels:
         """The model of a call: a part of the index's own model, perhaps with other options, or a new one."""
         by_name = {part.component.namespace: part.component for part in self.own.parts}
         by_name |= {part.component.name: part.component for part in self.own.parts}
-        if call.text in by_name:
-            return by_name[call.text]
+        written = f"{call.name}({call.written})" if call.written else call.name
+        if written in by_name:
+            return by_name[written]
         entry = MODELS[call.name]
         self._check(entry, call)
         own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
         like = [bm25 for bm25 in own if bm25.expression_name == call.name]
         if len(like) == 1:
-            return replace(like[0], name=call.text, **entry.read_options(call))
-        return MODELS.make(call).with_name(call.text)
+            return replace(like[0], name=written, **entry.read_options(call))
+        return MODELS.make(call).with_name(written)
 
     @staticmethod
     def _check(entry: Entry[Any], call: Call) -> None:
