@@ -80,7 +80,7 @@ def fill(index: Index, commits: list[list[tuple[str, str, dict[str, Any]]]], del
     index.commit()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(DOCUMENT, min_size=1, max_size=6), min_size=1, max_size=3),
     st.lists(st.integers(0, 9).map(str), max_size=3),

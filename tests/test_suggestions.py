@@ -56,7 +56,7 @@ def expected(index: Index, prefix: str) -> dict[str, int]:
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(TEXT, min_size=1, max_size=3), min_size=1, max_size=2),
     st.sets(st.integers(0, 5), max_size=2),
