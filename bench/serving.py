@@ -43,7 +43,7 @@ Figures = dict[str, Any]
 
 
 class Engine:
-    """The engine in a process of its own: searches for some seconds when it is told to."""
+    """The engine in its own process: it searches for some seconds on command."""
 
     def __init__(self, index: str, questions: Path) -> None:
         command = [sys.executable, __file__, "--child", index, "--questions", str(questions)]

@@ -177,6 +177,18 @@ def test_a_search_may_wait_for_a_commit_of_another_process(folder: Path) -> None
         assert time.monotonic() - started < 1.0
 
 
+def test_an_error_while_it_looks_for_commits_does_not_end_the_looking(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served({"dogs": folder}) as client, Index.open(folder) as other:
+        with monkeypatch.context() as patch:
+            patch.setattr("vizsla.server.hosting.is_outdated", lambda _: 1 / 0)
+            eventually(lambda: "looking for new commits failed" in caplog.text)
+        other.add([{"id": "late", "text": "a late dog"}])
+        other.commit()
+        eventually(lambda: "late" in found(client, "late"), 3)
+
+
 def test_a_generation_that_never_comes(folder: Path) -> None:
     with served({"dogs": folder}, limits=Limits(seconds=1)) as client:
         answer = client.post("/v1/dogs/search", {"query": "dog", "generation": 99})

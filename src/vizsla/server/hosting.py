@@ -90,7 +90,7 @@ class Hosted:
                 self.problem = self.sentence(e)
 
     def poll(self) -> None:
-        """Look for a new commit; called often, and cheap when there is none."""
+        """Open a new commit if there is one. A server calls this four times a second."""
         if self.problem is None and self._index is not None:
             try:
                 if not is_outdated(self._index):
@@ -143,7 +143,7 @@ class Hosting:
         """A reranker by the name it is served under."""
         folders = self.settings.rerankers
         if name not in folders:
-            known = f"there is {', '.join(folders)}" if folders else "there is none; start the server with --reranker"
+            known = f"known: {', '.join(folders)}" if folders else "start the server with --reranker NAME=MODEL"
             raise NotFoundError(f"there is no reranker {name[:80]!r} here; {known}")
         with self._turn:
             if name not in self._rerankers:

@@ -164,7 +164,7 @@ class Judgements:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The database in a transaction that changes nothing; None if there is none yet."""
+        """The database in a read transaction; None before the first judgement."""
         if not self._exists():
             yield None
             return

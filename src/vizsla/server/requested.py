@@ -9,7 +9,6 @@ from typing import Any
 
 from vizsla.models import BM25, Model, parse_expander, parse_model, with_expansion
 from vizsla.models.expansion import EXPANDERS
-from vizsla.models.expressions import expression
 from vizsla.models.model import Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.server.errors import RequestError
@@ -148,11 +147,3 @@ class RequestedModels:
                 raise RequestError(f"a request cannot set the option {name}; the index's own is used")
             if type(value) is int and abs(value) > MAX_WHOLE_NUMBER:
                 raise RequestError(f"{name} is {value}, and the server takes at most {MAX_WHOLE_NUMBER}")
-
-
-def model_text(model: Model) -> str:
-    """A model as an expression where it can be written so, else its name."""
-    try:
-        return expression(model)
-    except Exception:
-        return model.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from vizsla.server.metrics import Metrics
 from vizsla.server.settings import Settings
 from vizsla.server.staging import Staging, state_folder
 
+log = logging.getLogger("vizsla.server")
 T = TypeVar("T")
 MAX_WAITING_WRITES = 16
 
@@ -37,7 +39,6 @@ class Service:
         """Requests that are being answered."""
         self._waiting_writes = 0
         self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
-        self._poll: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Open the indexes, and search each once: the first search loads or compiles what others use again."""
@@ -48,10 +49,12 @@ class Service:
                     hosted.index.search_many(["a word", "another"], 1)
 
     async def poll(self) -> None:
-        """See new commits, for ever."""
+        """See new commits, for ever. Slow reads do not delay it, and an error does not end it."""
         while True:
-            with suppress(VizslaError, OSError):
-                await self.read(self.hosting.poll)
+            try:
+                await asyncio.to_thread(self.hosting.poll)
+            except Exception:
+                log.exception("looking for new commits failed; the server tries again")
             self.metrics.update(self.in_flight)
             await asyncio.sleep(POLL)
 

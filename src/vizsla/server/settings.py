@@ -1,4 +1,4 @@
-"""What a server is told: from flags, the environment or one TOML file, in this order."""
+"""The settings of a server. Flags come before environment variables, and these before a TOML file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The way of `GET /v1/{index}/search`, the request that comes most often, past all that it does not need.
 
-It reads the same parameters and gives the same answer as the route of the API, in about a third of the time.
+It reads the same parameters and gives the same answer as the route of the API. Beside the search it takes less than
+half of the processor time.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class TermTable:
 
 
 def _after(beginning: str) -> str | None:
-    """The first text, in the order of its bytes in UTF-8, after all that begin in some way; None if there is none.
+    """The least text that is greater than all texts with a prefix, in the order of UTF-8 bytes; None if there is none.
 
     >>> _after("ab"), _after("a\U0010ffff"), _after("\ud7ff") == "\ue000"
     ('ac', 'b', True)

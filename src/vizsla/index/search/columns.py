@@ -47,7 +47,7 @@ def scalars_of(value: Any) -> list[Scalar]:
 
 
 def value_at(content: Mapping[str, Any], path: Path) -> Any:
-    """The value of a field, given the keys that lead to it; None if there is none."""
+    """The value of a field by its path of keys, or None."""
     value: Any = content
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
