@@ -77,6 +77,15 @@ def wait_for_frames(page: Page) -> None:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
+def wait_for_transitions(page: Page) -> None:
+    """Wait until colours and places have reached their end; what moves for ever is not waited for."""
+    wait_for_frames(page)
+    page.wait_for_function(
+        "() => document.getAnimations().every((a) => a.playState !== 'running'"
+        " || a.effect.getComputedTiming().iterations === Infinity)"
+    )
+
+
 def does_not_scroll_sideways(page: Page) -> bool:
     """Whether the page fits into the window, once a change of the window has been drawn."""
     from playwright.sync_api import TimeoutError

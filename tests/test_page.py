@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import chromium, does_not_scroll_sideways, opened, wait_for_frames
+from browser import chromium, does_not_scroll_sideways, opened, wait_for_transitions
 from served import build, running, served
 from vizsla.server.settings import Keys
 
@@ -121,6 +121,19 @@ def test_first_visit(page: Page) -> None:
     assert page.get_attribute("#query", "placeholder") == "Search 36 documents"
     page.locator(".try").get_by_role("button", name="vizsla").click()
     wait_for(page, "6 results")
+
+
+def test_what_is_typed_before_the_server_answers_is_kept(page: Page) -> None:
+    waiting: list[Route] = []
+    page.route("**/v1/indexes", lambda route: waiting.append(route))
+    with page.expect_request("**/v1/indexes"):
+        page.goto("/", wait_until="domcontentloaded")
+    page.locator("#query").press_sequentially("pointin")
+    with page.expect_response("**/v1/indexes"):
+        waiting[0].continue_()
+    page.locator("#query").press_sequentially("g dog", delay=20)
+    wait_for(page, "results", "#count")
+    assert page.input_value("#query") == "pointing dog"
 
 
 def test_typing_finds_while_typing_and_marks_words(page: Page) -> None:
@@ -543,7 +556,7 @@ def test_texts_have_contrast_in_both_themes(page: Page) -> None:
         for theme, paper in (("light", "rgb(251, 250, 247)"), ("dark", "rgb(21, 18, 16)")):
             page.emulate_media(color_scheme=theme)
             page.wait_for_function("paper => getComputedStyle(document.body).backgroundColor === paper", arg=paper)
-            wait_for_frames(page)
+            wait_for_transitions(page)
             assert page.evaluate(CONTRAST) == [], (address, theme)
 
 

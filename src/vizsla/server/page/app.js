@@ -93,7 +93,8 @@ function draw(state, before) {
 	document.body.classList.toggle("comparing", Boolean(state.b));
 	placeRail();
 	document.title = state.q ? `${cut(state.q, 80)} · ${info.name} · Vizsla` : "Vizsla";
-	if ($("query").value.trim() !== state.q && ($("query") !== document.activeElement || before?.q !== state.q)) $("query").value = state.q;
+	const typed = $("query") === document.activeElement && (before ? before.q === state.q : $("query").value);
+	if (!typed && $("query").value.trim() !== state.q) $("query").value = state.q;
 	$("query").placeholder = info.documents ? `Search ${number(info.documents)} documents` : "Search";
 	$("clear").hidden = !$("query").value;
 	showWhere(state.where, "");
