@@ -11,7 +11,7 @@ from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent, DenseDocuments
 from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
 from vizsla.models.expressions import check_model, expression, parse_model
-from vizsla.models.fields import Fields, field_text, text_problem
+from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
 from vizsla.models.precomputed import PrecomputedVectors
@@ -33,6 +33,7 @@ __all__ = [
     "BM25",
     "EXPANDERS",
     "MODELS",
+    "QUERIES",
     "RM3",
     "SAMPLE",
     "Augmenter",
@@ -61,11 +62,13 @@ __all__ = [
     "Statistics",
     "Sum",
     "TermWeightEncoder",
+    "as_text",
     "average_length",
     "check_model",
     "count_statistics",
     "expression",
     "field_text",
+    "is_text",
     "parse_expander",
     "parse_model",
     "text_problem",
