@@ -64,9 +64,6 @@ def expand(
         typer.Option("--update", metavar="OLD", help="Take over the queries of documents that OLD has unchanged."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, even an unfinished one.")] = False,
-    runtime: Annotated[
-        str | None, typer.Option("--runtime", metavar="NAME", help="onnx or torch; default: what the generator is for.")
-    ] = None,
     format: options.Format = None,
     id_field: options.IdField = None,
     text_field: options.TextField = None,
@@ -93,7 +90,7 @@ def expand(
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=read, **reading)
     _check_apart(output, found)
-    generator = open_generator(model, runtime)
+    generator = open_generator(model)
     total = count_documents(_documents(found), read)
     started = time.perf_counter()
     with _progress(total) as show:

@@ -111,7 +111,7 @@ class _Block:
             if problem is not None:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
             starts.append(line_start(document))
-            texts.append(field_text(content, fields).strip())
+            texts.append(field_text(content, fields))
         return cls([d.id for d in documents], starts, texts)
 
 
@@ -119,7 +119,7 @@ def _expand_block(
     block: _Block, file: ExpansionFile, generator: TextGenerator, sampling: Sampling, earlier: EarlierQueries | None,
     report: ExpansionReport,
 ) -> None:  # fmt: skip
-    with_text = [i for i, text in enumerate(block.texts) if text]
+    with_text = [i for i, text in enumerate(block.texts) if text.strip()]
     counts: Iterable[int] = generator.token_counts([block.texts[i] for i in with_text]) if with_text else ()
     queries = file.holds(block.ids, block.starts)
     if queries is None:
