@@ -116,7 +116,7 @@ def test_passages_export_and_other_models(tmp_path: Path, cli: Cli) -> None:
     assert code == 0
     assert json.loads(out)["results"][0]["document"]["queries"] == DOCUMENTS[0]["queries"]
     assert cli("search", tmp_path / "passages", "canines")[0] == 0
-    assert cli("export", tmp_path / "passages", "--to", "jsonl", "-o", tmp_path / "vectors.jsonl")[0] == 0
+    assert cli("export", tmp_path / "passages", "-o", tmp_path / "vectors.jsonl")[0] == 0
     assert cli("index", file, "-o", tmp_path / "plain")[0] == 0
     with Index.open(tmp_path / "plain") as index:
         assert index.search("canines") == []

@@ -74,18 +74,17 @@ def expand(
     allow_empty: options.AllowEmpty = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write documents with a field of generated queries, which vizsla index reads (docT5query).
+    """Generate queries for documents and write both.
 
-    A run that was stopped goes on with the same command.
+    This is docT5query: vizsla index reads the field queries. A run that was stopped goes on with the same command.
     """
     from vizsla.expansion import count_documents
     from vizsla.expansion import expand as run
     from vizsla.models.generator import open_generator
 
     read = tuple(fields.split("/"))
-    sampling = _sampling(
-        preset, texts=queries, top_k=top_k, top_p=top_p, temperature=temperature, max_tokens=max_tokens
-    )
+    given = {"texts": queries, "top_k": top_k, "top_p": top_p, "temperature": temperature, "max_tokens": max_tokens}
+    sampling = _sampling(preset, {**given, "seed": seed})
     _check_output(output, update)
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=read, **reading)
@@ -95,13 +94,13 @@ def expand(
     started = time.perf_counter()
     with _progress(total) as show:
         report = run(
-            _documents(found), output, generator, replace(sampling, seed=seed), fields=read, block=batch,
+            _documents(found), output, generator, sampling, fields=read, block=batch,
             update=update, overwrite=overwrite, progress=show,
         )  # fmt: skip
     _report(report, output, generator.name, time.perf_counter() - started, as_json)
 
 
-def _sampling(preset: str, **given: float | None) -> Sampling:
+def _sampling(preset: str, given: dict[str, float | None]) -> Sampling:
     """The sampling of a preset, with what was given otherwise."""
     from vizsla.expansion import PRESETS
 
