@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,10 @@ class ModelScorer(QueryScorer):
         """Count the statistics of the collection; a model whose weights are fitted reads its first documents."""
         contents: Iterator[Mapping[str, Any]] = (_contents([document], self._model.fields)[0] for document in documents)
         if self._is_unfitted:
-            held = list(contents)  # such models hold all documents in memory
-            self._model = self._model.fit(held if self._model.needs_corpus_statistics else held[:SAMPLE])
-            contents = iter(held)
+            # A model with frozen statistics is fitted to all documents in memory, one with fitted weights to a few.
+            held = list(islice(contents, None if self._model.needs_corpus_statistics else SAMPLE))
+            self._model = self._model.fit(held)
+            contents = chain(held, contents)
         counters = {
             part.component.namespace: (part.component.document_encoder(), Counter[str](), Counter[str]())
             for part in self._model.parts
