@@ -7,6 +7,8 @@ from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
 from vizsla.models.context import SearchContext
+from vizsla.models.counts import TermCounts
+from vizsla.models.deepct import DeepCT
 from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent, DenseDocuments
 from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
@@ -27,6 +29,7 @@ from vizsla.models.sparse_component import (
     TermWeightEncoder,
     count_statistics,
 )
+from vizsla.models.sparta import Sparta
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
+    "DeepCT",
     "Dense",
     "DenseComponent",
     "DenseDocuments",
@@ -59,8 +63,10 @@ __all__ = [
     "SparseComponent",
     "SparseDocumentEncoder",
     "SparseDocuments",
+    "Sparta",
     "Statistics",
     "Sum",
+    "TermCounts",
     "TermWeightEncoder",
     "as_text",
     "average_length",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.term_targets import TermDev, TermTargets
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.inputs import TrainingInputs
     from vizsla.training.kind import TRAINED_KINDS, TrainedKind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         AugmenterObjective,
         ContrastiveObjective,
         GroupObjective,
+        RegressionObjective,
         SparseObjective,
     )
     from vizsla.training.loop.trainer import Trainer, TrainingResult
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from vizsla.training.settings import (
         AugmenterLoss,
         ContrastiveLoss,
+        CountSettings,
         CropSettings,
         GroupLoss,
         SparseLoss,
@@ -49,18 +52,22 @@ _HOMES = {
     "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
     "arrays.dev_set": ("DevSet",),
     "arrays.mined_pairs": ("MinedPairs",),
+    "arrays.term_targets": ("TermDev", "TermTargets"),
     "arrays.token_corpus": ("TokenCorpus",),
     "inputs": ("TrainingInputs",),
     "kind": ("TRAINED_KINDS", "TrainedKind"),
     "loop.distributed": ("Distributed",),
     "loop.masked_lm": ("train_masked_lm",),
-    "loop.objectives": ("AugmenterObjective", "ContrastiveObjective", "GroupObjective", "SparseObjective"),
+    "loop.objectives": (
+        "AugmenterObjective", "ContrastiveObjective", "GroupObjective", "RegressionObjective", "SparseObjective",
+    ),
     "loop.trainer": ("Trainer", "TrainingResult"),
     "plan": ("resumed_recipe",),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
     "run": ("Trained", "train"),
     "settings": (
-        "AugmenterLoss", "ContrastiveLoss", "CropSettings", "GroupLoss", "SparseLoss", "TrainingSettings",
+        "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "GroupLoss", "SparseLoss",
+        "TrainingSettings",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -75,6 +82,7 @@ __all__ = [
     "BM25Rows",
     "ContrastiveLoss",
     "ContrastiveObjective",
+    "CountSettings",
     "CropSettings",
     "CroppedPairs",
     "Crops",
@@ -88,8 +96,11 @@ __all__ = [
     "MinedPairs",
     "MixedPairs",
     "QueryTerms",
+    "RegressionObjective",
     "SparseLoss",
     "SparseObjective",
+    "TermDev",
+    "TermTargets",
     "TokenCorpus",
     "Trained",
     "TrainedKind",

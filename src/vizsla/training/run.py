@@ -61,7 +61,7 @@ def train(
     trainer = Trainer(
         network,
         data.pairs,
-        recipe.settings.training,
+        kind.training_settings(data),
         objective=kind.objective(),
         dev=data.dev,
         folder=run_folder,
