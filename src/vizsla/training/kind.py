@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 
 from vizsla.errors import VizslaError
 from vizsla.models import Augmenter, Model, Reranker
+from vizsla.models.generator import TextGenerator
 from vizsla.spec import Registry
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import Base
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.objectives import Objective
     from vizsla.training.loop.trainer import Report
 
-TrainedModel = Model | Augmenter | Reranker
+TrainedModel = Model | Augmenter | Reranker | TextGenerator
 
 
 class KindSettings(Protocol):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Report, TrainingResult
 
-_MODEL_FILES = ("model.json", "augmenter.json", "reranker.json")
+_MODEL_FILES = ("model.json", "augmenter.json", "reranker.json", "generator.json")
 
 
 class Trained(NamedTuple):

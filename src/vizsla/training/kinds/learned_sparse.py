@@ -167,7 +167,7 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
         sample = sample_of(corpus, SAMPLE, length)
         written = write_network(network, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
         LearnedSparse(written, base.analyzer, namespace=self.name, name=self.name).save(output)
-        save_layout(network, base.analyzer.tokenizer.content, output)  # type: ignore[attr-defined]
+        save_layout(network, base.analyzer.tokenizer.content, output)
 
     def open_model(self, output: Path) -> Model:
         """The written model."""

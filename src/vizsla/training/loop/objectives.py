@@ -115,6 +115,18 @@ class GroupObjective:
 
 
 @dataclass(frozen=True)
+class LikelihoodObjective:
+    """A generator must write each token of a text, given the tokens before it: cross-entropy over all tokens."""
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and the share of tokens that were the likeliest."""
+        loss, tokens, right = step.vectors(0).sum(0)
+        metrics["accuracy"] = (right / tokens).detach()
+        mean: Tensor = loss / tokens.detach()
+        return mean
+
+
+@dataclass(frozen=True)
 class AugmenterObjective:
     """An augmenter's queries must find their documents by BM25's score, and each added term has a cost.
 

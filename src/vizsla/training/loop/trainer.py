@@ -138,10 +138,11 @@ class Trainer:
     def _speed(self, sides: Sequence[Batch], seconds: float) -> dict[str, float]:
         chunks = [chunk for side in sides for chunk in side.chunks]
         lengths = torch.cat([chunk.starts.diff() for chunk in chunks]).cpu().numpy()
-        operations = 4 * forward_operations(self.network.encoder, lengths)  # two forward passes, backward counts twice
+        encoder = getattr(self.network, "encoder", self.network)
+        operations = 4 * forward_operations(encoder, lengths)  # two forward passes, backward counts twice
         kept = [chunk.starts.diff() for chunk in chunks[: self.settings.kept_chunks]]
         if kept:  # these have one forward pass only
-            operations -= forward_operations(self.network.encoder, torch.cat(kept).cpu().numpy())
+            operations -= forward_operations(encoder, torch.cat(kept).cpu().numpy())
         processes = self.distributed.world_size
         return {
             "tokens_per_second": lengths.sum().item() * processes / seconds,

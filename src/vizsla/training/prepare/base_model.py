@@ -20,10 +20,13 @@ SPARSE_HEADS = ("unicoil", "splade")
 
 
 class Base(NamedTuple):
-    """An encoder or a whole network to start from, and the analyzer that makes its word pieces."""
+    """An encoder or a whole network to start from, and what makes its tokens.
+
+    That is an analyzer, or for a generator its checkpoint.
+    """
 
     network: Any
-    analyzer: Analyzer
+    analyzer: Any
     new_head: bool = True
     """Whether the network's head is untrained."""
 

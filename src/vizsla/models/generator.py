@@ -1,0 +1,139 @@
+"""Text generators: they read a passage and write queries for it, or read a question and write what may answer it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.encoders.generator import GeneratorCheckpoint
+from vizsla.encoders.once import once
+from vizsla.errors import VizslaError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How texts are drawn: `texts` of them for each input, each token from the likeliest ones.
+
+    `top_k`: how many tokens can be drawn; 0 is no limit. `top_p`: the share of probability they have together.
+    `temperature`: below 1 prefers likely tokens more; 0 always takes the likeliest, so there is one text.
+    `max_tokens`: the longest text. The same `seed` gives the same texts.
+
+    >>> Sampling(texts=3, temperature=0)
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.VizslaError: a temperature of 0 gives the same text 3 times; ask for one text
+    """
+
+    texts: int = 40
+    top_k: int = 10
+    top_p: float = 1.0
+    temperature: float = 1.0
+    max_tokens: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.texts < 1 or self.max_tokens < 1 or self.top_k < 0:
+            raise VizslaError("a generator writes 1 or more texts of 1 or more tokens, and top_k is 0 or more")
+        if not 0 < self.top_p <= 1 or not 0 <= self.temperature < np.inf:
+            raise VizslaError(
+                f"top_p is above 0 and at most 1, and temperature is 0 or more, not {self.top_p} and {self.temperature}"
+            )
+        if self.temperature == 0 and self.texts > 1:
+            raise VizslaError(f"a temperature of 0 gives the same text {self.texts} times; ask for one text")
+
+    def uniform(self, keys: Sequence[str]) -> np.ndarray:
+        """[keys, texts, tokens] random numbers from 0 to 1; those of a key do not depend on the other keys.
+
+        >>> sampling = Sampling(texts=2, max_tokens=3)
+        >>> bool((sampling.uniform(["a", "b"])[1] == sampling.uniform(["b"])[0]).all())
+        True
+        """
+        shape = (self.texts, self.max_tokens)
+        seeds = [int.from_bytes(blake2b(f"{self.seed}:{key}".encode(), digest_size=16).digest(), "big") for key in keys]
+        rows = [np.random.Generator(np.random.Philox(key=seed)).random(shape, np.float32) for seed in seeds]
+        return np.stack(rows) if rows else np.zeros((0, *shape), np.float32)
+
+
+class TextGenerator(ABC):
+    """Reads texts and writes others. `open_generator` opens one.
+
+    `task` says what it writes: `query` for a passage, or `answer`, `sentence` or `title` for a question. `length` is
+    how many tokens of an input it reads. `digest` is a hash of its weights and settings.
+    """
+
+    task: str
+    name: str
+    digest: str
+    length: int
+
+    @abstractmethod
+    def generate(
+        self, texts: Sequence[str], sampling: Sampling | None = None, keys: Sequence[str] | None = None
+    ) -> list[list[str]]:
+        """Some texts for each input.
+
+        `keys` name the random numbers of each input, such as a document's id; else its place does. The same inputs with
+        the same keys and sampling give the same texts. Other inputs in the same call change how scores are rounded, and
+        can so change a text: who needs the same texts again makes the same calls.
+        """
+
+    @abstractmethod
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """The tokens of each input; those after the first `length` are not read."""
+
+
+class CheckpointGenerator(TextGenerator):
+    """A causal or seq2seq checkpoint of transformers', run by torch."""
+
+    def __init__(self, checkpoint: GeneratorCheckpoint) -> None:
+        self.checkpoint = checkpoint
+        self.task, self.name = checkpoint.settings.task, checkpoint.settings.name
+        self.digest, self.length = checkpoint.digest, checkpoint.reads
+
+    def generate(
+        self, texts: Sequence[str], sampling: Sampling | None = None, keys: Sequence[str] | None = None
+    ) -> list[list[str]]:
+        sampling = sampling or Sampling()
+        keys = [str(i) for i in range(len(texts))] if keys is None else keys
+        tokens = self.running.generate(
+            self.checkpoint.inputs(texts), sampling.uniform(keys),
+            top_k=sampling.top_k, top_p=sampling.top_p, temperature=sampling.temperature,
+        )  # fmt: skip
+        return [self.checkpoint.texts(rows) for rows in tokens]
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        return self.checkpoint.token_counts(texts)
+
+    @once
+    def running(self) -> Any:
+        """The network, opened by torch."""
+        lacking = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
+        if lacking:
+            raise VizslaError(
+                f"{self.checkpoint.folder}: torch and transformers run this generator; install what is missing with: "
+                f"pip install {' '.join(lacking)}"
+            )
+        from vizsla.networks.generation import TorchGenerator
+
+        return TorchGenerator(self.checkpoint.folder, self.checkpoint.seq2seq, self.checkpoint.ends)
+
+    def __repr__(self) -> str:
+        return f"<generator {self.name}: writes {self.task}, reads {self.length} tokens>"
+
+
+def open_generator(which: str | Path) -> TextGenerator:
+    """A generator by its folder, or by its name on the model hub: a checkpoint of T5, BART, Llama and the like.
+
+    >>> open_generator("/no/such/folder")
+    Traceback (most recent call last):
+    ...
+    vizsla.errors.InputError: /no/such/folder: this folder does not exist
+    """
+    return CheckpointGenerator(GeneratorCheckpoint.read(which))

@@ -1,0 +1,139 @@
+"""Generators: doc2query and docT5query write queries for passages, GAR writes answers for questions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vizsla.encoders.generator import ABOUT, TASKS, GeneratorCheckpoint
+from vizsla.models.generator import TextGenerator, open_generator
+from vizsla.training.inputs import TrainingData, TrainingInputs
+from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.prepare.base_model import Base
+from vizsla.training.prepare.generation import TextPairs, concatenated, generation_pairs, passages_and_queries
+from vizsla.training.schema import setting
+from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of
+
+if TYPE_CHECKING:
+    from vizsla.training.loop.objectives import Objective
+
+_PAIRS = "pairs"
+_DEV_PAIRS = 2000  # of a data set that the likelihood is measured on
+TEXT_PAIRS: dict[str, TextPairs] = {"query": passages_and_queries}
+"""Where the pairs of each task come from."""
+
+
+@dataclass(frozen=True)
+class GeneratorNetwork:
+    """The network of a generator."""
+
+    base_model: str = setting("google-t5/t5-base", "seq2seq or causal checkpoint of transformers (folder or name)")
+
+
+@dataclass(frozen=True)
+class GeneratorData:
+    """What is read and what is written."""
+
+    task: str = setting("query", "what is written: query for a passage; answer, sentence or title for a question")
+    max_input_length: int = setting(512, "tokens of an input that are read")
+    max_target_length: int = setting(64, "tokens of a text to write")
+
+    def __post_init__(self) -> None:
+        require_one_of("task", self.task, tuple(TASKS))
+        require_at_least(self, "data", 2, "max_input_length", "max_target_length")
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """The settings of a generator."""
+
+    network: GeneratorNetwork = field(default_factory=GeneratorNetwork)
+    data: GeneratorData = field(default_factory=GeneratorData)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+@TRAINED_KINDS.register(
+    "generator", help="Writes queries for passages, or answers for questions.", needs=("torch", "transformers")
+)
+class GeneratorKind(TrainedKind[GeneratorSettings]):
+    """Trains a seq2seq or causal model to write; the loss is on what is written only."""
+
+    settings_class = GeneratorSettings
+
+    @property
+    def reads_datasets(self) -> bool:
+        """It learns from judged queries."""
+        return True
+
+    @property
+    def reads_corpus(self) -> bool:
+        """It does not learn from documents by themselves."""
+        return False
+
+    @cached_property
+    def checkpoint(self) -> GeneratorCheckpoint:
+        """The checkpoint that training starts from, for the task of the settings."""
+        data = self.settings.data
+        base = GeneratorCheckpoint.read(self.settings.network.base_model)
+        return base.with_task(data.task, data.max_input_length, self.name)
+
+    def load_base(self) -> Base:
+        """The checkpoint's network."""
+        import torch
+
+        from vizsla.networks.generator import Generator, open_model
+
+        torch.manual_seed(self.settings.training.seed)
+        checkpoint = self.checkpoint
+        return Base(Generator(open_model(checkpoint.folder, checkpoint.seq2seq), checkpoint.seq2seq), checkpoint)
+
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:  # noqa: ARG002
+        """Pack train pairs, and dev pairs."""
+        data, texts = self.settings.data, TEXT_PAIRS[self.settings.data.task]
+        pairs = [
+            generation_pairs(texts(dataset, "train"), self.checkpoint, data.max_target_length, dataset.name)
+            for dataset in inputs.datasets
+        ]
+        concatenated(pairs).save(folder / _PAIRS)
+        for number, dataset in enumerate(inputs.dev):
+            some = (pair for pair, _ in zip(texts(dataset, "dev"), range(_DEV_PAIRS), strict=False))
+            dev = generation_pairs(some, self.checkpoint, data.max_target_length, dataset.name)
+            dev.save(folder / f"dev-{number}")
+
+    def open_data(self, folder: Path) -> TrainingData:
+        """The pairs and the dev sets."""
+        from vizsla.training.arrays.dev_set import numbered_folders
+        from vizsla.training.arrays.generation import GenerationDev, GenerationPairs
+
+        dev = [GenerationDev(GenerationPairs.open(place)) for place in numbered_folders(folder, "dev")]
+        return TrainingData(GenerationPairs.open(folder / _PAIRS), dev)
+
+    def objective(self) -> Objective:
+        """The likelihood of what is to be written."""
+        from vizsla.training.loop.objectives import LikelihoodObjective
+
+        return LikelihoodObjective()
+
+    def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
+        """Write the generator as transformers opens it, and what it writes."""
+        output.mkdir(parents=True, exist_ok=True)
+        checkpoint = self.checkpoint
+        network.cpu().model.save_pretrained(output)
+        (output / "tokenizer.json").write_bytes((checkpoint.folder / "tokenizer.json").read_bytes())
+        settings = checkpoint.tokenizer_settings
+        if settings is not None:
+            (output / settings.name).write_bytes(settings.read_bytes())
+        (output / ABOUT).write_text(json.dumps(asdict(checkpoint.settings), indent=2) + "\n", "utf-8")
+
+    def open_model(self, output: Path) -> TextGenerator:
+        """The written generator."""
+        return open_generator(output)
+
+    def usage(self, output: Path) -> str:
+        """A command that uses the generator."""
+        if self.settings.data.task == "query":
+            return f"vizsla expand SOURCE -o FILE --model {output}"
+        return f'vizsla search DIR QUERY --model "gar(generator={output})"'
