@@ -42,7 +42,7 @@ class GAR(QueryExpander):
     generator: str = ""
     file: str = ""
     questions: str = ""
-    field: str = "queries"
+    field: str = "generated"
     max_tokens: int = 64
 
     kind: ClassVar[str] = "gar"
@@ -69,14 +69,19 @@ class GAR(QueryExpander):
         missing = [text for text in texts if text.strip() not in self._given]
         if missing:
             raise InputError(
-                f"there is no text for the question {short(missing[0])!r} here; generate texts for all questions",
+                f"there is no text for the question {short(missing[0])} here; generate texts for all questions",
                 file=self.file,
             )
         return [self._given[text.strip()] for text in texts]
 
     @once
     def _generator(self) -> TextGenerator:
-        return open_generator(self.generator)
+        generator = open_generator(self.generator)
+        if generator.task == "query":
+            raise InputError(
+                "this generator reads a document, and gar needs one that reads a question", file=self.generator
+            )
+        return generator
 
     @once
     def _given(self) -> dict[str, str]:
@@ -110,7 +115,7 @@ EXPANDERS.register("gar", help="Text that a generator writes for the question.",
 
 @MODELS.register("bm25-gar", help="BM25 of a question and a generated text.", options=(*GAR_OPTIONS, *BM25_OPTIONS))
 def bm25_gar(
-    generator: str = "", file: str = "", questions: str = "", field: str = "queries", max_tokens: int = 64,
+    generator: str = "", file: str = "", questions: str = "", field: str = "generated", max_tokens: int = 64,
     **options: Any,
 ) -> ExpandedBM25:  # fmt: skip
     return BM25(**options).expand(GAR(generator, file, questions, field, max_tokens)).with_name("bm25-gar")
@@ -153,7 +158,7 @@ def _read_topics(file: Path, questions: Path) -> dict[str, str]:
         raise InputError(f"there are {len(topics):,} lines and {len(texts):,} questions in {questions}", file=str(file))
     for (number, topic), text in zip(topics, texts, strict=True):
         if not _letters(topic).startswith(_letters(text)):
-            raise InputError(f"this line is not about the question {short(text)!r}", file=str(file), line=number)
+            raise InputError(f"this line is not about the question {short(text)}", file=str(file), line=number)
     return {text.strip(): topic for text, (_, topic) in zip(texts, topics, strict=True)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError
@@ -11,26 +10,19 @@ from vizsla.evaluation.answer_matching import has_answer
 from vizsla.models import field_text
 from vizsla.text.sentences import sentences_of
 
-TASKS = ("answer", "sentence", "title")
+GAR_TASKS = ("answer", "sentence", "title")
 SEPARATOR = " *** "
 """Stands between titles, as in the texts that GAR's authors generated."""
 
 
-class TextPair(NamedTuple):
-    """What a generator reads and what it is to write."""
-
-    input: str
-    output: str
-
-
-def gar_pairs(dataset: BeirDataset, task: str, split: str = "train") -> Iterator[TextPair]:
-    """The questions of a split with what a generator of a task is to write.
+def gar_pairs(dataset: BeirDataset, split: str, task: str) -> Iterator[tuple[str, str]]:
+    """The questions of a split, each with what a generator of a task is to write.
 
     `answer`: the first answer of the question (`metadata.answers`). `sentence`: the first sentence of a relevant
     passage that holds an answer. `title`: the titles of all relevant passages. A question without it is left out.
     """
-    if task not in TASKS:
-        raise UnknownNameError("task of GAR", task, TASKS)
+    if task not in GAR_TASKS:
+        raise UnknownNameError("task of GAR", task, GAR_TASKS)
     qrels, answers = dataset.qrels(split), dataset.answers()
     questions = dataset.queries_of(qrels)
     if task != "title" and not any(answers.get(question) for question in questions):
@@ -41,7 +33,7 @@ def gar_pairs(dataset: BeirDataset, task: str, split: str = "train") -> Iterator
         outputs = _from_passages(dataset, task, split, questions, answers)
     for question, text in questions.items():
         if outputs.get(question):
-            yield TextPair(text, outputs[question])
+            yield text, outputs[question]
 
 
 def _first_answer(answers: Sequence[str]) -> str:

@@ -39,14 +39,18 @@ class GeneratedQueries:
 
     generator: str = setting("", "folder or name of a query generator, for documents without a field queries")
     queries_per_document: int = setting(5, "generated queries of a document that are learnt from")
+    generated_per_document: int = setting(0, "queries that the generator writes; 0 for as many as are learnt from")
     top_k: int = setting(25, "the generator draws from this many tokens; 0 for all")
     top_p: float = setting(0.95, "the generator draws from the likeliest tokens with this share of probability")
     temperature: float = setting(1.0, "above 1 the generator draws unlikely tokens more often")
     max_documents: int = setting(100_000, "documents that queries are learnt from; of more a random sample is taken")
+    max_own_rank: int = setting(0, "drop queries for which data.negatives ranks their document lower; 0 keeps all")
     negatives_per_query: int = setting(
         0, "hard negatives drawn for a query in each step; 0 for those of the batch only"
     )
-    negatives: str = setting("bm25", "model whose best documents are the hard negatives")
+    negatives: str = setting(
+        "bm25", "model whose best documents are the hard negatives, and that ranks for max_own_rank"
+    )
     negatives_depth: int = setting(50, "documents of a ranking that hard negatives are drawn from")
     teacher: str = setting("", "cross-encoder or model whose scores are learnt (GPL); empty for none")
     teacher_scale: float = setting(
@@ -57,7 +61,7 @@ class GeneratedQueries:
     seed: int = setting(0, "seed of the sample of documents and of generated queries")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 0, "negatives_per_query", "top_k", "teacher_scale")
+        require_at_least(self, "data", 0, "negatives_per_query", "top_k", "teacher_scale", "max_own_rank")
         require_at_least(self, "data", 1, "queries_per_document", "max_documents", "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
         require_positive(self, "data", "top_p", "temperature")
@@ -65,11 +69,16 @@ class GeneratedQueries:
             raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
 
     @property
+    def searches(self) -> bool:
+        """Whether queries are searched for, with the model of `negatives`."""
+        return bool(self.negatives_per_query or self.max_own_rank)
+
+    @property
     def sampling(self) -> Sampling:
         """How a generator draws tokens."""
         return Sampling(
-            texts=self.queries_per_document, top_k=self.top_k, top_p=self.top_p, temperature=self.temperature,
-            seed=self.seed,
+            texts=self.generated_per_document or self.queries_per_document, top_k=self.top_k, top_p=self.top_p,
+            temperature=self.temperature, seed=self.seed,
         )  # fmt: skip
 
 
@@ -83,34 +92,31 @@ def generated_pairs(
     """
     from vizsla.training.arrays.mined_pairs import MinedPairs
     from vizsla.training.arrays.scored_pairs import ScoredPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
 
     everything = list(documents)
     chosen = _sample(len(everything), settings)
     written = queries_of([everything[i] for i in chosen], settings)
+    if not settings.searches:  # no other document is read
+        everything, chosen = [everything[i] for i in chosen], list(range(len(chosen)))
     pairs = [(query, number) for number, queries in zip(chosen, written, strict=True) for query in queries]
-    if not pairs:
-        raise VizslaError("no query was generated for any document, so there is nothing to learn from")
-    if not settings.negatives_per_query:  # no other document is read
-        numbers = {number: place for place, number in enumerate(chosen)}
-        everything = [everything[number] for number in chosen]
-        pairs = [(query, numbers[number]) for query, number in pairs]
-    texts = [query for query, _ in pairs]
-    positives = _positives(pairs)
-    none = TokenCorpus.of([np.zeros(0, np.int64)] * len(pairs))
-    negatives = _negatives(everything, texts, positives, settings) if settings.negatives_per_query else none
+    rankings = _rankings(everything, [query for query, _ in pairs], settings) if settings.searches else []
+    kept = _kept(pairs, rankings, settings)
+    if not kept:
+        raise VizslaError("there is no generated query to learn from; generate more, or keep more of them")
+    pairs = [pairs[i] for i in kept]
+    texts, positives = [query for query, _ in pairs], _positives(pairs)
     mined = MinedPairs(
         packed_texts(texts, analyzer).narrow(),
         packed_texts([field_text(d.content, FIELDS) for d in everything], analyzer).narrow(),
         positives,
-        negatives,
+        _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings),
         negatives_per_query=settings.negatives_per_query,
     )
     return ScoredPairs(mined, *_scores(everything, texts, mined, settings)) if settings.teacher else mined
 
 
 def queries_of(documents: Sequence[Document], settings: GeneratedQueries) -> list[list[str]]:
-    """The generated queries of each document, without repetitions and at most `queries_per_document`.
+    """The generated queries of each document, each once.
 
     A generator writes the queries of documents that have none; they are the same whatever documents come before.
     """
@@ -129,7 +135,7 @@ def queries_of(documents: Sequence[Document], settings: GeneratedQueries) -> lis
             f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name a "
             "generator with --generator"
         )
-    return [list(_distinct(queries or ()))[: settings.queries_per_document] for queries in given]
+    return [list(_distinct(queries or ())) for queries in given]
 
 
 def _given(document: Document) -> list[str] | None:
@@ -168,25 +174,45 @@ def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     return TokenCorpus.of([np.array(row, np.int64) for row in rows])
 
 
-def _negatives(
-    documents: Sequence[Document], queries: Sequence[str], positives: TokenCorpus, settings: GeneratedQueries
-) -> TokenCorpus:
-    """For each query the best documents of a model that are not its positives."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
+def _rankings(documents: Sequence[Document], queries: Sequence[str], settings: GeneratedQueries) -> list[np.ndarray]:
+    """For each query the numbers of the best documents of a model."""
     numbers = {document.id: number for number, document in enumerate(documents)}
-    rows = []
+    depth, rows = max(settings.negatives_depth, settings.max_own_rank), []
     with temporary_index(documents, parse_model(settings.negatives)) as index:
         for first in range(0, len(queries), _SEARCHED):
-            block = {str(first + i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
-            run = index.run(block, settings.negatives_depth)
-            for query in block:
-                answers = set(positives[int(query)].tolist())
-                ranked = [numbers[d] for d in run[query].documents] if query in run else []
-                rows.append(np.array([number for number in ranked if number not in answers], np.int64))
+            block = {str(i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
+            run = index.run(block, depth)
+            ranked = (run[query].documents if query in run else () for query in block)
+            rows += [np.array([numbers[d] for d in found], np.int32) for found in ranked]
+    return rows
+
+
+def _kept(pairs: Sequence[tuple[str, int]], rankings: Sequence[np.ndarray], settings: GeneratedQueries) -> list[int]:
+    """The places of the pairs to learn from: those that find their document, and not too many of a document."""
+    counts: dict[int, int] = {}
+    kept = []
+    for place, (_, number) in enumerate(pairs):
+        if settings.max_own_rank and number not in rankings[place][: settings.max_own_rank]:
+            continue
+        counts[number] = counts.get(number, 0) + 1
+        if counts[number] <= settings.queries_per_document:
+            kept.append(place)
+    return kept
+
+
+def _negatives(
+    positives: TokenCorpus, rankings: Sequence[np.ndarray] | None, settings: GeneratedQueries
+) -> TokenCorpus:
+    """For each query the documents of its ranking that are not its positives; none without rankings."""
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    if rankings is None:
+        return TokenCorpus.of([np.zeros(0, np.int64)] * len(positives))
+    firsts = (ranked[: settings.negatives_depth] for ranked in rankings)
+    rows = [ranked[~np.isin(ranked, positives[i])].astype(np.int64) for i, ranked in enumerate(firsts)]
     if not any(len(row) for row in rows):
         raise VizslaError(
-            f"{settings.negatives} finds no document for any query but its own, so there are no negatives"
+            f"{settings.negatives} finds no document but its own for any query, so there are no negatives"
         )
     return TokenCorpus.of(rows)
 
