@@ -71,11 +71,11 @@ def train(
     console.check_folder(output, "a model")
     chosen = _recipe(recipe, output, changes, resume)
     names = FieldNames(id_field, text_field, title_field)
-    inputs = None if resume else _inputs(chosen, corpus, dataset or [], dev or [], format, names)
+    inputs = None if resume else training_inputs(chosen, corpus, dataset or [], dev or [], format, names)
     started = time.perf_counter()
-    result = _run(chosen, output, inputs)
+    result = run_training(chosen, output, inputs)
     if result is not None:
-        _report_end(chosen, result, output, time.perf_counter() - started, as_json)
+        report_end(chosen, result, output, time.perf_counter() - started, as_json)
 
 
 def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> TrainingRecipe:
@@ -86,7 +86,7 @@ def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> Tr
     return resumed_recipe(output, changes) if resume else recipe.with_changes(changes)
 
 
-def _inputs(
+def training_inputs(
     recipe: TrainingRecipe, corpus: list[str] | None, datasets: list[Path], dev: list[Path], format: str | None,
     names: Any,
 ) -> TrainingInputs:  # fmt: skip
@@ -103,7 +103,7 @@ def _inputs(
     return TrainingInputs(documents, [*map(BeirDataset.open, datasets)], [*map(BeirDataset.open, dev)])
 
 
-def _run(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None) -> TrainingResult | None:
+def run_training(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None) -> TrainingResult | None:
     """Train; None in processes other than the main one."""
     from vizsla.training import train as run
 
@@ -123,7 +123,7 @@ def _run(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None) ->
     return trained.result if distributed.is_main else None
 
 
-def _report_end(recipe: TrainingRecipe, result: TrainingResult, output: Path, seconds: float, as_json: bool) -> None:
+def report_end(recipe: TrainingRecipe, result: TrainingResult, output: Path, seconds: float, as_json: bool) -> None:
     """The best figures, and how to use the model."""
     console.remark(f"{result.step} steps in {seconds:.0f} s: {recipe.name} is in {output}")
     if result.figures:

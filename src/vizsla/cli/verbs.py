@@ -9,6 +9,7 @@ import typer
 import typer.core
 
 from vizsla.cli import (
+    adapt,
     add,
     analyze,
     ann_recall,
@@ -79,7 +80,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "qrels": qrels.app,
         "ann-recall": ann_recall.ann_recall,
     },
-    "Training": {"train": train.train},
+    "Training": {"train": train.train, "adapt": adapt.adapt},
 }
 """By group, then by name."""
 

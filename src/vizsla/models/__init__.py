@@ -14,6 +14,7 @@ from vizsla.models.dense_component import DenseComponent, DenseDocuments
 from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
 from vizsla.models.expressions import check_model, expression, parse_model
 from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
+from vizsla.models.gar import GAR
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
 from vizsla.models.precomputed import PrecomputedVectors
@@ -35,6 +36,7 @@ from vizsla.models.statistics import CountedStatistics, Statistics, average_leng
 __all__ = [
     "BM25",
     "EXPANDERS",
+    "GAR",
     "MODELS",
     "QUERIES",
     "RM3",

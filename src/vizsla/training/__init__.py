@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from vizsla.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from vizsla.training.adaptation import adaptation_recipe
     from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, MixedPairs
     from vizsla.training.arrays.bm25_rows import BM25Rows, QueryTerms
     from vizsla.training.arrays.crops import CroppedPairs, Crops
     from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.term_targets import TermDev, TermTargets
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.inputs import TrainingInputs
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "adaptation": ("adaptation_recipe",),
     "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "MixedPairs"),
     "arrays.bm25_rows": ("BM25Rows", "QueryTerms"),
     "arrays.crops": ("CroppedPairs", "Crops"),
     "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
     "arrays.dev_set": ("DevSet",),
     "arrays.mined_pairs": ("MinedPairs",),
+    "arrays.scored_pairs": ("ScoredPairs",),
     "arrays.term_targets": ("TermDev", "TermTargets"),
     "arrays.token_corpus": ("TokenCorpus",),
     "inputs": ("TrainingInputs",),
@@ -97,6 +101,7 @@ __all__ = [
     "MixedPairs",
     "QueryTerms",
     "RegressionObjective",
+    "ScoredPairs",
     "SparseLoss",
     "SparseObjective",
     "TermDev",
@@ -109,6 +114,7 @@ __all__ = [
     "TrainingRecipe",
     "TrainingResult",
     "TrainingSettings",
+    "adaptation_recipe",
     "load_training_recipe",
     "resumed_recipe",
     "train",

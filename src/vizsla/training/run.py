@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +11,10 @@ from vizsla.training.inputs import TrainingInputs
 from vizsla.training.kind import TrainedModel
 from vizsla.training.plan import write_plan
 from vizsla.training.recipe import TrainingRecipe
+from vizsla.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
+    from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Report, TrainingResult
 
@@ -61,7 +64,7 @@ def train(
     trainer = Trainer(
         network,
         data.pairs,
-        kind.training_settings(data),
+        _counted(kind.training_settings(data), data.pairs),
         objective=kind.objective(),
         dev=data.dev,
         folder=run_folder,
@@ -73,6 +76,16 @@ def train(
         kind.write(trainer.network, base, run_folder, folder)
     distributed.barrier()
     return Trained(kind.open_model(folder), result)
+
+
+def _counted(settings: TrainingSettings, pairs: BatchSource) -> TrainingSettings:
+    """The settings of the loop, in steps where they are given in epochs."""
+    if settings.epochs and not isinstance(pairs, Sized):
+        raise VizslaError(
+            "training.epochs counts training queries, and these pairs are made as they are needed; set "
+            "training.steps instead"
+        )
+    return settings.in_steps(len(pairs) if isinstance(pairs, Sized) else 0)
 
 
 def check_output(folder: Path) -> None:

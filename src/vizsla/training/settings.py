@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vizsla.errors import UnknownNameError, VizslaError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 PRECISIONS = ("bfloat16", "float32")
-CONTRASTIVE, MARGIN, BINARY = "contrastive", "margin", "binary"
+CONTRASTIVE, MARGIN, MARGIN_MSE, BINARY = "contrastive", "margin", "margin-mse", "binary"
 SMOOTHINGS = ("none", "sqrt")
 
 
@@ -25,6 +25,7 @@ class TrainingSettings:
     """
 
     steps: int = setting(600, "optimizer steps", resumable=True)
+    epochs: float = setting(0.0, "passes over the training queries, instead of steps; 0 counts steps")
     batch_size: int = setting(16_384, "queries per step, over all processes")
     tokens_per_chunk: int = setting(
         131_072, "tokens encoded at once; fewer need less memory and change nothing else", resumable=True
@@ -35,6 +36,9 @@ class TrainingSettings:
     )  # fmt: skip
     learning_rate: float = setting(1e-4, "highest learning rate, reached after warmup_steps; it then falls linearly")
     warmup_steps: int = setting(50, "steps over which the learning rate rises")
+    warmup_share: float = setting(
+        0.0, "share of all steps over which it rises, instead of warmup_steps; 0 counts steps"
+    )
     final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
     weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
     max_grad_norm: float = setting(1.0, "gradients longer than this are clipped")
@@ -53,6 +57,20 @@ class TrainingSettings:
         )  # fmt: skip
         require_positive(self, "training", *positive)
         require_one_of("precision", self.precision, PRECISIONS)
+        require_at_least(self, "training", 0, "epochs", "warmup_share")
+        if self.warmup_share > 1:
+            raise VizslaError(f"training.warmup_share must be at most 1, not {self.warmup_share:g}")
+
+    def in_steps(self, queries: int) -> TrainingSettings:
+        """The same settings with steps counted: an epoch is as many steps as these queries fill batches.
+
+        >>> settings = TrainingSettings(epochs=1, warmup_share=0.1, batch_size=64).in_steps(6400)
+        >>> settings.steps, settings.warmup_steps
+        (100, 10)
+        """
+        steps = max(round(self.epochs * (queries // self.batch_size)), 1) if self.epochs else self.steps
+        warmup = round(self.warmup_share * steps) if self.warmup_share else self.warmup_steps
+        return replace(self, steps=steps, warmup_steps=warmup, epochs=0.0, warmup_share=0.0)
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         """Whether products on this device are computed in 16 bits."""
@@ -70,14 +88,20 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class ContrastiveLoss:
-    """The loss that separates a query's own document from the other documents of the batch."""
+    """The loss that separates a query's own document from the other documents of the batch.
 
-    name: str = setting(CONTRASTIVE, "contrastive (InfoNCE) or margin (RepBERT's hinge loss with a margin of 1)")
+    With a teacher, margin-mse is the mean square of (s+ - s-) of the network minus (s+ - s-) of the teacher, where s+
+    is the score of a query's document and s- that of one of its hard negatives.
+    """
+
+    name: str = setting(
+        CONTRASTIVE, "contrastive (InfoNCE), margin (RepBERT's hinge loss of 1) or margin-mse (of a teacher's scores)"
+    )
     temperature: float = setting(1.0, "scores are divided by it")
     symmetric: bool = setting(True, "also tell each document's own query from the other queries")
 
     def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN))
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, MARGIN_MSE))
         require_positive(self, "loss", "temperature")
 
 

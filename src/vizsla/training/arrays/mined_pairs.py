@@ -24,8 +24,8 @@ class MinedPairs:
     """Queries with documents that answer them (positives) and documents that only look like it (hard negatives).
 
     Every epoch goes through the queries in another order. A query's positives take turns by epoch; of its negatives,
-    `negatives_per_query` are drawn at random. A document of the batch that answers another query of the batch is
-    not a negative for that query.
+    `negatives_per_query` are drawn at random, or none, and then the other documents of the batch are the negatives. A
+    document of the batch that answers another query of the batch is not a negative for that query.
 
     `positive_decay`: for ranked positives. One of them is drawn at random, and each is this many times as likely as
     the one ranked before it; 1 makes all equally likely. Lengths count special tokens.
@@ -44,8 +44,8 @@ class MinedPairs:
     def __post_init__(self) -> None:
         if self.positive_decay is not None and not 0 < self.positive_decay <= 1:
             raise VizslaError(f"positive_decay must be above 0 and at most 1, not {self.positive_decay:g}")
-        if self.negatives_per_query < 1:
-            raise VizslaError(f"negatives_per_query must be 1 or more, not {self.negatives_per_query}")
+        if self.negatives_per_query < 0:
+            raise VizslaError(f"negatives_per_query must be 0 or more, not {self.negatives_per_query}")
 
     @classmethod
     def concatenate(cls, several: Sequence[MinedPairs]) -> MinedPairs:
@@ -66,24 +66,43 @@ class MinedPairs:
             negatives=joined("negatives", document_numbers=True),
         )
 
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch: those with positives, and with negatives where some are drawn."""
+        return len(self._usable)
+
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` queries, one positive for each, and `size * negatives_per_query` negatives."""
-        queries, positives, negatives = self.draw(size, seed, step)
-        texts = [
-            with_special_tokens(self.queries, queries, device, max_length=self.max_query_length),
-            with_special_tokens(self.documents, positives, device, max_length=self.max_document_length),
-            with_special_tokens(self.documents, negatives, device, max_length=self.max_document_length),
+        return self.batch_of(self.draw(size, seed, step), device)
+
+    def batch_of(self, drawn: tuple[np.ndarray, np.ndarray, np.ndarray], device: torch.device) -> TrainingBatch:
+        """The batch of some queries, their positives and their negatives, given by their numbers."""
+        queries, positives, negatives = drawn
+        texts = [with_special_tokens(self.queries, queries, device, max_length=self.max_query_length)]
+        texts += [
+            with_special_tokens(self.documents, documents, device, max_length=self.max_document_length)
+            for documents in ((positives, negatives) if len(negatives) else (positives,))
         ]
         false_negatives = self._false_negatives(queries, np.concatenate([positives, negatives]))
         return TrainingBatch(texts, false_negatives.to(device))
 
     def draw(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The numbers of queries, of a positive for each, and of `negatives_per_query` negatives each, in order."""
+        return self.numbers_at(*self.draw_places(size, seed, step))
+
+    def numbers_at(
+        self, queries: np.ndarray, positives: np.ndarray, negatives: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, and of the documents at places of `positives.ids` and `negatives.ids`."""
+        return queries, self.positives.ids[positives].astype(np.int64), self.negatives.ids[negatives].astype(np.int64)
+
+    def draw_places(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, and the places of what is drawn for them in `positives.ids` and `negatives.ids`."""
         usable = self._usable
         if size > len(usable):
+            needed = "positives and negatives" if self.negatives_per_query else "positives"
             raise VizslaError(
-                f"a batch of {size:,} needs as many queries with positives and negatives, and there are "
-                f"{len(usable):,}; use a smaller batch, as in --set training.batch_size=64"
+                f"a batch of {size:,} needs as many queries with {needed}, and there are {len(usable):,}; use a "
+                "smaller batch, as in --set training.batch_size=64"
             )
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
@@ -112,31 +131,32 @@ class MinedPairs:
 
     @cached_property
     def _usable(self) -> np.ndarray:
-        """The queries that have positives and negatives."""
-        return np.flatnonzero((np.diff(self.positives.offsets) > 0) & (np.diff(self.negatives.offsets) > 0))
+        """The queries that can be drawn."""
+        answered = np.diff(self.positives.offsets) > 0
+        return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= min(self.negatives_per_query, 1)))
 
     def _draw_positives(self, queries: np.ndarray, epoch: int, rng: np.random.Generator) -> np.ndarray:
-        """One positive of each query."""
+        """Where a positive of each query lies."""
         first, counts = _slices(self.positives, queries)
         if self.positive_decay is None:
             rank = epoch % counts
         else:
             cumulative = np.cumsum(self.positive_decay ** np.arange(counts.max(initial=1)))
             rank = np.searchsorted(cumulative, rng.random(len(queries)) * cumulative[counts - 1], side="right")
-        chosen: np.ndarray = self.positives.ids[first + np.minimum(rank, counts - 1)].astype(np.int64)
-        return chosen
+        places: np.ndarray = first + np.minimum(rank, counts - 1)
+        return places
 
     def _draw_negatives(self, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """[queries, negatives_per_query] random negatives; where a query has too few, some come twice."""
+        """[queries, negatives_per_query] where random negatives lie; where a query has too few, some come twice."""
+        if not self.negatives_per_query:
+            return np.zeros((len(queries), 0), np.int64)
         first, counts = _slices(self.negatives, queries)
         keys = rng.random((len(queries), counts.max(initial=1)))
         keys[np.arange(keys.shape[1]) >= counts[:, None]] = 2.0  # sorts behind the negatives of the query
         order = np.argsort(keys, axis=1)
-        places = np.arange(self.negatives_per_query)[None, :] % counts[:, None]
-        chosen: np.ndarray = self.negatives.ids[first[:, None] + np.take_along_axis(order, places, axis=1)].astype(
-            np.int64
-        )
-        return chosen
+        turns = np.arange(self.negatives_per_query)[None, :] % counts[:, None]
+        places: np.ndarray = first[:, None] + np.take_along_axis(order, turns, axis=1)
+        return places
 
     def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
         """[queries, documents] where a document answers a query and is not the positive drawn for it."""

@@ -13,7 +13,15 @@ from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainedKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.sources import CropSource, JudgedSource, PairSource, open_dev, prepare_dev
+from vizsla.training.prepare.sources import (
+    CropSource,
+    GeneratedSource,
+    JudgedSource,
+    PairSource,
+    check_loss,
+    open_dev,
+    prepare_dev,
+)
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
 from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_positive
@@ -86,9 +94,12 @@ class DenseSettings:
     """The settings of a dense model."""
 
     network: DenseNetwork = field(default_factory=DenseNetwork)
-    data: JudgedSource | DenseCropSource = field(default_factory=JudgedSource)
+    data: JudgedSource | DenseCropSource | GeneratedSource = field(default_factory=JudgedSource)
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        check_loss(self.data, self.loss)
 
 
 D = TypeVar("D", bound=DenseKindSettings)
@@ -196,10 +207,12 @@ class DenseKindBase(TrainedKind[D]):
 
 
 @TRAINED_KINDS.register(
-    "dense", help="A dense model from judged queries or from crops.", needs=("torch", "transformers", "onnx")
+    "dense",
+    help="A dense model from judged or generated queries, or from crops.",
+    needs=("torch", "transformers", "onnx"),
 )
 class DenseKind(DenseKindBase[DenseSettings]):
-    """Trains a dense model on judged queries, or on crops of documents."""
+    """Trains a dense model on judged or generated queries, or on crops of documents."""
 
     settings_class = DenseSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from vizsla.models.generator import TextGenerator, open_generator
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import Base
+from vizsla.training.prepare.gar import GAR_TASKS, gar_pairs
 from vizsla.training.prepare.generation import TextPairs, concatenated, generation_pairs, passages_and_queries
 from vizsla.training.schema import setting
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 _PAIRS = "pairs"
 _DEV_PAIRS = 2000  # of a data set that the likelihood is measured on
-TEXT_PAIRS: dict[str, TextPairs] = {"query": passages_and_queries}
+TEXT_PAIRS: dict[str, TextPairs] = {
+    "query": passages_and_queries,
+    **{task: partial(gar_pairs, task=task) for task in GAR_TASKS},
+}
 """Where the pairs of each task come from."""
 
 
@@ -136,4 +140,4 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         """A command that uses the generator."""
         if self.settings.data.task == "query":
             return f"vizsla expand SOURCE -o FILE --model {output}"
-        return f'vizsla search DIR QUERY --model "gar(generator={output})"'
+        return f'vizsla search DIR QUERY --expand "gar(generator={output})"'

@@ -14,7 +14,14 @@ from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
-from vizsla.training.prepare.sources import CropSource, JudgedSource, open_dev, prepare_dev
+from vizsla.training.prepare.sources import (
+    CropSource,
+    GeneratedSource,
+    JudgedSource,
+    check_loss,
+    open_dev,
+    prepare_dev,
+)
 from vizsla.training.prepare.texts import packed_documents
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
@@ -83,17 +90,20 @@ class LearnedSparseSettings:
     """The settings of a learned sparse model."""
 
     network: SparseNetwork = field(default_factory=SparseNetwork)
-    data: CropSource | JudgedSource = field(default_factory=CropSource)
+    data: CropSource | JudgedSource | GeneratedSource = field(default_factory=CropSource)
     masked_lm: MaskedLM = field(default_factory=MaskedLM)
     loss: SparseLoss = field(default_factory=SparseLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        check_loss(self.data, self.loss)
 
 
 @TRAINED_KINDS.register(
     "learned-sparse", help="BM26, uniCOIL, SPLADE or SPARTA.", needs=("torch", "transformers", "onnx")
 )
 class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
-    """Trains a network that weighs terms, from crops of documents or from judged queries."""
+    """Trains a network that weighs terms, from crops of documents, or from judged or generated queries."""
 
     settings_class = LearnedSparseSettings
 
@@ -184,7 +194,7 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
     def _documents(self, folder: Path) -> TokenCorpus:
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
-        if self.reads_corpus:
+        if self.reads_datasets and self.reads_corpus:
             return TokenCorpus.open(folder / _MASKED_LM_CORPUS)
         return self.settings.data.open_documents(folder)
 

@@ -39,6 +39,23 @@ def margin_loss(scores: Tensor, more_positives: Tensor | None = None) -> Tensor:
     return F.multilabel_margin_loss(scores, places.masked_fill(places == scores.shape[1], -1))
 
 
+def margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
+    """The mean square of a network's margins minus a teacher's, over all queries and their negatives.
+
+    `scores`: [queries, documents]. Document i belongs to query i; behind the documents of all queries lie the
+    negatives of the first query, of the second, and so on. `margins`: [queries, negatives] by how much the teacher
+    scores a query's document higher than its negatives.
+
+    >>> scores = torch.tensor([[3.0, 9.0, 1.0, 9.0], [9.0, 5.0, 9.0, 1.0]])
+    >>> margin_mse_loss(scores, torch.tensor([[1.0], [1.0]])).item()
+    5.0
+    """
+    queries, negatives = margins.shape
+    own = torch.arange(queries, device=scores.device)[:, None]
+    places = queries + own * negatives + torch.arange(negatives, device=scores.device)
+    return F.mse_loss(scores.gather(1, own) - scores.gather(1, places), margins.to(scores.dtype))
+
+
 def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:
     """The contrastive loss of the inner products of vectors."""
     scores = inner_products(queries, documents)

@@ -15,8 +15,15 @@ from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import query_vectors
 from vizsla.training.arrays.products import inner_products, sparse_product
 from vizsla.training.loop.distributed import Distributed
-from vizsla.training.loop.losses import contrastive_loss, flops, group_loss, margin_loss, quadratic_rise
-from vizsla.training.settings import MARGIN, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
+from vizsla.training.loop.losses import (
+    contrastive_loss,
+    flops,
+    group_loss,
+    margin_loss,
+    margin_mse_loss,
+    quadratic_rise,
+)
+from vizsla.training.settings import MARGIN, MARGIN_MSE, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
 
 
 class Step(NamedTuple):
@@ -47,7 +54,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class ContrastiveObjective:
-    """Each query's document must score higher than all other documents of the batch."""
+    """Each query's document must score higher than all other documents of the batch, or by as much as for a teacher."""
 
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
 
@@ -88,6 +95,8 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
     false_negatives = step.batch.false_negatives
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives), queries, documents
+    if settings.name == MARGIN_MSE:
+        return margin_mse_loss(scores, step.batch.extra), queries, documents
     loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
     return loss, queries, documents
 

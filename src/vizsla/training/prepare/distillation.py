@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,15 +13,16 @@ import numpy as np
 
 from vizsla.datasets import Document, read_queries
 from vizsla.errors import VizslaError
-from vizsla.index import Index
 from vizsla.models import Model, field_text
 from vizsla.text import Analyzer
 from vizsla.text.sentences import sentences_of
+from vizsla.training.prepare.searching import temporary_index
 from vizsla.training.prepare.texts import FIELDS, packed_texts, tokenizer_of
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_positive
 
 if TYPE_CHECKING:
+    from vizsla.index import Index
     from vizsla.training.arrays.mined_pairs import MinedPairs
 
 _QUERIES = 20_000  # searched at once
@@ -144,14 +144,7 @@ def distillation_pairs(
     if settings.max_queries and len(drawn) > settings.max_queries:
         chosen = np.random.default_rng((settings.seed, 1)).permutation(len(drawn))[: settings.max_queries]
         drawn = [drawn[i] for i in np.sort(chosen).tolist()]
-    if teacher.needs_corpus_statistics:
-        teacher = teacher.fit([d.content for d in documents])
-    with (
-        tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
-        Index.create(f"{folder}/index", teacher, store=False) as index,
-    ):
-        index.add(documents)
-        index.commit()
+    with temporary_index(documents, teacher) as index:
         return _ranked_pairs([*questions, *drawn], documents, index, analyzer, settings)
 
 

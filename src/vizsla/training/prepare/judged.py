@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,10 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
 from vizsla.models import BM25, Model, field_text, parse_model
 from vizsla.runs import Qrels, Run
 from vizsla.text import Analyzer
+from vizsla.training.prepare.searching import temporary_index
 from vizsla.training.prepare.texts import FIELDS, packed_texts
 
 if TYPE_CHECKING:
@@ -122,14 +121,7 @@ def first_stage_rankings(
 def _model_rankings(
     documents: Sequence[Document], queries: Mapping[str, str], model: Model, depth: int
 ) -> dict[str, Sequence[str]]:
-    if model.needs_corpus_statistics:
-        model = model.fit([d.content for d in documents])
-    with (
-        tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
-        Index.create(f"{folder}/index", model, store=False) as index,
-    ):
-        index.add(documents)
-        index.commit()
+    with temporary_index(documents, model) as index:
         run = index.run(queries, depth)
     return {query: run[query].documents if query in run else () for query in queries}
 

@@ -1,4 +1,4 @@
-"""Where the pairs of a query and a document come from: crops of documents, judged queries, or a teacher's rankings.
+"""Where the pairs of a query and a document come from: crops, judged or generated queries, or a teacher's rankings.
 
 A source is a section of a recipe, and knows how to turn the inputs of a run into arrays and how to read them again.
 """
@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from vizsla.errors import VizslaError
 from vizsla.models import parse_model
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
+from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
-from vizsla.training.settings import CropSettings, require_at_least
+from vizsla.training.settings import MARGIN_MSE, ContrastiveLoss, CropSettings, require_at_least
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _CORPUS, _PAIRS = "corpus", "pairs"
-_SOURCE_HELP = "where pairs come from: crops of documents, or judged queries of data sets"
+_SOURCE_HELP = "where pairs come from: crops of documents, judged queries of data sets, or generated queries"
 
 
 class PairSource(Protocol):
@@ -79,7 +81,9 @@ class JudgedSource:
 
     reads_datasets: ClassVar[bool] = True
     source: str = setting("judged", _SOURCE_HELP)
-    negatives_per_query: int = setting(7, "hard negatives drawn for a query in each step")
+    negatives_per_query: int = setting(
+        7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
+    )
     negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
@@ -87,7 +91,8 @@ class JudgedSource:
     fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 1, "negatives_per_query", "negatives_depth")
+        require_at_least(self, "data", 0, "negatives_per_query")
+        require_at_least(self, "data", 1, "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
         fields_of(self.fields)
 
@@ -123,6 +128,44 @@ class JudgedSource:
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
         return TokenCorpus.open(folder / _PAIRS / "documents")
+
+
+@dataclass(frozen=True)
+class GeneratedSource(GeneratedQueries):
+    """Generated queries, each paired with the document it was written for; no judgements are needed."""
+
+    reads_datasets: ClassVar[bool] = False
+    source: str = setting("generated", _SOURCE_HELP)
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
+        generated_pairs(inputs.documents(), analyzer, self).save(folder / _PAIRS)
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their documents, perhaps with negatives and a teacher's scores."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+        kind = ScoredPairs if self.teacher else MinedPairs
+        return kind.open(
+            folder / _PAIRS,
+            negatives_per_query=self.negatives_per_query,
+            max_query_length=self.max_query_length,
+            max_document_length=self.max_document_length,
+        )
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The packed documents."""
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        return TokenCorpus.open(folder / _PAIRS / "documents")
+
+
+def check_loss(data: object, loss: ContrastiveLoss) -> None:
+    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads."""
+    taught = isinstance(data, GeneratedSource) and bool(data.teacher)
+    if taught != (loss.name == MARGIN_MSE):
+        raise VizslaError(f"loss.name={MARGIN_MSE} learns the scores of data.teacher, so set both or neither")
 
 
 @dataclass(frozen=True)

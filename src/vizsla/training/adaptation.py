@@ -1,0 +1,87 @@
+"""Adapting a model to documents without labels: the training recipe that fits the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vizsla.encoders.checkpoint import Checkpoint
+from vizsla.errors import InputError, VizslaError
+from vizsla.models import MODELS, LearnedSparse, Network
+from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
+from vizsla.training.recipe import TrainingRecipe, load_training_recipe
+
+_NAMES = {"minilm": DEFAULT_ENCODER}
+_READ = 512  # tokens that are read of a text at most
+
+
+def adaptation_recipe(
+    model: str, *, generator: str = "", negatives: str = "", teacher: str = "", changes: Sequence[str] = ()
+) -> TrainingRecipe:
+    """The recipe that adapts a model by generated queries: `genq` for dense models, `genq-sparse` for others.
+
+    `model`: minilm, bm26, the folder of a saved model, or an encoder by its folder or name. The adapted model reads
+    texts as this one does. `generator`: what writes queries for documents that have none. `negatives`: a model whose
+    best documents are hard negatives, one for a query in each step. `teacher`: a cross-encoder or a model whose scores
+    are learnt; it needs hard negatives, which BM25 finds unless others are named. `changes` to settings come last.
+
+    >>> recipe = adaptation_recipe("bm26", teacher="bm25 + 0.5 * bm25-wp")
+    >>> recipe.name, recipe.kind, recipe.settings.loss.name, recipe.settings.data.negatives
+    ('bm26-gpl', 'learned-sparse', 'margin-mse', 'bm25')
+    """
+    settings = _start(model)
+    if generator:
+        settings.append(f"data.generator={generator}")
+    if negatives or teacher:
+        settings += ["data.negatives_per_query=1", f"data.negatives={negatives or 'bm25'}"]
+    if teacher:
+        settings += [f"data.teacher={teacher}", "loss.name=margin-mse"]
+    sparse = any(setting.startswith("network.head=") for setting in settings)
+    recipe = load_training_recipe("genq-sparse" if sparse else "genq").with_changes([*settings, *changes])
+    return replace(recipe, name=f"{Path(model).name or 'model'}-{'gpl' if teacher else 'genq'}")
+
+
+def _start(model: str) -> list[str]:
+    """The settings of a network that starts as this model and reads texts as it does."""
+    base = _NAMES.get(model, model)
+    known = known_model(base)
+    if isinstance(known, LearnedSparse):
+        length = known.length or known.network.length
+        return [*_reading(base, length, length), f"network.head={known.network.kind}"]
+    if known is not None:
+        _check_prompts(model, known.query_prompt, known.document_prompt)
+        length = known.length or known.network.length
+        query_length = known.query_length or length
+        pooling = known.network.pooling if isinstance(known.network, Network) else "mean"
+        return [
+            *_reading(base, query_length, length),
+            *_pooled(pooling or "mean", known.normalize, known.query_network),
+        ]
+    if base == model and model.partition("(")[0].strip() in MODELS:
+        raise VizslaError(f"{model} cannot be adapted; name minilm, bm26, the folder of a saved model, or an encoder")
+    encoder, queries = Checkpoint.read(base)
+    told = encoder.settings
+    if queries is not None or not encoder.plain:
+        raise InputError("only a plain BERT encoder that reads queries and documents can be adapted", file=model)
+    _check_prompts(model, told.query_prompt, told.document_prompt)
+    place = str(encoder.place) if told.base else base
+    return [*_reading(place, encoder.length, encoder.length), *_pooled("+".join(told.pooling), told.normalize, None)]
+
+
+def _reading(base: str, query_length: int, length: int) -> list[str]:
+    """The settings of a network's start, and how much it reads."""
+    lengths = (("query", query_length), ("document", length))
+    return [f"network.base_model={base}", *(f"data.max_{side}_length={min(n, _READ)}" for side, n in lengths)]
+
+
+def _pooled(pooling: str, normalize: bool, query_network: object) -> list[str]:
+    """The settings of a dense network."""
+    tied = query_network is None
+    given = {"pooling": pooling, "normalize": str(normalize).lower(), "tied_encoders": str(tied).lower()}
+    return [f"network.{name}={value}" for name, value in given.items()]
+
+
+def _check_prompts(model: str, *prompts: str) -> None:
+    if any(prompts):
+        raise InputError("this model reads texts after a prompt, and such models cannot be trained here", file=model)

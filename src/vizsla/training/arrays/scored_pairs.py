@@ -1,0 +1,61 @@
+"""Queries with positives and hard negatives that a teacher has scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vizsla.errors import VizslaError
+from vizsla.training.arrays.batch import TrainingBatch
+from vizsla.training.arrays.files import read_arrays, save_arrays
+from vizsla.training.arrays.mined_pairs import MinedPairs
+
+_SCORES = "scores.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """Mined pairs, and the score that a teacher gives each query with each of its positives and negatives.
+
+    The scores lie in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch is [queries,
+    negatives_per_query] by how much the teacher scores a query's positive higher than each of its negatives.
+    """
+
+    pairs: MinedPairs
+    positive_scores: np.ndarray
+    negative_scores: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not self.pairs.negatives_per_query:
+            raise VizslaError("a teacher compares a document with negatives; set negatives_per_query to 1 or more")
+        given = len(self.positive_scores), len(self.negative_scores)
+        needed = len(self.pairs.positives.ids), len(self.pairs.negatives.ids)
+        if given != needed:
+            raise VizslaError(f"the teacher's scores do not fit the pairs: {given} scores for {needed} documents")
+
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch."""
+        return len(self.pairs)
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` queries, one positive for each, `size * negatives_per_query` negatives, and the teacher's margins."""
+        places = self.pairs.draw_places(size, seed, step)
+        batch = self.pairs.batch_of(self.pairs.numbers_at(*places), device)
+        _, positives, negatives = places
+        margins = self.positive_scores[positives][:, None] - self.negative_scores[negatives].reshape(size, -1)
+        return batch._replace(extra=torch.from_numpy(margins.astype(np.float32)).to(device))
+
+    def save(self, folder: str | Path) -> None:
+        """Write texts, numbers and scores into a folder."""
+        self.pairs.save(folder)
+        save_arrays(Path(folder) / _SCORES, positives=self.positive_scores, negatives=self.negative_scores)
+
+    @classmethod
+    def open(cls, folder: str | Path, **options: Any) -> ScoredPairs:
+        """Saved pairs with scores; `options` say how they are drawn."""
+        scores = read_arrays(Path(folder) / _SCORES, "positives", "negatives")
+        return cls(MinedPairs.open(folder, **options), *scores)

@@ -1,0 +1,236 @@
+"""Generated queries as training pairs: GenQ, and GPL where a teacher scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vizsla.datasets import Document
+from vizsla.errors import InputError, VizslaError, kind_of
+from vizsla.models import field_text, parse_model
+from vizsla.models.generator import Sampling, open_generator
+from vizsla.text import Analyzer
+from vizsla.training.prepare.searching import temporary_index
+from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+from vizsla.training.prepare.texts import FIELDS, packed_texts
+from vizsla.training.schema import setting
+from vizsla.training.settings import require_at_least, require_positive
+
+if TYPE_CHECKING:
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+QUERIES = "queries"
+"""The field of a document that holds the queries which were generated for it."""
+_BLOCK = 256  # documents that a generator reads in one call
+_SEARCHED = 20_000  # queries searched at once
+
+
+@dataclass(frozen=True)
+class GeneratedQueries:
+    """How many queries are generated, and what they are paired with; the defaults are those of GenQ in BEIR.
+
+    Documents that have a field `queries` bring their queries; a generator writes those of others.
+    """
+
+    generator: str = setting("", "folder or name of a query generator, for documents without a field queries")
+    queries_per_document: int = setting(5, "generated queries of a document that are learnt from")
+    generated_per_document: int = setting(0, "queries that the generator writes; 0 for as many as are learnt from")
+    top_k: int = setting(25, "the generator draws from this many tokens; 0 for all")
+    top_p: float = setting(0.95, "the generator draws from the likeliest tokens with this share of probability")
+    temperature: float = setting(1.0, "above 1 the generator draws unlikely tokens more often")
+    max_documents: int = setting(100_000, "documents that queries are learnt from; of more a random sample is taken")
+    max_own_rank: int = setting(0, "drop queries for which data.negatives ranks their document lower; 0 keeps all")
+    negatives_per_query: int = setting(
+        0, "hard negatives drawn for a query in each step; 0 for those of the batch only"
+    )
+    negatives: str = setting(
+        "bm25", "model whose best documents are the hard negatives, and that ranks for max_own_rank"
+    )
+    negatives_depth: int = setting(50, "documents of a ranking that hard negatives are drawn from")
+    teacher: str = setting("", "cross-encoder or model whose scores are learnt (GPL); empty for none")
+    teacher_scale: float = setting(
+        0.0, "what the teacher's scores are multiplied by; 0: until their margins are about 1"
+    )
+    max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
+    max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
+    seed: int = setting(0, "seed of the sample of documents and of generated queries")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 0, "negatives_per_query", "top_k", "teacher_scale", "max_own_rank")
+        require_at_least(self, "data", 1, "queries_per_document", "max_documents", "negatives_depth")
+        require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+        require_positive(self, "data", "top_p", "temperature")
+        if self.teacher and not self.negatives_per_query:
+            raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
+
+    @property
+    def searches(self) -> bool:
+        """Whether queries are searched for, with the model of `negatives`."""
+        return bool(self.negatives_per_query or self.max_own_rank)
+
+    @property
+    def sampling(self) -> Sampling:
+        """How a generator draws tokens."""
+        return Sampling(
+            texts=self.generated_per_document or self.queries_per_document, top_k=self.top_k, top_p=self.top_p,
+            temperature=self.temperature, seed=self.seed,
+        )  # fmt: skip
+
+
+def generated_pairs(
+    documents: Iterable[Document], analyzer: Analyzer, settings: GeneratedQueries
+) -> MinedPairs | ScoredPairs:
+    """Generated queries, each paired with its document; perhaps with hard negatives and a teacher's scores.
+
+    A query that was generated for several documents is answered by all of them. Hard negatives come from all
+    documents, also from those that no query is learnt of.
+    """
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+    everything = list(documents)
+    chosen = _sample(len(everything), settings)
+    written = queries_of([everything[i] for i in chosen], settings)
+    if not settings.searches:  # no other document is read
+        everything, chosen = [everything[i] for i in chosen], list(range(len(chosen)))
+    pairs = [(query, number) for number, queries in zip(chosen, written, strict=True) for query in queries]
+    rankings = _rankings(everything, [query for query, _ in pairs], settings) if settings.searches else []
+    kept = _kept(pairs, rankings, settings)
+    if not kept:
+        raise VizslaError("there is no generated query to learn from; generate more, or keep more of them")
+    pairs = [pairs[i] for i in kept]
+    texts, positives = [query for query, _ in pairs], _positives(pairs)
+    mined = MinedPairs(
+        packed_texts(texts, analyzer).narrow(),
+        packed_texts([field_text(d.content, FIELDS) for d in everything], analyzer).narrow(),
+        positives,
+        _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings),
+        negatives_per_query=settings.negatives_per_query,
+    )
+    return ScoredPairs(mined, *_scores(everything, texts, mined, settings)) if settings.teacher else mined
+
+
+def queries_of(documents: Sequence[Document], settings: GeneratedQueries) -> list[list[str]]:
+    """The generated queries of each document, each once.
+
+    A generator writes the queries of documents that have none; they are the same whatever documents come before.
+    """
+    given = [_given(document) for document in documents]
+    if settings.generator:
+        missing = [number for number, queries in enumerate(given) if queries is None]
+        generator = open_generator(settings.generator) if missing else None
+        for first in range(0, len(missing), _BLOCK):
+            block = missing[first : first + _BLOCK]
+            texts, keys = [field_text(documents[i].content, FIELDS) for i in block], [documents[i].id for i in block]
+            assert generator is not None
+            for number, queries in zip(block, generator.generate(texts, settings.sampling, keys), strict=True):
+                given[number] = queries
+    elif all(queries is None for queries in given):
+        raise VizslaError(
+            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name a "
+            "generator with --generator"
+        )
+    return [list(_distinct(queries or ())) for queries in given]
+
+
+def _given(document: Document) -> list[str] | None:
+    """The queries that a document brings; None if it has no such field."""
+    queries = document.content.get(QUERIES)
+    if queries is None:
+        return None
+    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+        file, line = document.origin or (None, None)
+        what = "not a list of texts" if isinstance(queries, list) else f"not a list, but {kind_of(queries)}"
+        raise InputError(f"the field {QUERIES!r} of the document {document.id!r} is {what}", file=file, line=line)
+    return queries
+
+
+def _distinct(queries: Iterable[str]) -> Iterator[str]:
+    """Queries that are not empty, each once."""
+    return iter(dict.fromkeys(stripped for query in queries if (stripped := query.strip())))
+
+
+def _sample(count: int, settings: GeneratedQueries) -> list[int]:
+    """The numbers of the documents that queries are learnt from, in order."""
+    if count <= settings.max_documents:
+        return list(range(count))
+    chosen = np.random.default_rng(settings.seed).permutation(count)[: settings.max_documents]
+    return [int(number) for number in np.sort(chosen)]
+
+
+def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
+    """For each pair its document first, and then the other documents with the same query."""
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    answers: dict[str, list[int]] = {}
+    for query, number in pairs:
+        answers.setdefault(query, []).append(number)
+    rows = [[number, *(other for other in answers[query] if other != number)] for query, number in pairs]
+    return TokenCorpus.of([np.array(row, np.int64) for row in rows])
+
+
+def _rankings(documents: Sequence[Document], queries: Sequence[str], settings: GeneratedQueries) -> list[np.ndarray]:
+    """For each query the numbers of the best documents of a model."""
+    numbers = {document.id: number for number, document in enumerate(documents)}
+    depth, rows = max(settings.negatives_depth, settings.max_own_rank), []
+    with temporary_index(documents, parse_model(settings.negatives)) as index:
+        for first in range(0, len(queries), _SEARCHED):
+            block = {str(i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
+            run = index.run(block, depth)
+            ranked = (run[query].documents if query in run else () for query in block)
+            rows += [np.array([numbers[d] for d in found], np.int32) for found in ranked]
+    return rows
+
+
+def _kept(pairs: Sequence[tuple[str, int]], rankings: Sequence[np.ndarray], settings: GeneratedQueries) -> list[int]:
+    """The places of the pairs to learn from: those that find their document, and not too many of a document."""
+    counts: dict[int, int] = {}
+    kept = []
+    for place, (_, number) in enumerate(pairs):
+        if settings.max_own_rank and number not in rankings[place][: settings.max_own_rank]:
+            continue
+        counts[number] = counts.get(number, 0) + 1
+        if counts[number] <= settings.queries_per_document:
+            kept.append(place)
+    return kept
+
+
+def _negatives(
+    positives: TokenCorpus, rankings: Sequence[np.ndarray] | None, settings: GeneratedQueries
+) -> TokenCorpus:
+    """For each query the documents of its ranking that are not its positives; none without rankings."""
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    if rankings is None:
+        return TokenCorpus.of([np.zeros(0, np.int64)] * len(positives))
+    firsts = (ranked[: settings.negatives_depth] for ranked in rankings)
+    rows = [ranked[~np.isin(ranked, positives[i])].astype(np.int64) for i, ranked in enumerate(firsts)]
+    if not any(len(row) for row in rows):
+        raise VizslaError(
+            f"{settings.negatives} finds no document but its own for any query, so there are no negatives"
+        )
+    return TokenCorpus.of(rows)
+
+
+def _scores(
+    documents: Sequence[Document], queries: Sequence[str], pairs: MinedPairs, settings: GeneratedQueries
+) -> tuple[np.ndarray, np.ndarray]:
+    """The teacher's scores of all positives and negatives, scaled."""
+    sides = [pairs.positives, pairs.negatives]
+    query_numbers = np.concatenate([np.repeat(np.arange(len(queries)), np.diff(side.offsets)) for side in sides])
+    document_numbers = np.concatenate([side.ids for side in sides])
+    teacher = open_teacher(settings.teacher)
+    scores = teacher_scores(teacher, documents, queries, query_numbers, document_numbers)
+    positive, negative = np.split(scores, [len(pairs.positives.ids)])
+    own = positive[pairs.positives.offsets[:-1]]  # each pair's own document is its first positive
+    margins = np.repeat(own, np.diff(pairs.negatives.offsets)) - negative
+    size = float(np.sqrt(np.mean(np.square(margins))))
+    if not size > 0:
+        raise VizslaError(f"the teacher {settings.teacher} gives all documents of a query the same score")
+    scale = settings.teacher_scale or 1 / size
+    return (positive * scale).astype(np.float32), (negative * scale).astype(np.float32)
