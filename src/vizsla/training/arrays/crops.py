@@ -35,7 +35,7 @@ class Crops(CropSettings):
     def crops(
         self, count: int, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
     ) -> list[tuple[Tensor, Tensor]]:
-        """Several crops of each document, all from one window with `same_window`, else each from a window of its own."""
+        """Several crops of each document: all from one window with `same_window`, else from a window each."""
         windows = self.windows(offsets, documents, generator) if self.same_window else None
         return [self.crop(ids, offsets, documents, generator, windows) for _ in range(count)]
 
