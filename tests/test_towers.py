@@ -252,12 +252,12 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
 def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
     taught = ["data.depth=12", "data.top_positives=3", "data.bottom_negatives=2", f"network.base_model={start}"]
     folder = tmp_path / "lambda"
-    assert (
-        cli(
-            "train", "lambda", "--corpus", str(judged / "corpus.jsonl"), *options([*SMALL, *taught]), "-o", str(folder)
-        )[0]
-        == 0
-    )
+    asked = [*taught, f"data.dev_questions={judged / 'queries.jsonl'}"]
+    told = ["--corpus", str(judged / "corpus.jsonl"), *options([*SMALL, *asked])]
+    code, _, said = cli("train", "lambda", *told, "-o", str(folder))
+    assert code == 0, said
+    lines = [json.loads(line) for line in (folder / "training" / "log.jsonl").read_text().splitlines()]
+    assert 0 < lines[-1]["queries MRR"] <= 1
     model = Model.load(folder)
     assert isinstance(model, Dense)
     assert model.query_network is not None

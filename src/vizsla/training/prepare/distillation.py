@@ -76,6 +76,9 @@ class DistillationSettings:
         rest = 1 - self.short_queries
         if not 0 <= self.question_queries <= rest:
             raise VizslaError(f"data.question_queries must be between 0 and {rest:g}, not {self.question_queries:g}")
+        stems = [file.name.partition(".")[0] for file in _files(self.dev_questions)]
+        if len(set(stems)) < len(stems):
+            raise VizslaError("two files of data.dev_questions have the same name; figures go by name, so rename one")
         if self.question_queries and not self.questions:
             raise VizslaError("data.question_queries needs real questions, as in --set data.questions=train.jsonl")
 
