@@ -247,7 +247,7 @@ def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) ->
     from vizsla.evaluation import evaluate
     from vizsla.training import resumed_recipe
 
-    changes = (f"network.base_model={start}", "data.epochs=1", "data.max_length=40", "training.precision=float32",
+    changes = (f"network.base_model={start}", "training.epochs=1", "data.max_length=40", "training.precision=float32",
                "training.batch_size=10", "training.learning_rate=0.01", "counts.keep_all=true",
                "counts.b=0")  # fmt: skip
     options = [part for change in changes for part in ("--set", change)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vizsla.encoders.checkpoint import Checkpoint
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import MODELS, LearnedSparse, Network
+from vizsla.models import MODELS, DeepCT, LearnedSparse, Network
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
@@ -49,6 +49,8 @@ def _start(model: str) -> list[str]:
     if isinstance(known, LearnedSparse):
         length = known.length or known.network.length
         return [*_reading(base, length, length), f"network.head={known.network.kind}"]
+    if isinstance(known, DeepCT):
+        raise VizslaError(f"{model} is a DeepCT, which learns from judged queries; train it with: vizsla train deepct")
     if known is not None:
         _check_prompts(model, known.query_prompt, known.document_prompt)
         length = known.length or known.network.length
