@@ -58,6 +58,7 @@ SYSTEMS = (
 RERANKED = "bm25, reranked"
 DEPTH = 100  # documents of a query that are reranked
 FEW = 10  # queries that a slow system is asked
+FITTED = 1000  # documents that weights are fitted to
 PAPER = {
     "bm25": ("BM25", None, 20, 0.4),
     RERANKED: ("BM25+CE", 450, 6100, 0.4),
@@ -90,6 +91,12 @@ class System(NamedTuple):
             raise VizslaError(f"a system is written as NAME=EXPRESSION, not {text!r}")
         model, _, vectors = expression.partition("@")
         return cls(name.strip(), parse_model(model.strip()), vectors.strip())
+
+    def fitted(self, documents: list[dict[str, Any]]) -> System:
+        """The system with its model fitted to documents, if it needs that."""
+        if self.model.needs_corpus_statistics:
+            return self._replace(model=self.model.fit(documents))
+        return self._replace(model=self.model.fit(documents[:FITTED])) if self.model.needs_fit else self
 
 
 def kind_of(model: Model) -> str:
@@ -197,7 +204,8 @@ def cpu(folder: Path, options: argparse.Namespace) -> None:
     documents = read_documents(options.corpus, options.documents)
     with options.queries.open(encoding="utf-8") as lines:
         queries = [json.loads(line)["text"] for line in islice(lines, options.asked)]
-    systems = without_missing_fields(map(System.parse, options.system or SYSTEMS), documents)
+    parsed = map(System.parse, options.system or SYSTEMS)
+    systems = [system.fitted(documents) for system in without_missing_fields(parsed, documents)]
     if "bm25" not in [system.name for system in systems]:
         systems.insert(0, System("bm25", BM25()))
     folder.mkdir(parents=True, exist_ok=True)
