@@ -129,6 +129,8 @@ def test_spartas_network_is_its_formula() -> None:
     made = network.vectors([network(c) for c in queries.chunks], queries)
     assert [row.nonzero().ravel().tolist() for row in made] == [[2000, 2001], [1500]]
     assert made.max() == 1
+    with torch.autocast("cpu", torch.bfloat16):  # both sides in the same precision, or their product is refused
+        assert network(chunk).dtype == network(queries.chunks[0]).dtype
 
 
 @pytest.mark.parametrize("kind", ["deepct", "sparta"])
