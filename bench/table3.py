@@ -130,20 +130,25 @@ def shapes_of(model: Model) -> list[dict[str, int]]:
     return [shape_of(n.folder, n.heads) for n in networks if isinstance(n, Network)]
 
 
-def read_documents(corpus: Path, count: int) -> list[dict[str, Any]]:
-    with corpus.open(encoding="utf-8") as lines:
+def read_lines(file: Path, count: int) -> list[dict[str, Any]]:
+    with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in islice(lines, count or None)]
 
 
-def without_missing_fields(systems: Iterable[System], documents: list[dict[str, Any]]) -> list[System]:
-    """The systems whose fields the documents have; the others are named."""
+def usable(systems: Iterable[System], documents: list[dict[str, Any]]) -> list[System]:
+    """The systems that this collection has fields and enough documents for; the others are named."""
+    from vizsla.engine import VectorIndex
+
     known = {field for document in documents[:1000] for field in document}
     kept = []
     for system in systems:
         wanted = {field for part in system.model.parts for field in getattr(part.component, "fields", ())}
         lacking = wanted - known - {"title"}
+        least = getattr(VectorIndex.parse(system.vectors or "exact"), "min_documents", 0)
         if lacking:
             print(f"{system.name} is left out: no document has the field {lacking.pop()}", file=sys.stderr)
+        elif len(documents) < least:
+            print(f"{system.name} is left out: with fewer than {least:,} documents it is exact", file=sys.stderr)
         else:
             kept.append(system)
     return kept
@@ -201,11 +206,10 @@ def cpu(folder: Path, options: argparse.Namespace) -> None:
     from vizsla.retrievers import RerankedRetriever
     from vizsla.text import Analyzer
 
-    documents = read_documents(options.corpus, options.documents)
-    with options.queries.open(encoding="utf-8") as lines:
-        queries = [json.loads(line)["text"] for line in islice(lines, options.asked)]
+    documents = read_lines(options.corpus, options.documents)
+    queries = [query["text"] for query in read_lines(options.queries, options.asked)]
     parsed = map(System.parse, options.system or SYSTEMS)
-    systems = [system.fitted(documents) for system in without_missing_fields(parsed, documents)]
+    systems = [system.fitted(documents) for system in usable(parsed, documents)]
     if "bm25" not in [system.name for system in systems]:
         systems.insert(0, System("bm25", BM25()))
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,9 +239,8 @@ def cpu(folder: Path, options: argparse.Namespace) -> None:
     take_turns(timings, options.rounds, options.slow)
     for name, timing in timings.items():
         total, encoding = 1000 * timing.total, 1000 * timing.encoding
-        search = total - encoding
         facts[name] |= {"queries": len(total), "mean": total.mean(), "median": float(np.median(total))}
-        facts[name] |= {"encoding": encoding.mean(), "search": search.mean()}
+        facts[name] |= {"encoding": encoding.mean(), "search": (total - encoding).mean()}
         of_bm25 = 1000 * timings["bm25"].total[: len(total)]
         facts[name] |= {"ratio": total.mean() / of_bm25.mean()}
     pieces = Analyzer.parse("wordpiece").tokenizer
@@ -350,8 +353,7 @@ def milliseconds(ask: Callable[[], object], rounds: int) -> float:
 
 def table(folder: Path) -> str:
     about = json.loads((folder / "cpu.json").read_text())
-    file = folder / "gpu.json"
-    on_gpu = json.loads(file.read_text())["systems"] if file.is_file() else {}
+    on_gpu = json.loads((folder / "gpu.json").read_text())["systems"] if (folder / "gpu.json").is_file() else {}
     ours = ["system", "kind", "CPU, ms: mean", "median", "to BM25", "GPU, ms", "index, MB", "GB for 1 M documents"]
     head = [*ours, "paper: CPU, ms", "to BM25", "GPU, ms", "GB"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
@@ -366,8 +368,7 @@ def table(folder: Path) -> str:
             theirs = [f"{their_cpu:,}{same}", f"{their_cpu / 20:.1f}", str(their_gpu or ""), f"{size:g}"]
         ours = [f"{f['mean']:.2f}", f"{f['median']:.2f}", f"{f['ratio']:.1f}", gpu_time, f"{f['bytes'] / 1e6:.1f}"]
         lines.append("| " + " | ".join([name, f["kind"], *ours, f"{million:.2f}", *theirs]) + " |")
-    counts = {f["queries"] for f in about["systems"].values()}
-    asked = " or ".join(map(str, sorted(counts, reverse=True)))
+    asked = " or ".join(map(str, sorted({f["queries"] for f in about["systems"].values()}, reverse=True)))
     return "\n".join([*lines, "", f"{about['documents']:,} documents, {asked} queries, k = {about['k']}."])
 
 

@@ -50,6 +50,7 @@ def test_systems_by_expression(
         "--system", "docT5query=bm25(fields=title/text/queries)",
         "--system", "dense=sketch(width=64)", "--system", "dense, 8 bits=sketch(width=64)@sq8",
         "--system", "both=bm25 + 0.5 * sketch(width=64)", "--system", "lacking=bm25(fields=abstract)",
+        "--system", "small=sketch(width=64)@hnsw",
     )  # fmt: skip
     systems = found["systems"]
     assert list(systems) == ["bm25", "docT5query", "dense", "dense, 8 bits", "both"]
@@ -63,6 +64,7 @@ def test_systems_by_expression(
     assert all(s["mean"] > 0 for s in systems.values())
     out, err = capsys.readouterr()
     assert "lacking is left out: no document has the field abstract" in err
+    assert "small is left out: with fewer than 10,000 documents it is exact" in err
     (line,) = [line for line in out.splitlines() if line.startswith("| docT5query")]
     assert line.endswith("| 30 | 1.5 |  | 0.4 |")
     assert "9 documents, 2 queries, k = 100." in out
