@@ -80,7 +80,7 @@ def test_a_generator_learns_its_pairs_and_is_opened_again(tmp_path: Path, tiny: 
     assert trained.result.figures["data likelihood"] > 0.2
     generator = trained.model
     assert isinstance(generator, CheckpointGenerator)
-    assert (generator.task, generator.name, generator.length) == ("query", "doc2query", 350)
+    assert (generator.task, generator.name, generator.length) == ("query", "doc2query", 300)
     written = generator.generate([PAIRS[2][0]], Sampling(texts=5, top_k=2, max_tokens=20))[0]
     assert "car taxes" in written
 
