@@ -16,7 +16,7 @@ from vizsla.cli.app import app
 from vizsla.cli.verbs import GROUPS
 from vizsla.spec import Option, Registry
 
-OWNED_BY_OTHERS = ("recipes", "train", "adapt")
+OWNED_BY_OTHERS = ("recipes", "train")
 """Verbs whose options say what a recipe is, which nothing else takes."""
 
 

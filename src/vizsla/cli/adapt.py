@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vizsla.cli import console
-from vizsla.cli.options import Format, IdField, TextField, TitleField
+from vizsla.cli.options import Format, IdField, Json, TextField, TitleField
 from vizsla.cli.train import report_end, run_training, training_inputs
 from vizsla.errors import VizslaError
 
@@ -45,13 +45,13 @@ def adapt(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe genq or genq-sparse."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no documents.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: Json = False,
     format: Format = None,
     id_field: IdField = None,
     text_field: TextField = None,
     title_field: TitleField = None,
 ) -> None:
-    """Adapt a model to documents without labels, by generated queries."""
+    """Adapt a model to documents by generated queries."""
     from vizsla.datasets import FieldNames
 
     if output is None:

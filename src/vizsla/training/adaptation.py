@@ -14,6 +14,7 @@ from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
 _NAMES = {"minilm": DEFAULT_ENCODER}
 _READ = 512  # tokens that are read of a text at most
+_COSINE_TEMPERATURE = 0.2  # brings margins of cosines to about those of a teacher, which are scaled to 1
 
 
 def adaptation_recipe(
@@ -36,7 +37,8 @@ def adaptation_recipe(
     if negatives or teacher:
         settings += ["data.negatives_per_query=1", f"data.negatives={negatives or 'bm25'}"]
     if teacher:
-        settings += [f"data.teacher={teacher}", "loss.name=margin-mse"]
+        temperature = _COSINE_TEMPERATURE if "network.normalize=true" in settings else 1.0
+        settings += [f"data.teacher={teacher}", "loss.name=margin-mse", f"loss.temperature={temperature}"]
     sparse = any(setting.startswith("network.head=") for setting in settings)
     recipe = load_training_recipe("genq-sparse" if sparse else "genq").with_changes([*settings, *changes])
     return replace(recipe, name=f"{Path(model).name or 'model'}-{'gpl' if teacher else 'genq'}")

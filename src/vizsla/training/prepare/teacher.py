@@ -88,7 +88,8 @@ def pair_products(
     if isinstance(queries, JoinedVectors) and isinstance(documents, JoinedVectors):
         numbers = query_numbers, document_numbers
         total: np.ndarray = _sparse_products(queries.sparse, documents.sparse, *numbers)
-        return total + _dense_products(queries.dense, documents.dense, *numbers)
+        total += _dense_products(queries.dense, documents.dense, *numbers)
+        return total
     if isinstance(queries, DenseVectors) and isinstance(documents, DenseVectors):
         return _dense_products(queries, documents, query_numbers, document_numbers)
     assert isinstance(queries, SparseVectors)
