@@ -28,6 +28,7 @@ LAYERS = [
     {"models", "datasets"},
     {"index"},
     {"retrievers"},
+    {"expansion"},
     {"evaluation", "backends"},
     {"training"},
     {"recipes", "reports"},

@@ -167,7 +167,11 @@ def show_line(line: dict[str, Any]) -> None:
         terms = f"  terms {line['query_terms']:.0f}/{line['document_terms']:.0f}"
     elif "added_terms" in line:
         terms = f"  terms {line['query_terms']:.1f}, {line['added_terms']:.1f} added"
+    if "accuracy" in line:
+        terms = f"  accuracy {line['accuracy']:.3f}{terms}"
+    elif "mean_weight" in line:
+        terms = f"  mean weight {line['mean_weight']:.3f} for {line['mean_target']:.3f}"
     console.remark(
-        f"step {line['step']:>5}  loss {line['loss']:.3f}  accuracy {line['accuracy']:.3f}{terms}  "
+        f"step {line['step']:>5}  loss {line['loss']:.3f}{terms}  "
         f"{speed}  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
     )

@@ -19,6 +19,7 @@ from vizsla.cli import (
     delete,
     demo,
     evaluate,
+    expand,
     explain,
     export,
     fuse,
@@ -29,6 +30,7 @@ from vizsla.cli import (
     models,
     overlap,
     qrels,
+    queries,
     recipes,
     rerank,
     search,
@@ -62,6 +64,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "analyze": analyze.analyze,
         "models": models.models,
     },
+    "Document expansion": {"expand": expand.expand, "queries": queries.app},
     "Serving": {"serve": serve.serve, "mcp": mcp.mcp},
     "Evaluation": {
         "eval": evaluate.evaluate,

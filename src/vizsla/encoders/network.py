@@ -98,6 +98,19 @@ class Network:
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
         return network
 
+    def framed(self, ids: np.ndarray, starts: np.ndarray, length: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Texts that lie behind one another, each between the special tokens and cut to a length, 0 for the longest.
+
+        `starts`: [texts + 1] where each text begins. Gives ids and starts of the framed texts.
+        """
+        sizes = np.minimum(np.diff(starts), (length or self.length) - 2)
+        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
+        framed = np.empty(offsets[-1], np.int64)
+        framed[offsets[:-1]], framed[offsets[1:] - 1] = self.start, self.end
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        framed[np.repeat(offsets[:-1] + 1, sizes) + inside] = ids[np.repeat(starts[:-1], sizes) + inside]
+        return framed, offsets
+
     def save(self, folder: Path) -> str:
         """Copy the network into a folder; returns the name it has there."""
         name = self.digest[:12]

@@ -7,11 +7,13 @@ from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
 from vizsla.models.context import SearchContext
+from vizsla.models.counts import TermCounts
+from vizsla.models.deepct import DeepCT
 from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent, DenseDocuments
 from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
 from vizsla.models.expressions import check_model, expression, parse_model
-from vizsla.models.fields import Fields, field_text, text_problem
+from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
 from vizsla.models.gar import GAR
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
@@ -28,6 +30,7 @@ from vizsla.models.sparse_component import (
     TermWeightEncoder,
     count_statistics,
 )
+from vizsla.models.sparta import Sparta
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "EXPANDERS",
     "GAR",
     "MODELS",
+    "QUERIES",
     "RM3",
     "SAMPLE",
     "Augmenter",
@@ -42,6 +46,7 @@ __all__ = [
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
+    "DeepCT",
     "Dense",
     "DenseComponent",
     "DenseDocuments",
@@ -60,14 +65,18 @@ __all__ = [
     "SparseComponent",
     "SparseDocumentEncoder",
     "SparseDocuments",
+    "Sparta",
     "Statistics",
     "Sum",
+    "TermCounts",
     "TermWeightEncoder",
+    "as_text",
     "average_length",
     "check_model",
     "count_statistics",
     "expression",
     "field_text",
+    "is_text",
     "parse_expander",
     "parse_model",
     "text_problem",

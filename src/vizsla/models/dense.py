@@ -17,7 +17,7 @@ from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.models.dense_component import DenseComponent
-from vizsla.models.fields import Fields
+from vizsla.models.fields import Fields, as_text
 from vizsla.models.presets import Preset
 from vizsla.models.registry import MODELS
 from vizsla.networks.graph import Precision
@@ -148,7 +148,7 @@ class Dense(DenseComponent):
         """What is read of a document; with segments its first field has its place even where it is empty."""
         if isinstance(document, str):
             document = {"text": document}
-        values = [document.get(f) or "" for f in self.fields]
+        values = [as_text(document.get(f)) for f in self.fields]
         if not any(value.strip() for value in values):
             return ""
         return self.separator.join(value for value in values if value or self.token_types)

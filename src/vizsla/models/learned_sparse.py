@@ -20,6 +20,7 @@ from vizsla.models.model import Model
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics
+from vizsla.networks.heads import HEADS
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -107,22 +108,12 @@ class LearnedSparse(SparseComponent):
 
     def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, pieces and weights of texts given as token ids behind one another; weights of 0 are left out."""
-        framed, offsets = self._framed(ids, starts)
-        if self.network.kind == "splade":
+        framed, offsets = self.network.framed(ids, starts, self.length)
+        if HEADS[self.network.kind].make().gives == "vectors":
             words, weights, pointers = self.network.running.vectors(framed, offsets)
             return pointers, words, weights
         texts = np.repeat(np.arange(len(starts) - 1), np.diff(offsets))
         return _highest(texts, framed, self.network.running.weights(framed, offsets), len(starts) - 1)
-
-    def _framed(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each text between the special tokens, cut to what is read of it."""
-        sizes = np.minimum(np.diff(starts), (self.length or self.network.length) - 2)
-        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
-        framed = np.empty(offsets[-1], np.int64)
-        framed[offsets[:-1]], framed[offsets[1:] - 1] = self.network.start, self.network.end
-        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        framed[np.repeat(offsets[:-1] + 1, sizes) + inside] = ids[np.repeat(starts[:-1], sizes) + inside]
-        return framed, offsets
 
     def options(self, folder: Path) -> dict[str, Any]:
         assert isinstance(self.analyzer, Analyzer)

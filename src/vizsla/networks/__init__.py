@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from vizsla.networks.augmenter import Adder, AugmentedQueries, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
     from vizsla.networks.cross import Cross, cross_encoder
+    from vizsla.networks.deepct import TermRegression
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
     from vizsla.networks.pooled import Pooled
+    from vizsla.networks.sparta import Sparta
     from vizsla.networks.splade import Splade, TiedHead
     from vizsla.networks.towers import Towers, WithFrozenCompanion
     from vizsla.networks.unicoil import UniCoil
@@ -29,7 +31,9 @@ _HOMES = {
     "PackedBert": "encoder",
     "Padded": "encoder",
     "Pooled": "pooled",
+    "Sparta": "sparta",
     "Splade": "splade",
+    "TermRegression": "deepct",
     "TiedHead": "splade",
     "Towers": "towers",
     "UniCoil": "unicoil",
@@ -50,7 +54,9 @@ __all__ = [
     "PackedBert",
     "Padded",
     "Pooled",
+    "Sparta",
     "Splade",
+    "TermRegression",
     "TiedHead",
     "Towers",
     "UniCoil",

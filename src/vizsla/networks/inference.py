@@ -116,7 +116,7 @@ class TorchNetwork:
             mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]
             flat = torch.from_numpy(ids[bounds[0] : bounds[-1]].astype(np.int64)).to(self.device)
             padded = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
-            batch = packed(padded, mask, _TOKENS[self.device.type])
+            batch = packed(padded, mask, _TOKENS[self.device.type], side=1)  # a network that is run reads documents
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                 yield first, batch, [self.network(chunk) for chunk in batch.chunks]
 

@@ -33,7 +33,8 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
 
     SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
     SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
-    uniCOIL's has no module there: its encoder is a BERT for anybody, and its head is in `weigh.safetensors`.
+    uniCOIL's, DeepCT's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
+    `weigh.safetensors`.
     """
     from safetensors.torch import save_file
 
@@ -55,11 +56,12 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
         model.load_state_dict({n if n.startswith("classifier.") else f"bert.{n}": v for n, v in values.items()})
     else:
         model = transformers().BertModel(config, add_pooling_layer=False)
-        model.load_state_dict({n: v for n, v in values.items() if not n.startswith("weigh.")})
+        own = model.state_dict().keys()
+        model.load_state_dict({n: v for n, v in values.items() if n in own})
         if isinstance(network, Pooled):
             _write_pooling(network, config, folder)
         else:
-            save_file({n: v for n, v in values.items() if n.startswith("weigh.")}, folder / "weigh.safetensors")
+            save_file({n: v for n, v in values.items() if n not in own}, folder / "weigh.safetensors")
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes(tokenizer)
     settings = {"tokenizer_class": "BertTokenizer", "model_max_length": config.max_position_embeddings}

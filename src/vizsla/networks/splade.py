@@ -57,13 +57,7 @@ class Splade(nn.Module):
     def highest(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] the highest logit of each term."""
         states = self.head.transform(self.encoder(chunk))
-        weight: Tensor = self.head.decoder.weight
-        bias: Tensor = self.head.decoder.bias
-        if torch.is_autocast_enabled(states.device.type):
-            kind = torch.get_autocast_dtype(states.device.type)
-            states, weight, bias = (x.to(kind) for x in (states, weight, bias))
-        logits: Tensor = _HighestLogits.apply(states, weight, bias, chunk.starts)  # type: ignore[no-untyped-call]
-        return logits
+        return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, chunk.starts)
 
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, width] in the order of the batch."""
@@ -85,6 +79,15 @@ class Splade(nn.Module):
         for part in (self.head.norm.weight, self.head.norm.bias, self.head.decoder.bias):
             part.mul_(share)
         return float(shift)
+
+
+def highest_logits(states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
+    """[texts, vocabulary] the highest of `states @ weight.T + bias` in each packed text, in 16 bits under autocast."""
+    if torch.is_autocast_enabled(states.device.type):
+        kind = torch.get_autocast_dtype(states.device.type)
+        states, weight, bias = (x.to(kind) for x in (states, weight, bias))
+    logits: Tensor = _HighestLogits.apply(states, weight, bias, starts)  # type: ignore[no-untyped-call]
+    return logits
 
 
 class _HighestLogits(torch.autograd.Function):

@@ -9,6 +9,7 @@ from typing import Any, NotRequired
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict  # what pydantic reads before Python 3.12
 
+from vizsla.models import as_text, is_text
 from vizsla.runs import Document, Explanation, Hit
 
 TITLE, TEXT = "title", "text"
@@ -146,7 +147,7 @@ def title_of(document: Document) -> str:
 
 def snippet_fields(document: Document, text_fields: Sequence[str]) -> list[str]:
     """The fields to cut a snippet from: `text` first, then what else the model reads; the title only if it is alone."""
-    filled = [f for f in text_fields if isinstance(document.get(f), str) and document[f].strip()]
+    filled = [f for f in text_fields if is_text(value := document.get(f)) and as_text(value).strip()]
     texts = sorted((field for field in filled if field != TITLE), key=lambda field: field != TEXT)
     return texts or filled or [TEXT]
 
@@ -161,9 +162,9 @@ def whole_text(document: Document, text_fields: Sequence[str]) -> str:
     """All of a document that `short_fields` leaves out, beside the title; several fields are headed by their names."""
     content = document.content
     texts = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        name: as_text(value) if is_text(value) else json.dumps(value, ensure_ascii=False)
         for name, value in content.items()
-        if name != TITLE and value not in (None, "") and (name in text_fields or _is_long(value))
+        if name != TITLE and value not in (None, "", []) and (name in text_fields or _is_long(value))
     }
     if len(texts) == 1:
         return next(iter(texts.values()))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.mined_pairs import MinedPairs
     from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.term_targets import TermDev, TermTargets
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.inputs import TrainingInputs
     from vizsla.training.kind import TRAINED_KINDS, TrainedKind
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         AugmenterObjective,
         ContrastiveObjective,
         GroupObjective,
+        RegressionObjective,
         SparseObjective,
     )
     from vizsla.training.loop.trainer import Trainer, TrainingResult
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from vizsla.training.settings import (
         AugmenterLoss,
         ContrastiveLoss,
+        CountSettings,
         CropSettings,
         GroupLoss,
         SparseLoss,
@@ -53,18 +56,22 @@ _HOMES = {
     "arrays.dev_set": ("DevSet",),
     "arrays.mined_pairs": ("MinedPairs",),
     "arrays.scored_pairs": ("ScoredPairs",),
+    "arrays.term_targets": ("TermDev", "TermTargets"),
     "arrays.token_corpus": ("TokenCorpus",),
     "inputs": ("TrainingInputs",),
     "kind": ("TRAINED_KINDS", "TrainedKind"),
     "loop.distributed": ("Distributed",),
     "loop.masked_lm": ("train_masked_lm",),
-    "loop.objectives": ("AugmenterObjective", "ContrastiveObjective", "GroupObjective", "SparseObjective"),
+    "loop.objectives": (
+        "AugmenterObjective", "ContrastiveObjective", "GroupObjective", "RegressionObjective", "SparseObjective",
+    ),
     "loop.trainer": ("Trainer", "TrainingResult"),
     "plan": ("resumed_recipe",),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
     "run": ("Trained", "train"),
     "settings": (
-        "AugmenterLoss", "ContrastiveLoss", "CropSettings", "GroupLoss", "SparseLoss", "TrainingSettings",
+        "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "GroupLoss", "SparseLoss",
+        "TrainingSettings",
     ),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -79,6 +86,7 @@ __all__ = [
     "BM25Rows",
     "ContrastiveLoss",
     "ContrastiveObjective",
+    "CountSettings",
     "CropSettings",
     "CroppedPairs",
     "Crops",
@@ -92,9 +100,12 @@ __all__ = [
     "MinedPairs",
     "MixedPairs",
     "QueryTerms",
+    "RegressionObjective",
     "ScoredPairs",
     "SparseLoss",
     "SparseObjective",
+    "TermDev",
+    "TermTargets",
     "TokenCorpus",
     "Trained",
     "TrainedKind",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bfloat16", "float32")
 CONTRASTIVE, MARGIN, MARGIN_MSE, BINARY = "contrastive", "margin", "margin-mse", "binary"
+SMOOTHINGS = ("none", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,22 @@ class AugmenterLoss:
 
     def __post_init__(self) -> None:
         require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """How weights of words become counts, and how BM25 reads these."""
+
+    scale: float = setting(100.0, "counts are this many times the weights, rounded")
+    smoothing: str = setting("none", "none, or sqrt for the square root of weights")
+    keep_all: bool = setting(False, "words with a count below 1 count 1, instead of being dropped")
+    k1: float = setting(0.9, "BM25's saturation of counts")
+    b: float = setting(0.4, "BM25's length normalisation, from 0 to 1")
+
+    def __post_init__(self) -> None:
+        require_positive(self, "counts", "scale")
+        require_at_least(self, "counts", 0, "k1", "b")
+        require_one_of("counts.smoothing", self.smoothing, SMOOTHINGS)
 
 
 @dataclass(frozen=True)

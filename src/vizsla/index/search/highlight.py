@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vizsla.models import Model, SparseComponent
+from vizsla.models import Model, SparseComponent, as_text, is_text
 from vizsla.runs import Document
 from vizsla.text import Token
 
@@ -82,10 +82,10 @@ class Highlighter:
 
     def snippet(self, document: Document, field: str = "text", width: int = 240) -> Snippet:
         """The part of a field that best matches the query, and the places of the matching words."""
-        text = document.get(field)
-        if not isinstance(text, str):
+        value = document.get(field)
+        if not is_text(value):
             return Snippet("", (), True, True)
-        text = text[:MAX_CHARACTERS]
+        text = as_text(value)[:MAX_CHARACTERS]
         for _, component in self._model.parts:
             if not isinstance(component, SparseComponent) or component.namespace not in self._weights:
                 continue

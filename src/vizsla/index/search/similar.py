@@ -15,7 +15,7 @@ from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.highlight import MAX_CHARACTERS
 from vizsla.index.search.plan import Search, SearchOptions, positive
 from vizsla.index.search.searcher import Searcher
-from vizsla.models import Model, field_text
+from vizsla.models import Model, as_text, field_text, is_text
 from vizsla.runs import Document, Filter, FilterLike, Hit
 
 MAX_WORDS = 25
@@ -57,7 +57,7 @@ def _beginning(document: Document, bound: BoundModel) -> str:
 
 
 def _texts(content: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in content.items() if isinstance(value, str)}
+    return {name: as_text(value) for name, value in content.items() if is_text(value)}
 
 
 def _telling_words(document: Document, parts: Sequence[SparsePart]) -> str:

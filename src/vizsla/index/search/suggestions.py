@@ -17,7 +17,7 @@ from vizsla.engine import Segment
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.models import PrecomputedVectors
+from vizsla.models import PrecomputedVectors, as_text, is_text
 from vizsla.runs.retriever import check_count
 
 MAX_WORD = 64
@@ -160,8 +160,8 @@ class Completer:
             block
             for document in self._snapshot.documents.by_number(rows).values()
             for field in part.component.fields
-            if isinstance(text := document.get(field), str)
-            for block in _blocks_with(text, prefix)
+            if is_text(value := document.get(field))
+            for block in _blocks_with(as_text(value), prefix)
         ]
         counts: dict[str, Counter[str]] = {term: Counter() for term in terms}
         for term, word in self._terms_in(part, blocks):

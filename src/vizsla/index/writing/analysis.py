@@ -26,7 +26,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
 from vizsla.errors import VizslaError
-from vizsla.models import Component, DenseComponent, Model, SparseComponent
+from vizsla.models import Component, DenseComponent, Model, SparseComponent, as_text, is_text
 from vizsla.runs.documents import refusal
 from vizsla.vectors import SparseVectors
 
@@ -83,6 +83,8 @@ class AnalysedBatch:
     stored: list[tuple[str, str | None, str | None]]
     """Id, metadata (None if empty) and fields (None if they are not stored)."""
     namespaces: list[NamespaceBatch]
+    fields: frozenset[str]
+    """Which fields of the model the documents have."""
 
 
 class _NamespaceEncoder(ABC):
@@ -187,6 +189,7 @@ class Analyst:
             [d.origin for d in documents],
             [self._row(d) for d in stored],
             [encoder.encode(stored) for encoder in self._encoders],
+            frozenset(name for name in fields if any(name in d.content for d in stored)),
         )
 
     def _row(self, document: Document) -> tuple[str, str | None, str | None]:
@@ -225,7 +228,7 @@ def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[lis
 
 
 def _size(document: Document) -> int:
-    return sum(len(v) for v in document.content.values() if isinstance(v, str))
+    return sum(len(as_text(v)) for v in document.content.values() if is_text(v))
 
 
 Task = Callable[[list[Document] | RawLines], AnalysedBatch]

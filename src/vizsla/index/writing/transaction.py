@@ -24,7 +24,7 @@ from vizsla.index.storage.schema import FORMAT
 from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
-from vizsla.models import SAMPLE, AutoWeightedSum, Model
+from vizsla.models import QUERIES, SAMPLE, AutoWeightedSum, Model
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
@@ -105,18 +105,23 @@ class WriteTransaction:
         terms_bytes = int(self._memory * TERMS_SHARE)
         with database.using_sqlite(self._path):
             description, folder = database.get_meta(self._db, "model"), self._path / "model"
+            is_first = self._db.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
         if self.model.needs_fit:
             documents = self._sampled(documents)
+        fields: set[str] = set()
         try:
             with analysing(
                 self.model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
             ) as analysed:
                 for batch in analysed(documents):
                     self._store(batch, first, added, replaced)
+                    fields |= batch.fields
                     if self._buffer.bytes > self._memory * BUFFER_SHARE:
                         self._flush()
                     elif self._uncommitted > MAX_UNCOMMITTED:
                         self._end_transaction()
+            if is_first and added.documents and QUERIES in self.model.fields and QUERIES not in fields:
+                raise _no_queries(self.model)
         except BaseException:
             if self.sound:
                 self._undo(first, sampled, replaced)
@@ -341,6 +346,12 @@ class WriteTransaction:
 def _replaced(path: Path) -> CollectionError:
     what = "removed" if database.identity(path) is None else "replaced by another one; open it again"
     return CollectionError(f"{path}: the index has been {what}")
+
+
+def _no_queries(model: Model) -> VizslaError:
+    return VizslaError(
+        f"{model.name} reads generated queries, and no document has the field {QUERIES!r}; write it with vizsla expand"
+    )
 
 
 def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:

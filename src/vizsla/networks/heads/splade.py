@@ -34,21 +34,30 @@ class SpladeHead(Head):
 
 
 def _splade(g: EncoderGraph) -> str:
-    """One weight a word of the vocabulary. Padding repeats the first token, which changes no maximum."""
-    first = g.first_state()
-    states = g("Where", g("Unsqueeze", g.keep, g.constant([2])), g.states, first)
-    states = g.norm("norm", g("Gelu", g.product("dense", states)))
-    table, bias = "embeddings.word_embeddings.weight", g.vector("decoder.bias")
+    """One weight a word of the vocabulary."""
+    states = g.norm("norm", g("Gelu", g.product("dense", without_padding(g))))
+    highest = g("Relu", highest_logits(g, states, g.vector("decoder.bias")))
+    return str(g("Log", g("Add", highest, g.constant(1, np.float32))))
+
+
+def without_padding(g: EncoderGraph) -> str:
+    """The states, with those of padding replaced by the first token's, which changes no maximum."""
+    return str(g("Where", g("Unsqueeze", g.keep, g.constant([2])), g.states, g.first_state()))
+
+
+def highest_logits(g: EncoderGraph, states: str, bias: str = "") -> str:
+    """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias."""
+    table = "embeddings.word_embeddings.weight"
     parts = g("DynamicQuantizeLinear", states, outputs=3) if g.small else ()
     cuts = np.linspace(0, g.words, min(_SLICES, g.words) + 1).astype(int)
     highest = []
     for start, end in pairwise(cuts):
         bounds = (g.constant([start]), g.constant([end]))
-        rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds)
+        rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds) if bias else ""
         if g.small:
             logits = g.multiply(parts, rows, g("Slice", table + SCALE, *bounds), shift)
         else:
-            logits = g("Add", g("MatMul", states, g.turned(rows)), shift)
+            product = g("MatMul", states, g.turned(rows))
+            logits = g("Add", product, shift) if bias else product
         highest.append(g("ReduceMax", logits, g.constant([1]), keepdims=0))
-    highest = g("Relu", g("Concat", *highest, axis=1))
-    return str(g("Log", g("Add", highest, g.constant(1, np.float32))))
+    return str(g("Concat", *highest, axis=1))

@@ -23,7 +23,7 @@ export async function showDocument(id, info, server) {
 }
 
 function documentNodes(id, fields, info, server) {
-	const texts = textFields(info).filter((name) => typeof fields[name] === "string" && fields[name]);
+	const texts = textFields(info).filter((name) => textOf(fields[name]));
 	const shown = new Set(["id", "title", ...texts]);
 	const rest = Object.entries(fields).filter(([name, value]) => !shown.has(name) && value != null);
 	const { q } = get();
@@ -32,9 +32,15 @@ function documentNodes(id, fields, info, server) {
 		el("dl.facts", el("div", el("dt", "id"), el("dd.mono", cut(id, 400))), rest.map(([name, value]) =>
 			el("div", el("dt", cut(name, 80)), el("dd", (Array.isArray(value) ? value.slice(0, 100) : [value]).map((v, i) => [i ? ", " : "", valueNode(v, 2000)]))))),
 		server.judging && q && gradeScale(id),
-		texts.map((name) => [texts.length > 1 && el("h3.field-name", name), longText(fields[name])]),
+		texts.map((name) => [texts.length > 1 && el("h3.field-name", name), longText(textOf(fields[name]))]),
 		el("p", button(".button", () => change({ like: id, q: "", page: 1, doc: "" }), icon("similar"), "Similar documents")),
 	];
+}
+
+/** A text, or a list of texts as one with a line for each; empty for anything else. */
+function textOf(value) {
+	const lines = [value].flat();
+	return lines.every((line) => typeof line === "string") ? lines.join("\n") : "";
 }
 
 /** The text with the words marked that the results have marked. */

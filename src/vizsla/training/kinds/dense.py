@@ -126,7 +126,7 @@ class DenseKindBase(TrainedKind[D]):
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Pack pairs and dev sets."""
         self.settings.data.prepare(inputs, base.analyzer, folder)
-        prepare_dev(inputs, base.analyzer, folder)
+        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
@@ -181,6 +181,7 @@ class DenseKindBase(TrainedKind[D]):
             query_network=written[0] if count == 2 else None,
             length=min(data.max_document_length, written[-1].length),
             query_length=min(data.max_query_length, written[0].length),
+            fields=data.document_fields,
             namespace=self.name,
             name=self.name,
         )

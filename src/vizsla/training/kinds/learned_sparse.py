@@ -1,4 +1,4 @@
-"""Learned sparse models: BM26, uniCOIL and SPLADE."""
+"""Learned sparse models: BM26, uniCOIL, SPLADE and SPARTA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model
+from vizsla.models import LearnedSparse, Model, Sparta
+from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
@@ -43,7 +44,9 @@ class SparseNetwork:
     """The network of a learned sparse model."""
 
     base_model: str = setting("bm26", "shipped network, saved model, or transformers encoder (folder or name)")
-    head: str = setting("unicoil", "unicoil weighs a text's own terms, splade also adds terms")
+    head: str = setting(
+        "unicoil", "unicoil weighs a text's own terms, splade adds terms, sparta adds them to documents"
+    )
 
     def __post_init__(self) -> None:
         require_one_of("head", self.head, SPARSE_HEADS)
@@ -96,7 +99,9 @@ class LearnedSparseSettings:
         check_loss(self.data, self.loss)
 
 
-@TRAINED_KINDS.register("learned-sparse", help="BM26, uniCOIL or SPLADE.", needs=("torch", "transformers", "onnx"))
+@TRAINED_KINDS.register(
+    "learned-sparse", help="BM26, uniCOIL, SPLADE or SPARTA.", needs=("torch", "transformers", "onnx")
+)
 class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
     """Trains a network that weighs terms, from crops of documents, or from judged or generated queries."""
 
@@ -122,7 +127,7 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
         self.settings.data.prepare(inputs, base.analyzer, folder)
         if self.reads_datasets and self.reads_corpus:
             packed_documents(inputs.documents(), base.analyzer).save(folder / _MASKED_LM_CORPUS)
-        prepare_dev(inputs, base.analyzer, folder)
+        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
@@ -142,7 +147,7 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device
         texts = with_special_tokens(corpus, first, device, max_length=_SPARSIFY_LENGTH)
-        network.sparsify(packed(*texts, _CHUNK).chunks, stage.active_terms)
+        network.sparsify(packed(*texts, _CHUNK, side=1).chunks, stage.active_terms)
 
     def objective(self) -> Objective:
         """A contrastive loss with the FLOPS regularizer."""
@@ -166,7 +171,15 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
             )
         sample = sample_of(corpus, SAMPLE, length)
         written = write_network(network, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
-        LearnedSparse(written, base.analyzer, namespace=self.name, name=self.name).save(output)
+        is_sparta = network.kind == "sparta"
+        (Sparta if is_sparta else LearnedSparse)(
+            written,
+            base.analyzer,
+            min(SPARTA_LENGTH, written.length) if is_sparta else 0,
+            fields=self.settings.data.document_fields,
+            namespace=self.name,
+            name=self.name,
+        ).save(output)
         save_layout(network, base.analyzer.tokenizer.content, output)
 
     def open_model(self, output: Path) -> Model:
@@ -175,7 +188,8 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
 
     def usage(self, output: Path) -> str:
         """A command that indexes with the model."""
-        return f'vizsla index SOURCE -o DIR --model {output}, or "bm51(network={output})"'
+        name = "sparta" if self.settings.network.head == "sparta" else "bm51"
+        return f'vizsla index SOURCE -o DIR --model {output}, or "{name}(network={output})"'
 
     def _documents(self, folder: Path) -> TokenCorpus:
         from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -194,5 +208,5 @@ def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
 
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
     with torch.inference_mode():
-        batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK)
+        batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK, side=1)
         return max(float(network(chunk).max()) for chunk in batch.chunks)

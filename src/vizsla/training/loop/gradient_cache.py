@@ -63,7 +63,9 @@ def cached_backward(
         first, with_activations[i] = with_activations[i], None  # so that its memory is freed after its backward pass
         if first is None and state is not None:
             state.restore()
-        torch.autograd.backward(encode(chunk) if first is None else first, gradient)
+        output = encode(chunk) if first is None else first
+        if output.requires_grad:  # else no parameter made it, as with queries that are word pieces without weights
+            torch.autograd.backward(output, gradient)
     if after is not None:
         after.restore()
     return loss.detach()

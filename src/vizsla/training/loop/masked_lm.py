@@ -1,4 +1,4 @@
-"""The masked-language-model stage, in which a new SPLADE head learns to predict masked words."""
+"""The masked-language-model stage, in which a new SPLADE or SPARTA head learns to predict masked words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vizsla.networks import Splade, packed
+from vizsla.networks import Sparta, Splade, packed
 from vizsla.training.arrays.crops import CroppedPairs, Crops
 from vizsla.training.arrays.special_tokens import MASK
 from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -23,7 +23,7 @@ _WHOLE_WINDOWS = Crops(min_fraction=1.0, max_fraction=1.0, deletion_rate=0.0)
 
 
 def train_masked_lm(
-    network: Splade,
+    network: Splade | Sparta,
     corpus: TokenCorpus,
     settings: TrainingSettings,
     *,
@@ -59,7 +59,9 @@ def train_masked_lm(
     return loss
 
 
-def _accumulate_gradients(network: Splade, ids: Tensor, mask: Tensor, step: int, settings: TrainingSettings) -> float:
+def _accumulate_gradients(
+    network: Splade | Sparta, ids: Tensor, mask: Tensor, step: int, settings: TrainingSettings
+) -> float:
     """Add the gradients of one batch, chunk by chunk; gives its loss."""
     device, tokens = ids.device, settings.tokens_per_chunk
     rng = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + step)

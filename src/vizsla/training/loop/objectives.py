@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vizsla.networks import AugmentedQueries, Batch
@@ -124,6 +125,21 @@ class LikelihoodObjective:
         metrics["accuracy"] = (right / tokens).detach()
         mean: Tensor = loss / tokens.detach()
         return mean
+
+
+@dataclass(frozen=True)
+class RegressionObjective:
+    """The weight of each token that has a target must come close to it: the mean of squared differences."""
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and the mean of the targets and of the weights that they are compared with."""
+        targets: Tensor = step.batch.extra
+        own = step.network.vectors(step.outputs[0], step.packed[0])
+        weights = step.distributed.all_gather(F.pad(own, (0, targets.shape[1] - own.shape[1])))
+        known = ~targets.isnan()
+        given, wanted = weights[known].float(), targets[known]
+        metrics["mean_target"], metrics["mean_weight"] = wanted.mean(), given.detach().mean()
+        return F.mse_loss(given, wanted)
 
 
 @dataclass(frozen=True)

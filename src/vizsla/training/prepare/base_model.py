@@ -11,12 +11,12 @@ from vizsla.encoders.network import ABOUT, Network
 from vizsla.encoders.sentence import read_json
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, LearnedSparse, Model
+from vizsla.models import DeepCT, Dense, LearnedSparse, Model
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-SPARSE_HEADS = ("unicoil", "splade")
+SPARSE_HEADS = ("unicoil", "splade", "sparta")
 
 
 class Base(NamedTuple):
@@ -39,15 +39,16 @@ def base_encoder(base_model: str, seed: int = 0) -> Base:
     model = known_model(base_model)
     if model is None:
         return _transformers_encoder(base_model)
-    assert isinstance(model.analyzer, Analyzer)
-    return Base(load_network(model.network).encoder, model.analyzer)
+    analyzer = model.pieces if isinstance(model, DeepCT) else model.analyzer
+    assert isinstance(analyzer, Analyzer)
+    return Base(load_network(model.network).encoder, analyzer)
 
 
 def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
-    """A uniCOIL or SPLADE network; the head is the base model's where it has one of this kind."""
+    """A uniCOIL, SPLADE or SPARTA network; the head is the base model's where it has one of this kind."""
     import torch
 
-    from vizsla.networks import Splade, TiedHead, UniCoil
+    from vizsla.networks import Sparta, Splade, TiedHead, UniCoil
 
     model = known_model(base_model)
     if model is not None and model.network.kind == head:
@@ -58,11 +59,12 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     networks: dict[str, Callable[[Any], Any]] = {
         "unicoil": UniCoil,
         "splade": lambda encoder: Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
+        "sparta": Sparta,
     }
     return Base(networks[head](encoder), analyzer)
 
 
-def known_model(base_model: str) -> LearnedSparse | Dense | None:
+def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | None:
     """A model of Vizsla's own, by name or by folder; None if it is none."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
         raise VizslaError(
@@ -72,7 +74,7 @@ def known_model(base_model: str) -> LearnedSparse | Dense | None:
         return LearnedSparse.shipped(base_model)
     if (Path(base_model) / "model.json").is_file():
         components = [p.component for p in Model.load(base_model).parts]
-        networks = [component for component in components if isinstance(component, LearnedSparse | Dense)]
+        networks = [component for component in components if isinstance(component, LearnedSparse | Dense | DeepCT)]
         if len(networks) != 1:
             raise InputError("this model has no network to start from, or several", file=base_model)
         return networks[0]

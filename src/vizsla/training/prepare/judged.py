@@ -25,24 +25,31 @@ NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
 
 
 def judged_pairs(
-    datasets: Sequence[BeirDataset], analyzer: Analyzer, *, negatives: str = "", negatives_depth: int = NEGATIVES_DEPTH
+    datasets: Sequence[BeirDataset],
+    analyzer: Analyzer,
+    *,
+    negatives: str = "",
+    negatives_depth: int = NEGATIVES_DEPTH,
+    fields: Sequence[str] = FIELDS,
 ) -> MinedPairs:
     """The train queries of data sets with their answers and hard negatives; see `positives_and_negatives`."""
     from vizsla.training.arrays.mined_pairs import MinedPairs
 
     check_run_has_one_dataset(negatives, datasets)
-    pairs = [_judged_pairs(dataset, analyzer, negatives, negatives_depth) for dataset in datasets]
+    pairs = [_judged_pairs(dataset, analyzer, negatives, negatives_depth, fields) for dataset in datasets]
     return MinedPairs.concatenate(pairs)
 
 
-def _judged_pairs(dataset: BeirDataset, analyzer: Analyzer, negatives: str, depth: int) -> MinedPairs:
+def _judged_pairs(
+    dataset: BeirDataset, analyzer: Analyzer, negatives: str, depth: int, fields: Sequence[str]
+) -> MinedPairs:
     from vizsla.training.arrays.mined_pairs import MinedPairs
 
     queries, documents = dataset.queries_of(dataset.qrels("train")), list(dataset.documents())
     positive_numbers, negative_numbers = positives_and_negatives(
-        documents, queries, dataset, "train", BM25(), negatives, depth
+        documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, depth
     )
-    contents = [field_text(d.content, FIELDS) for d in documents]
+    contents = [field_text(d.content, fields) for d in documents]
     packed_queries = packed_texts(list(queries.values()), analyzer)
     return MinedPairs(packed_queries, packed_texts(contents, analyzer), positive_numbers, negative_numbers)
 
@@ -131,7 +138,7 @@ def judgement_rows(documents: Sequence[Document], queries: Mapping[str, str], qr
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> DevSet:
+def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev", fields: Sequence[str] = FIELDS) -> DevSet:
     """A data set's judged queries, and the vectors that BM25 gives queries and documents."""
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.sparse_rows import SparseRows
@@ -139,7 +146,7 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
     qrels = dataset.qrels(split)
     queries = dataset.queries_of(qrels)
     documents = list(dataset.documents())
-    contents, bm25 = [d.content for d in documents], BM25()
+    contents, bm25 = [d.content for d in documents], BM25(fields=tuple(fields))
     statistics = bm25.statistics(contents)
     numbers: dict[Any, int] = {}
 
@@ -150,7 +157,7 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev") -> Dev
 
     return DevSet(
         dataset.name,
-        packed_texts([field_text(c, FIELDS) for c in contents], analyzer),
+        packed_texts([field_text(c, fields) for c in contents], analyzer),
         packed_texts(list(queries.values()), analyzer),
         judgement_rows(documents, queries, qrels),
         rows(bm25.encode_documents(contents, statistics)),

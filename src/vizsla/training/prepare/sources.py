@@ -5,6 +5,7 @@ A source is a section of a recipe, and knows how to turn the inputs of a run int
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -16,7 +17,7 @@ from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
-from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
 from vizsla.training.settings import MARGIN_MSE, ContrastiveLoss, CropSettings, require_at_least
 
@@ -34,6 +35,10 @@ class PairSource(Protocol):
 
     reads_datasets: ClassVar[bool]
 
+    @property
+    def document_fields(self) -> tuple[str, ...]:
+        """The fields of documents that are read."""
+
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Tokenize what is learnt from, once, into a folder."""
 
@@ -49,6 +54,7 @@ class CropSource(CropSettings):
     """Two random crops of a document are a pair; no judgements are needed."""
 
     reads_datasets: ClassVar[bool] = False
+    document_fields: ClassVar[tuple[str, ...]] = FIELDS
     source: str = setting("crops", _SOURCE_HELP)
     passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
 
@@ -82,15 +88,28 @@ class JudgedSource:
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
+    fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
 
     def __post_init__(self) -> None:
         require_at_least(self, "data", 0, "negatives_per_query")
         require_at_least(self, "data", 1, "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+        fields_of(self.fields)
+
+    @property
+    def document_fields(self) -> tuple[str, ...]:
+        """The fields of documents that are read."""
+        return fields_of(self.fields)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Find positives and hard negatives, and pack all texts."""
-        pairs = judged_pairs(inputs.datasets, analyzer, negatives=self.negatives, negatives_depth=self.negatives_depth)
+        pairs = judged_pairs(
+            inputs.datasets,
+            analyzer,
+            negatives=self.negatives,
+            negatives_depth=self.negatives_depth,
+            fields=self.document_fields,
+        )
         pairs.save(folder / _PAIRS)
 
     def open_pairs(self, folder: Path) -> BatchSource:
@@ -116,11 +135,12 @@ class GeneratedSource(GeneratedQueries):
     """Generated queries, each paired with the document it was written for; no judgements are needed."""
 
     reads_datasets: ClassVar[bool] = False
+    document_fields: ClassVar[tuple[str, ...]] = FIELDS
     source: str = setting("generated", _SOURCE_HELP)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
-        generated_pairs(inputs.documents(), analyzer, self).save(folder / _PAIRS)
+        generated_pairs(inputs.documents(), analyzer, self, folder).save(folder / _PAIRS)
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their documents, perhaps with negatives and a teacher's scores."""
@@ -154,6 +174,7 @@ class TeacherSource(DistillationSettings):
     """Sentences of documents with the ranking of a teacher, which is to be imitated."""
 
     reads_datasets: ClassVar[bool] = False
+    document_fields: ClassVar[tuple[str, ...]] = FIELDS
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Draw queries, rank the documents with the teacher, and pack all texts."""
@@ -179,10 +200,10 @@ class TeacherSource(DistillationSettings):
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
 
-def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
-    """Write the dev queries of data sets into a folder."""
+def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path, fields: Sequence[str] = FIELDS) -> None:
+    """Write the dev queries of data sets into a folder; `fields`: those of documents that are read."""
     for number, dataset in enumerate(inputs.dev):
-        dev_set(dataset, analyzer).save(folder / f"dev-{number}")
+        dev_set(dataset, analyzer, fields=fields).save(folder / f"dev-{number}")
 
 
 def open_dev(folder: Path) -> list[DevSet]:

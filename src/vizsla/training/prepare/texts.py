@@ -17,8 +17,21 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 FIELDS = ("title", "text")
+FIELDS_SETTING = "/".join(FIELDS)
 MIN_TOKENS = 20  # a shorter document does not give two useful crops
 _TEXTS = 5000  # tokenized at once
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The names of fields in a setting.
+
+    >>> fields_of("title/text/queries")
+    ('title', 'text', 'queries')
+    """
+    names = tuple(name.strip() for name in text.split("/"))
+    if not all(names):
+        raise VizslaError(f"data.fields are names of fields separated by /, as in title/text, not {text!r}")
+    return names
 
 
 def tokenizer_of(analyzer: Analyzer) -> Callable[[Sequence[str]], list[np.ndarray]]:

@@ -1,0 +1,162 @@
+"""The file of an expansion: it grows block by block, and a run that was stopped goes on after its last whole block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from vizsla.errors import InputError, VizslaError
+from vizsla.expansion.records import ExpandedLine, line_of, read_line
+from vizsla.expansion.settings import ExpansionSettings, settings_file
+from vizsla.index.storage.locks import FileLock, LockedError
+
+_UPDATE = "to keep the queries of unchanged documents, write to another file with --update"
+
+
+class ExpansionFile:
+    """A file of expanded documents that one process writes.
+
+    Blocks of documents are passed in the order of the source. `holds` says whether the file has a block already, and
+    compares its documents; from the first block that it does not hold, `append` writes. A block is written at once and
+    synced, so that a process that is killed leaves whole blocks and at most one unfinished one, which is dropped.
+    """
+
+    def __init__(self, path: Path, settings: ExpansionSettings, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._real = path.resolve()  # a lock does not follow links
+        try:
+            self._lock = FileLock(self._real)
+        except LockedError:
+            raise VizslaError(f"{path}: another vizsla expand is writing this file; wait until it has ended") from None
+        self._file: BinaryIO | None = None
+        try:
+            self._begin(settings, overwrite)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, settings: ExpansionSettings, overwrite: bool) -> None:
+        self._file = self._real.open("r+b")
+        self._size = os.fstat(self._file.fileno()).st_size
+        self._end = 0
+        self._lines = 0
+        beside = settings_file(self._real)
+        if self._size and not overwrite:
+            self._check(ExpansionSettings.read(beside), settings)
+            return
+        try:
+            self._file.truncate(0)
+            settings.write(beside)
+        except OSError as e:
+            raise self._stopped(e) from None
+        self._size = 0
+
+    def _check(self, begun: ExpansionSettings | None, settings: ExpansionSettings) -> None:
+        if begun is None:
+            raise VizslaError(
+                f"{self.path}: this file is there, and {settings_file(self.path).name} is not beside it, so it cannot "
+                "be gone on with; name another file, or replace it with --overwrite"
+            )
+        difference = begun.difference(settings)
+        if difference is not None:
+            raise VizslaError(
+                f"{self.path}: this file was begun with {difference[0]}, and now it is {difference[1]}; give what it "
+                "was begun with to go on, or write to another file"
+            )
+
+    def holds(self, ids: Sequence[str], starts: Sequence[bytes]) -> list[list[str]] | None:
+        """The queries of the next documents, if the file has them all; None from where it has to be written.
+
+        `starts`: the lines of the documents up to their queries. Documents other than those in the file are refused.
+        """
+        if self._end >= self._size:
+            return None
+        assert self._file is not None
+        self._file.seek(self._end)
+        lines = [self._file.readline() for _ in starts]
+        end = self._file.tell()
+        held = [read_line(line) for line in lines]
+        if not all(held):
+            if end < self._size:
+                number = self._lines + held.index(None) + 1
+                raise InputError(
+                    "this line is not as it was written; restore the file, or replace it with --overwrite",
+                    file=str(self.path),
+                    line=number,
+                )
+            self._drop()
+            return None
+        known = [line for line in held if line is not None]
+        for doc_id, start, line in zip(ids, starts, known, strict=True):
+            if line.start != start:
+                raise VizslaError(self._changed(doc_id, line))
+        self._end = end
+        self._lines += len(known)
+        return [line.queries for line in known]
+
+    def _changed(self, doc_id: str, line: ExpandedLine) -> str:
+        if doc_id == line.id:
+            return f"{self.path}: the document {doc_id!r} has changed since it was expanded; {_UPDATE} {self.path}"
+        return (
+            f"{self.path}: the source has the document {doc_id!r} where it had {line.id!r}, so documents were added, "
+            f"removed or reordered since they were expanded; {_UPDATE} {self.path}"
+        )
+
+    def _drop(self) -> None:
+        """Cut off what comes after the last whole block."""
+        assert self._file is not None
+        self._file.truncate(self._end)
+        self._size = self._end
+
+    def append(self, starts: Sequence[bytes], queries: Sequence[list[str]]) -> None:
+        """Write a block of documents with their queries."""
+        assert self._file is not None
+        data = b"".join(line_of(start, texts) for start, texts in zip(starts, queries, strict=True))
+        try:
+            self._file.seek(self._end)
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as e:
+            raise self._stopped(e) from None
+        self._end = self._size = self._end + len(data)
+        self._lines += len(starts)
+
+    def finish(self) -> None:
+        """Check, after the last block of the source, that the file has no further documents."""
+        if self._end < self._size:
+            assert self._file is not None
+            self._file.seek(self._end)
+            line = read_line(self._file.readline())
+            further = "a further line" if line is None else f"the document {line.id!r}"
+            raise VizslaError(
+                f"{self.path}: this file has {further}, and the source has ended before it, so documents were removed "
+                f"since they were expanded; {_UPDATE} {self.path}"
+            )
+
+    def _stopped(self, error: OSError) -> VizslaError:
+        with suppress(OSError):  # what is left of the block would be dropped by the next run
+            os.truncate(self._real, self._end)
+        what = error.strerror or str(error)
+        return VizslaError(
+            f"{self.path}: this file cannot be written ({what}); the same command goes on where it was, once it can be"
+        )
+
+    def close(self) -> None:
+        """Close the file and free it for others."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk has been reported
+                self._file.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

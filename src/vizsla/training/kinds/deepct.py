@@ -1,0 +1,160 @@
+"""DeepCT: a network learns how much each word of a document matters to the queries it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vizsla.models import DeepCT, Model
+from vizsla.text import Analyzer
+from vizsla.training.inputs import TrainingData, TrainingInputs
+from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
+from vizsla.training.prepare.term_targets import term_dev, term_targets
+from vizsla.training.prepare.texts import FIELDS_SETTING, fields_of
+from vizsla.training.prepare.writing import SAMPLE, write_network
+from vizsla.training.schema import setting
+from vizsla.training.settings import CountSettings, TrainingSettings, require_at_least
+
+if TYPE_CHECKING:
+    from vizsla.training.loop.objectives import Objective
+
+_TARGETS = "targets"
+
+
+@dataclass(frozen=True)
+class DeepCTNetwork:
+    """The network of DeepCT."""
+
+    base_model: str = setting(DEFAULT_ENCODER, "shipped network, saved model, or transformers encoder (folder or name)")
+
+
+@dataclass(frozen=True)
+class DeepCTData:
+    """Which documents are learnt from, and how they are read."""
+
+    epochs: int = setting(
+        3, "passes over the documents, in place of training.steps; the learning rate rises in the first tenth; 0: steps"
+    )
+    max_length: int = setting(128, "tokens of a document that are read, special ones included")
+    fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
+    analyzer: str = setting("lucene-english", "how words become terms, to find those of queries and to search")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 0, "epochs")
+        require_at_least(self, "data", 3, "max_length")
+        fields_of(self.fields)
+
+
+@dataclass(frozen=True)
+class DeepCTSettings:
+    """The settings of DeepCT."""
+
+    network: DeepCTNetwork = field(default_factory=DeepCTNetwork)
+    data: DeepCTData = field(default_factory=DeepCTData)
+    counts: CountSettings = field(default_factory=CountSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+@TRAINED_KINDS.register(
+    "deepct", help="DeepCT: counts for the words of documents.", needs=("torch", "transformers", "onnx")
+)
+class DeepCTKind(TrainedKind[DeepCTSettings]):
+    """Trains a network by regression: the target of a word is the share of its document's queries that have it."""
+
+    settings_class = DeepCTSettings
+
+    @property
+    def reads_datasets(self) -> bool:
+        """It learns from judged queries."""
+        return True
+
+    @property
+    def reads_corpus(self) -> bool:
+        """It does not learn from documents by themselves."""
+        return False
+
+    def load_base(self) -> Base:
+        """The base model with DeepCT's head, its own where it has one."""
+        from vizsla.networks import TermRegression
+
+        name, seed = self.settings.network.base_model, self.settings.training.seed
+        model = known_model(name)
+        if isinstance(model, DeepCT):
+            assert isinstance(model.pieces, Analyzer)
+            return Base(load_network(model.network), model.pieces, new_head=False)
+        encoder, analyzer, _ = base_encoder(name, seed)
+        return Base(TermRegression(encoder), analyzer)
+
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
+        """Find the targets of words, and pack documents and dev sets."""
+        from vizsla.training.arrays.term_targets import TermTargets
+
+        words, fields = Analyzer.parse(self.settings.data.analyzer), fields_of(self.settings.data.fields)
+        found = [term_targets(dataset, base.analyzer, words, fields) for dataset in inputs.datasets]
+        TermTargets.concatenate(found).save(folder / _TARGETS)
+        for number, dataset in enumerate(inputs.dev):
+            dev = term_dev(dataset, base.analyzer, words, fields, self.settings.counts)
+            dev.save(folder / f"dev-{number}")
+
+    def open_data(self, folder: Path) -> TrainingData:
+        """The documents with their targets, and the dev sets."""
+        from vizsla.training.arrays.dev_set import numbered_folders
+        from vizsla.training.arrays.term_targets import TermDev, TermTargets
+
+        length, counts = self.settings.data.max_length, self.settings.counts
+        dev = [TermDev.open(place, counts, length) for place in numbered_folders(folder, "dev")]
+        return TrainingData(TermTargets.open(folder / _TARGETS, length), dev)
+
+    def training_settings(self, data: TrainingData) -> TrainingSettings:
+        """The settings of the loop, with as many steps as the epochs have."""
+        from vizsla.training.arrays.term_targets import TermTargets
+
+        training, epochs = self.settings.training, self.settings.data.epochs
+        if not epochs:
+            return training
+        assert isinstance(data.pairs, TermTargets)
+        steps = epochs * data.pairs.steps_per_epoch(training.batch_size)
+        return replace(training, steps=steps, warmup_steps=steps // 10)
+
+    def objective(self) -> Objective:
+        """The squared error at the first pieces of words."""
+        from vizsla.training.loop.objectives import RegressionObjective
+
+        return RegressionObjective()
+
+    def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
+        """Write the model in 8 bits to index with, and in floats as other libraries open it."""
+        from vizsla.networks.layout import save_layout
+        from vizsla.training.arrays.special_tokens import sample_of
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        network = network.cpu().eval()
+        data, counts = self.settings.data, self.settings.counts
+        positions = network.encoder.config.max_position_embeddings
+        sample = sample_of(TokenCorpus.open(folder / _TARGETS / "documents"), SAMPLE, data.max_length)
+        written = write_network(network, output, max_weight=1.0, length=positions, sample=sample)
+        DeepCT(
+            network=written,
+            pieces=base.analyzer,
+            analyzer=data.analyzer,
+            k1=counts.k1,
+            b=counts.b,
+            scale=counts.scale,
+            smoothing=counts.smoothing,
+            keep_all=counts.keep_all,
+            length=min(data.max_length, positions),
+            fields=fields_of(data.fields),
+            namespace=self.name,
+            name=self.name,
+        ).save(output)
+        save_layout(network, base.analyzer.tokenizer.content, output)
+
+    def open_model(self, output: Path) -> Model:
+        """The written model."""
+        return Model.load(output)
+
+    def usage(self, output: Path) -> str:
+        """A command that indexes with the model."""
+        return f'vizsla index SOURCE -o DIR --model {output}, or "deepct(network={output})"'
