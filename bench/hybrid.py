@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 from vizsla.index import Index
-from vizsla.models import Model
+from vizsla.models import DenseComponent, Model
 
 
 def asked(index: Index, texts: list[str], k: int, **told: str | Model) -> Callable[[], None]:
@@ -36,7 +36,7 @@ def encoded(model: Model, texts: list[str]) -> Callable[[], None]:
 
     def encode() -> None:
         for part in model.parts:
-            if part.component.dimensions:
+            if isinstance(part.component, DenseComponent):
                 for text in texts:
                     part.component.query_embeddings([text])
 

@@ -2,7 +2,7 @@
 
     python bench/questions.py prepare FOLDER --corpus corpus.jsonl --questions nq.jsonl trivia.jsonl --encoder DIR
     python bench/questions.py rank FOLDER --encoder DIR [--weights 0.02,0.025] [--widths 768,1536] [--depth 100]
-    python bench/questions.py judge FOLDER --corpus corpus.jsonl --questions nq.jsonl trivia.jsonl
+    python bench/questions.py judge FOLDER --corpus corpus.jsonl --questions nq.jsonl trivia.jsonl [--regex]
 
 `prepare` packs word pieces and BM25's vectors into a folder; `rank` needs nothing but numpy, torch and transformers, so
 that the folder can be taken to a machine with a GPU and `rankings.npz` back; `judge` prints how many questions have an
@@ -205,7 +205,7 @@ def rank(folder: Path, encoder: Path, weights: list[float], widths: list[int], d
     print(f"{len(rankings)} rankings in {folder / 'rankings.npz'}")
 
 
-def judge(folder: Path, corpus: Path, questions: list[Path]) -> None:
+def judge(folder: Path, corpus: Path, questions: list[Path], *, regex: bool = False) -> None:
     from vizsla.datasets import read_questions
     from vizsla.evaluation import accuracy, has_answer, rbo
 
@@ -222,7 +222,7 @@ def judge(folder: Path, corpus: Path, questions: list[Path]) -> None:
             for i, row in enumerate(rows.tolist()):
                 for document in row:
                     if document not in known[i]:
-                        known[i][document] = has_answer(texts[document], answers[i])
+                        known[i][document] = has_answer(texts[document], answers[i], regex=regex)
                 ranks[str(i)] = next((r for r, d in enumerate(row, 1) if known[i][d]), None)
             reached = accuracy(ranks, [20, 100])
             pairs = zip(rows.tolist(), found["bm25"].tolist(), strict=True)
@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--weights", default="0.014,0.02,0.025,0.03")
     parser.add_argument("--widths", default="768,1536,3072")
     parser.add_argument("--depth", type=int, default=100)
+    parser.add_argument("--regex", action="store_true", help="answers are regular expressions, as in CuratedTREC")
     options = parser.parse_args()
     if options.stage == "prepare":
         prepare(options.folder, options.corpus, options.questions, options.encoder)
@@ -247,7 +248,7 @@ def main() -> None:
         weights, widths = [float(w) for w in options.weights.split(",")], [int(w) for w in options.widths.split(",")]
         rank(options.folder, options.encoder, weights, widths, options.depth)
     else:
-        judge(options.folder, options.corpus, options.questions)
+        judge(options.folder, options.corpus, options.questions, regex=options.regex)
 
 
 if __name__ == "__main__":

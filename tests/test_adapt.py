@@ -310,7 +310,7 @@ def test_bad_input_to_adapt_is_one_sentence(
         ((wrong, *out, *model), f"{wrong}:1: the field 'queries' of the document '1' is not a list, but the text"),
         (
             (expanded, *out, "--model", "bm25"),
-            "bm25 cannot be adapted; name minilm, bm26, the folder of a saved dense or",
+            "bm25 cannot be adapted; name minilm, bm26, the folder of a saved model",
         ),
         ((expanded, *out, "--model", "/no/such"), "/no/such: this folder does not exist"),
         ((expanded, *model), "name a folder for the model"),

@@ -221,6 +221,29 @@ def test_training_scores_are_the_engines(
             assert np.allclose(found, expected, atol=1e-4)
 
 
+def test_with_k1_factor_scores_are_those_of_the_printed_formula(judged: Path) -> None:
+    """idf * tf * (k1 + 1) / (tf + k1 * norm), which is k1 + 1 times what the index gives."""
+    vocabulary = TermVocabulary(max_df=1.0, k1_factor=True)
+    counted = CountedDataset.read(BeirDataset.open(judged), vocabulary.bm25)
+    arrays = DatasetArrays(counted, chosen_terms([counted], vocabulary, PIECES), vocabulary,
+                           AugmenterDataSettings(), PIECES, ["train"])  # fmt: skip
+    contents, bm25, query = [d.content for d in counted.documents], vocabulary.bm25, "dog bark night"
+    found = bm25.encode_queries([query], bm25.statistics(contents)).dot(bm25.encode_documents(contents))[0]
+    row = np.zeros(len(arrays.columns), np.float32)
+    for term in bm25.query_terms([query])[0]:
+        row[arrays.columns[term]] = 1.0
+    documents = arrays.collection.matrix(torch.device("cpu")).matrix.to_dense().numpy()
+    assert found.max() > 0
+    np.testing.assert_allclose(documents @ (row * arrays.collection.idf), 1.9 * found, rtol=1e-5)
+    counts, lengths = bm25.document_encoder().encode(contents)
+    term, row_of = counts.indices[0], np.repeat(np.arange(len(lengths)), np.diff(counts.pointers))[0]
+    tf, norm = counts.values[0], 0.6 + 0.4 * lengths[row_of] / np.mean(lengths)
+    column = arrays.columns[counts.vocabulary[term][1]]
+    assert documents[row_of, column] == pytest.approx(1.9 * tf / (tf + 0.9 * norm), rel=1e-5)
+    with pytest.raises(VizslaError, match=r"k1_factor is a factor of BM25; set vocabulary.scoring=bm25"):
+        TermVocabulary(scoring="bag", k1_factor=True)
+
+
 def test_a_stem_is_spelt_as_its_word(judged: Path) -> None:
     vocabulary = TermVocabulary(size=50, max_df=1.0)
     counted = CountedDataset.read(BeirDataset.open(judged), vocabulary.bm25)

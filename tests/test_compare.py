@@ -238,12 +238,129 @@ def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, t
         ([dataset, "-m", "bm25", "--run", run], "two systems are called 'bm25'"),
         ([dataset, "--run", run, "--run", run], "two runs on one data set are called 'bm25'"),
         ([dataset, copied, "--run", f"x={run}"], "which data set is"),
-        ([dataset, copied, "--run", f"x@pets={run}"], "x has no run on cars2"),
+        ([dataset, copied, "--run", f"x@pets={run}"], "the baseline x has nothing on cars2"),
         ([dataset, copied, "--run", f"x@trucks={run}"], "unknown data set in this comparison 'trucks'"),
     ):
         code, _, err = cli("compare", *arguments)
         assert (code, message in err) == (2, True), err
     assert cli("compare", dataset, copied, "--run", f"x@pets={run}", "--run", f"x@cars2={run}")[0] == 0
+
+
+def of_ranks(*ranks: int) -> Run:
+    """A run on queries q0, q1, ... whose one relevant document, `yes`, has these ranks; 0 for nowhere."""
+    rankings = {}
+    for i, rank in enumerate(ranks):
+        ids = [f"no{j}" for j in range(9)]
+        ids[rank - 1 : rank - 1] = ["yes"] if rank else []
+        rankings[f"q{i}"] = [(d, 100.0 - j) for j, d in enumerate(ids)]
+    return Run(rankings)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> list[BeirDataset]:
+    """Three data sets with six queries each, and no text."""
+    made = []
+    for name in ("ants", "bees", "cats"):
+        (tmp_path / name / "qrels").mkdir(parents=True)
+        lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\tyes\t1" for i in range(6))]
+        (tmp_path / name / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+        (tmp_path / name / "queries.jsonl").write_text("".join(f'{{"_id": "q{i}", "text": "t"}}\n' for i in range(6)))
+        (tmp_path / name / "corpus.jsonl").write_text('{"_id": "yes", "text": "t"}\n')
+        made.append(BeirDataset.open(tmp_path / name))
+    return made
+
+
+BASE, HIGHER, MIXED = of_ranks(2, 2, 2, 2, 2, 2), of_ranks(1, 1, 1, 1, 1, 2), of_ranks(1, 2, 2, 2, 2, 2)
+LOWER = of_ranks(4, 4, 4, 4, 4, 2)  # by RR: base 0.5, higher 0.9167, mixed 0.5833, lower 0.2917
+
+
+def test_the_average_against_the_baseline(judged: list[BeirDataset]) -> None:
+    """BEIR's last row: the mean difference from BM25, and on how many data sets a system is better and worse."""
+    runs = {
+        "base": {d.name: BASE for d in judged},
+        "good": {"ants": HIGHER, "bees": MIXED, "cats": LOWER},
+        "same": {d.name: BASE for d in judged},
+    }
+    found = compare([(d, "test") for d in judged], {}, "RR@10", runs=runs, correction="none")
+    good = found.against_baseline("good", "RR@10")
+    assert (good.datasets, good.better, good.equal, good.worse) == (3, 2, 0, 1)
+    assert (good.significantly_better, good.significantly_worse) == (1, 1)
+    assert good.mean == pytest.approx((11 / 12 + 7 / 12 + 7 / 24) / 3)
+    assert good.difference == pytest.approx(good.mean - 0.5)
+    assert good.relative == pytest.approx(good.mean / 0.5 - 1)
+    same = found.against_baseline("same", "RR@10")
+    assert (same.better, same.equal, same.worse, same.difference, same.relative) == (0, 3, 0, 0.0, 0.0)
+    table = as_markdown(found)
+    assert "| mean against base | RR@10 | – | +0.0972 (+19.4%) | +0.0000 (+0.0%) |" in table
+    assert "| better / worse than base | RR@10 | – | 2 (1) / 1 (1) | 0 (0) / 0 (0) |" in table
+
+
+def test_a_measure_where_less_is_better_counts_the_other_way(judged: list[BeirDataset]) -> None:
+    full, short = of_ranks(1, 1, 1, 1, 1, 1), Run({f"q{i}": [("yes", 1.0)] for i in range(6)})
+    runs = {"full": {d.name: full for d in judged}, "short": {d.name: short for d in judged}}
+    found = compare([(d, "test") for d in judged], {}, "Hole(judged='query')@5", runs=runs)
+    assert found.against_baseline("short", found.measures[0]).better == 3
+    assert found.against_baseline("short", found.measures[0]).difference < 0
+
+
+def test_a_mean_leaves_out_what_is_missing(judged: list[BeirDataset], tmp_path: Path, cli: Cli) -> None:
+    """A system without results on a data set is compared with the baseline on the others only."""
+    runs = {
+        "base": {"ants": BASE, "bees": HIGHER, "cats": BASE},
+        "part": {"ants": HIGHER, "cats": MIXED},
+        "all": {"ants": MIXED, "bees": MIXED, "cats": MIXED},
+    }
+    found = compare([(d, "test") for d in judged], {}, "RR@10", runs=runs, correction="none")
+    part = found.against_baseline("part", "RR@10")
+    assert (part.datasets, part.better, part.worse) == (2, 2, 0)
+    assert part.mean == pytest.approx(0.75)
+    assert part.difference == pytest.approx(0.25)  # bees would have raised the baseline's mean
+    assert found.differences("bees", "RR@10").keys() == {"all"}
+    assert found.notes == ("part has nothing on bees; its mean leaves that out",)
+    for ending in (".html", ".md", ".csv", ".tex", ".json"):
+        write_report(found, tmp_path / f"r{ending}", judged, {})
+    table = (tmp_path / "r.md").read_text("utf-8")
+    assert "| bees | RR@10 | **0.9167** | – | 0.5833- |" in table
+    assert "| mean | RR@10 | **0.6389** | 0.7500 (2 of 3) | 0.5833 |" in table
+    assert "| mean against base | RR@10 | – | +0.2500 (+50.0%) | -0.0556 (-8.7%) |" in table
+    assert r"-- & +0.2500 (+50.0\%) & -0.0556 (-8.7\%) \\" in (tmp_path / "r.tex").read_text("utf-8")
+    rows = csv.DictReader((tmp_path / "r.csv").read_text("utf-8").splitlines())
+    lines = {(row["dataset"], row["system"]): row for row in rows}
+    assert ("bees", "part") not in lines
+    summary = lines["mean", "part"]
+    assert (summary["datasets"], summary["better"], summary["significantly_better"]) == ("2", "2", "1")
+    assert float(summary["difference"]) == pytest.approx(0.25)
+    assert lines["mean", "base"]["difference"] == ""
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert [(e["system"], e["datasets"]) for e in data["summary"]] == [("base", 3), ("part", 2), ("all", 3)]
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert Page(page).open == []
+    assert "<td>better / worse than base</td><td>RR@10</td>" in page
+    assert "<b>base</b> with RR@10 0.6389 on average (all 0.5833)" in page
+    files = {}
+    for system, by_dataset in runs.items():
+        for name, run in by_dataset.items():
+            files[system, name] = tmp_path / f"{system}-{name}.trec"
+            run.write(files[system, name])
+    given = [part for (s, d), file in files.items() for part in ("--run", f"{s}@{d}={file}")]
+    code, out, err = cli("compare", *(d.folder for d in judged), *given, "--measures", "RR@10")
+    assert code == 0
+    assert re.search(r"better / worse than base +RR@10 +– +2 \(1\) / 0 \(0\) +2 \(0\) / 1 \(1\)", out)
+    assert "part has nothing on bees" in err
+
+
+def test_a_group_counts_once_and_needs_all_members(judged: list[BeirDataset]) -> None:
+    runs = {"base": {d.name: BASE for d in judged}, "part": {"ants": HIGHER, "bees": HIGHER}}
+    groups = {"insects": ["ants", "bees"]}
+    found = compare([(d, "test") for d in judged], {}, "RR@10", runs=runs, groups=groups)
+    part = found.against_baseline("part", "RR@10")
+    assert (part.datasets, part.better, part.significantly_better) == (1, 1, 0)
+    groups = {"insects": ["bees", "cats"]}
+    found = compare([(d, "test") for d in judged], {}, "RR@10", runs=runs, groups=groups)
+    assert not found.has("insects", "part")
+    assert found.mean("part", "RR@10") == pytest.approx(11 / 12)
+    with pytest.raises(VizslaError, match="part has nothing on any of these data sets: cats"):
+        compare([(judged[2], "test")], {}, "RR@10", runs=runs)
 
 
 def test_measures_where_less_is_better(dataset: Path) -> None:

@@ -286,6 +286,28 @@ def test_the_papers_sum_is_of_whole_numbers(small: LearnedSparse) -> None:
     assert [p.component.name for p in both.parts] == ["bm25", "bm25-wp"]
 
 
+def test_the_papers_sums_with_a_network_of_ones_own(small: LearnedSparse, tmp_path: Path) -> None:
+    """The score is that of the index: whole numbers of BM25 plus whole numbers of the network."""
+    small.save(tmp_path / "m")
+    documents = [{"id": str(i), "text": t} for i, t in enumerate(TEXTS)]
+    for name in ("bm51-paper", "bm51e-paper"):
+        model = parse_model(f"{name}(network={tmp_path / 'm'}, k1=1.2)").fit(documents)
+        impacts, learned = (part.component for part in model.parts)
+        assert (impacts.bm25.k1, learned.network) == (1.2, small.network)  # type: ignore[attr-defined]
+    with Index.create(tmp_path / "i", model) as index:
+        index.add(documents)
+        index.commit()
+        hits = index.search("the dog barks")
+        alone = [{h.id: h.score for h in index.search("the dog barks", model=part.component)} for part in model.parts]
+    assert hits
+    assert all(hit.score == sum(scores.get(hit.id, 0.0) for scores in alone) for hit in hits)
+    assert all(hit.score == round(hit.score) for hit in hits)
+    fields = parse_model(f"bm51-paper(network={tmp_path / 'm'}, fields=title)")
+    assert [part.component.fields for part in fields.parts] == [("title",), ("title",)]
+    with pytest.raises(VizslaError, match=r'vizsla train bm26e .*"bm51e-paper\(network=DIR\)"'):
+        parse_model("bm51e-paper")
+
+
 def test_models_run_where_torch_is_not(tmp_path: Path) -> None:
     """The shipped BM51, on a machine with onnxruntime and none of the packages that training needs."""
     code = (

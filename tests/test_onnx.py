@@ -242,7 +242,7 @@ def test_what_a_network_cannot_read_is_said_in_a_sentence(opened: Opener) -> Non
     for wrong in (VOCABULARY, -1):
         with pytest.raises(InputError, match="a token id is outside of this network's vocabulary of 200"):
             network.weights(*ragged([np.array([3, wrong])]))
-    with pytest.raises(VizslaError, match="this network has the head unicoil, and only splade gives vectors"):
+    with pytest.raises(VizslaError, match="this network has the head unicoil, and only splade or sparta gives vectors"):
         network.vectors(*ragged(texts(1)))
     lacking = {k: v for k, v in arrays(small_network("splade")).items() if k != "decoder.bias"}
     with pytest.raises(InputError, match=r"the weights of this network lack decoder\.bias"):
@@ -286,6 +286,6 @@ def test_heads_are_looked_up_without_torch() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     expected = {"augmenter": "augmentations", "cross": "scores", "dense": "embeddings", "splade": "vectors"}
-    assert ast.literal_eval(found) == {**expected, "unicoil": "weights"}
+    assert ast.literal_eval(found) == {**expected, "sparta": "vectors", "unicoil": "weights", "deepct": "weights"}
     with pytest.raises(VizslaError, match="unknown network head 'spalde'; did you mean 'splade'"):
         write_network("nowhere", {}, "spalde")

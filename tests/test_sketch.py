@@ -20,7 +20,7 @@ from vizsla.index import Index
 from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
 from vizsla.models.bm25 import VARIANTS
 from vizsla.text import Analyzer
-from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
+from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -240,7 +240,7 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
 def test_a_sketch_teaches() -> None:
     documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
     settings = DistillationSettings(depth=5, top_positives=2, bottom_negatives=2)
-    pairs = distillation_pairs(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings)
+    pairs = distillation_data(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings).pairs
     assert len(pairs.queries) == 30
     assert np.diff(pairs.positives.offsets).tolist() == [2] * 30
 

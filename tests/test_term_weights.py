@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -109,6 +110,7 @@ def dense(vectors: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     return rows
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # some processors multiply 16-bit floats the slow way
 def test_spartas_network_is_its_formula() -> None:
     torch = pytest.importorskip("torch")
     from vizsla.networks import packed
@@ -129,6 +131,8 @@ def test_spartas_network_is_its_formula() -> None:
     made = network.vectors([network(c) for c in queries.chunks], queries)
     assert [row.nonzero().ravel().tolist() for row in made] == [[2000, 2001], [1500]]
     assert made.max() == 1
+    with torch.autocast("cpu", torch.bfloat16):  # both sides in the same precision, or their product is refused
+        assert network(chunk).dtype == network(queries.chunks[0]).dtype
 
 
 @pytest.mark.parametrize("kind", ["deepct", "sparta"])
@@ -247,7 +251,7 @@ def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) ->
     from vizsla.evaluation import evaluate
     from vizsla.training import resumed_recipe
 
-    changes = (f"network.base_model={start}", "data.epochs=1", "data.max_length=40", "training.precision=float32",
+    changes = (f"network.base_model={start}", "training.epochs=1", "data.max_length=40", "training.precision=float32",
                "training.batch_size=10", "training.learning_rate=0.01", "counts.keep_all=true",
                "counts.b=0")  # fmt: skip
     options = [part for change in changes for part in ("--set", change)]
@@ -279,10 +283,15 @@ def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) ->
 def test_expanded_documents_are_trained_on_and_searched(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
+    expanded = tmp_path / "expanded"
+    shutil.copytree(judged, expanded)
+    documents = [json.loads(line) for line in (expanded / "corpus.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**document, "queries": ["a query"]}) for document in documents]
+    (expanded / "corpus.jsonl").write_text("\n".join(lines) + "\n")
     changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=1", "training.warmup_steps=1",
                "data.negatives_per_query=1", "training.precision=float32", "data.fields=text/queries")  # fmt: skip
     options = [part for change in changes for part in ("--set", change)]
-    code, _, said = cli("train", "unicoil", "--dataset", judged, "-o", tmp_path / "m", *options)
+    code, _, said = cli("train", "unicoil", "--dataset", expanded, "-o", tmp_path / "m", *options)
     assert code == 0, said
     model = parse_model(str(tmp_path / "m"))
     assert isinstance(model, LearnedSparse)

@@ -26,7 +26,7 @@ from vizsla.training.loop.losses import margin_loss  # noqa: E402
 from vizsla.training.prepare.base_model import base_encoder  # noqa: E402
 from vizsla.training.prepare.distillation import (  # noqa: E402
     DistillationSettings,
-    distillation_pairs,
+    distillation_data,
     drawn_queries,
     read_questions,
 )
@@ -96,9 +96,9 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     file.write_text('{"_id": "a", "text": "what is ' + those[0].content["text"].split(".")[0] + '"}\n')
     twice = replace(settings, questions=f"{file},{file}", question_queries=0.0)
     analyzer = base_encoder(str(start)).analyzer
-    pairs = distillation_pairs(those, BM25(), analyzer, twice)
+    pairs = distillation_data(those, BM25(), analyzer, twice).pairs
     assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
-    assert len(distillation_pairs(those, BM25(), analyzer, replace(twice, max_queries=5)).queries) == 2 + 5
+    assert len(distillation_data(those, BM25(), analyzer, replace(twice, max_queries=5)).pairs.queries) == 2 + 5
     assert 0 in pairs.positives[0]
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 
@@ -118,7 +118,7 @@ def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
 def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
     those, settings = documents(), DistillationSettings(depth=20, top_positives=4, bottom_negatives=3)
     analyzer = base_encoder(str(start)).analyzer
-    pairs = distillation_pairs(those, BM25(), analyzer, settings)
+    pairs = distillation_data(those, BM25(), analyzer, settings).pairs
     bm25 = BM25()
     statistics = bm25.statistics([d.content for d in those])
     queries = list(drawn_queries(those, settings))
@@ -133,7 +133,7 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
     with pytest.raises(VizslaError, match="positives 60"):
         DistillationSettings(top_positives=60)
     with pytest.raises(VizslaError, match="for none of the sentences"):
-        distillation_pairs(those[:8], BM25(), analyzer, settings)
+        distillation_data(those[:8], BM25(), analyzer, settings)
 
 
 def test_a_step_gives_the_same_batch_whenever_it_is_drawn() -> None:
@@ -252,12 +252,12 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
 def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
     taught = ["data.depth=12", "data.top_positives=3", "data.bottom_negatives=2", f"network.base_model={start}"]
     folder = tmp_path / "lambda"
-    assert (
-        cli(
-            "train", "lambda", "--corpus", str(judged / "corpus.jsonl"), *options([*SMALL, *taught]), "-o", str(folder)
-        )[0]
-        == 0
-    )
+    asked = [*taught, f"data.dev_questions={judged / 'queries.jsonl'}"]
+    told = ["--corpus", str(judged / "corpus.jsonl"), *options([*SMALL, *asked])]
+    code, _, said = cli("train", "lambda", *told, "-o", str(folder))
+    assert code == 0, said
+    lines = [json.loads(line) for line in (folder / "training" / "log.jsonl").read_text().splitlines()]
+    assert 0 < lines[-1]["queries MRR"] <= 1
     model = Model.load(folder)
     assert isinstance(model, Dense)
     assert model.query_network is not None

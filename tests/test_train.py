@@ -90,26 +90,6 @@ def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus:
     assert (code, "knows 30,522 word pieces and its tokenizer gives 30,523" in said) == (2, True), said
 
 
-def test_what_is_no_plain_bert_is_refused_in_a_sentence(tmp_path: Path, judged: Path, cli: Cli) -> None:
-    from encoders import KINDS, made_encoder, save_bert_tokenizer
-
-    for kind in ("distilbert", "t5", "roberta"):
-        made_encoder(KINDS[kind]()).save_pretrained(tmp_path / kind)
-        save_bert_tokenizer(tmp_path / kind)
-        for recipe in ("bm25-augmented", "bm26-fresh", "repbert", "cross-encoder"):
-            told = (
-                "--dataset",
-                judged,
-                "--corpus",
-                judged / "corpus.jsonl",
-                "--set",
-                f"network.base_model={tmp_path / kind}",
-            )
-            code, out, said = cli("train", recipe, "-o", tmp_path / "o", *(told[2:] if "26" in recipe else told))
-            wanted = f"vizsla: {tmp_path / kind}: only plain BERT encoders can be trained, and this is {kind}\n"
-            assert (code, out, said.endswith(wanted)) == (2, "", True), said
-
-
 def test_a_stopped_run_goes_on_with_what_it_was_started_with(
     cli: Cli, judged: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

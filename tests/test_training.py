@@ -208,6 +208,26 @@ def test_crops_are_stretches_of_their_documents() -> None:
         Crops(min_fraction=0.0)
 
 
+def test_two_crops_share_a_window_only_where_it_is_said() -> None:
+    """In a document of 2,000 tokens all different, a token tells its place."""
+    corpus = TokenCorpus.pack([list(range(200, 2200))] * 300)
+
+    def spans(same_window: bool) -> np.ndarray:
+        """How far apart the first and the last token of each pair of crops are."""
+        crops = Crops(same_window=same_window)
+        pairs = CroppedPairs(corpus, crops).batch(300, 0, 0, torch.device("cpu"))
+        bodies = [torch.where(mask & (ids > 102), ids, -1) for ids, mask in pairs.texts]
+        last = torch.stack([body.amax(1) for body in bodies]).amax(0)
+        first = torch.stack([torch.where(body < 0, 9999, body).amin(1) for body in bodies]).amin(0)
+        assert not torch.equal(bodies[0][:, :3], bodies[1][:, :3])  # two crops all the same, not one twice
+        return (last - first).numpy()
+
+    assert spans(same_window=True).max() < 256
+    assert np.median(spans(same_window=False)) > 256
+    short = CroppedPairs(TokenCorpus.pack([[7, 8, 9]]), Crops(same_window=True)).batch(1, 0, 0, torch.device("cpu"))
+    assert all(mask.sum() >= 3 for _, mask in short.texts)
+
+
 def test_deletion_takes_its_share() -> None:
     corpus = TokenCorpus.pack([list(range(200, 456))] * 400)
     crops = Crops(min_fraction=0.5, max_fraction=0.5, deletion_rate=0.1)

@@ -104,21 +104,22 @@ def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:
 
 def _show(c: Comparison) -> None:
     from vizsla.reports import legend, rows
-    from vizsla.reports.tables import best_of
+    from vizsla.reports.tables import best_of, summary_legend, summary_rows
 
-    lines = []
+    lines: list[tuple[object, ...]] = []
     for name, measure, *cells in rows(c):
         shown = [cell_text(cell, "", best) for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append((name, measure, *shown))
+    lines += [(name, measure, *(f"{cell} " for cell in cells)) for name, measure, *cells in summary_rows(c)]
     console.show_table(("data set", "measure", *c.systems), lines, right=c.systems)
     for dataset in c.datasets:
-        for system in c.systems:
+        for system in (s for s in c.systems if c.has(dataset, s)):
             remark_facts(f"{system} on {dataset}", c.results[dataset, system].evaluation.facts)
     for note in c.notes:
         console.remark(note)
     reused = sum(r.cached for r in c.results.values())
     kept = f" {reused} of {len(c.results)} runs were kept from before." if reused else ""
-    console.remark(legend(c) + kept)
+    console.remark(" ".join(filter(None, (legend(c), summary_legend(c)))) + kept)
 
 
 def cell_text(cell: str, more: str, best: bool) -> object:

@@ -10,11 +10,14 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.models import split_models
 from vizsla.cli.named import read_named
-from vizsla.cli.opening import open_retriever, searched_with
+from vizsla.cli.opening import open_index, open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
+    from vizsla.evaluation import QuestionSet
     from vizsla.runs import Run
+
+_POOL_MRR = "pool MRR"
 
 
 def overlap(
@@ -46,6 +49,10 @@ def overlap(
     ] = False,
     k: Annotated[int, options.top_k("Overlap and consistency of how many documents.")] = 10,
     pool_depth: options.PoolDepth = 1000,
+    pool_mrr: Annotated[
+        bool,
+        typer.Option("--pool-mrr", help="With --index: also SPAR's validation MRR."),
+    ] = False,
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
@@ -60,19 +67,23 @@ def overlap(
         raise VizslaError(f"-p, of rank-biased overlap, must be between 0 and 1, not {p:g}")
     if bool(runs) == (index is not None):
         raise VizslaError("give runs, or --index with --queries and --model")
-    if index is None and (queries or models):
-        raise VizslaError("--queries and --model are for searching an index; name it with --index")
+    if index is None and (queries or models or pool_mrr):
+        raise VizslaError("--queries, --model and --pool-mrr are for searching an index; name it with --index")
     if index is not None:
         deepest = max(pool_depth, rbo_depth, k)
-        by_set = _search(index, queries or [], split_models(models or []), split, data, deepest)
+        sets = _open_sets(queries or [], split_models(models or []), split, data)
+        by_set = _search(index, sets, split_models(models or []), deepest)
     else:
         by_set = _reference_first(read_named(runs or []))
     how = {"p": p, "rbo_depth": rbo_depth, "truncated": truncated, "k": k, "pool_depth": pool_depth}
     results = [row for name, by_system in by_set.items() for row in _compare(name, by_system, how)]
+    if index is not None and pool_mrr:
+        _add_pool_mrr(results, index, sets)
     if as_json:
         console.print_json(results)
     elif len(by_set) > 1:
-        _show_sets(results, list(by_set))
+        for figure in [name for name in results[0]["figures"] if name.startswith("RBO") or name == _POOL_MRR]:
+            _show_sets(results, list(by_set), figure)
         console.remark(f"RBO(p={p:g}), {'truncated' if truncated else 'extrapolated'} at depth {rbo_depth}")
     else:
         _show(results)
@@ -108,11 +119,9 @@ def _figures(
     }
 
 
-def _search(
-    location: str, sources: list[str], models: list[str], split: str | None, data: Path | None, depth: int
-) -> dict[str, dict[str, Run]]:
-    """The runs of several models in an index, for several sets of queries."""
-    from vizsla.evaluation import QuestionSet, retrieve
+def _open_sets(sources: list[str], models: list[str], split: str | None, data: Path | None) -> list[QuestionSet]:
+    """Sets of queries, no two of one name."""
+    from vizsla.evaluation import QuestionSet
 
     if not sources:
         raise VizslaError("name the queries with --queries, a file or a data set")
@@ -121,12 +130,29 @@ def _search(
     sets = [QuestionSet.open(source, data, split) for source in sources]
     if len({queries.name for queries in sets}) < len(sets):
         raise VizslaError("two sets of queries have the same name; results go by name, so each needs its own")
+    return sets
+
+
+def _search(location: str, sets: list[QuestionSet], models: list[str], depth: int) -> dict[str, dict[str, Run]]:
+    """The runs of several models in an index, for several sets of queries."""
+    from vizsla.evaluation import retrieve
+
     with open_retriever(location) as opened:
         systems = {name: searched_with(opened, model=name) for name in models}
         return {
             queries.name: {name: _non_empty(retrieve(r, queries.texts, depth)) for name, r in systems.items()}
             for queries in sets
         }
+
+
+def _add_pool_mrr(results: list[dict[str, Any]], location: str, sets: list[QuestionSet]) -> None:
+    """Add each model's MRR of the reference's first documents."""
+    from vizsla.evaluation import ImitationPool
+
+    with open_index(location) as index:
+        pools = {queries.name: ImitationPool.search(index, results[0]["reference"], queries.texts) for queries in sets}
+        for result in results:
+            result["figures"][_POOL_MRR] = pools[result.get("query_set", "")].mrr(index, result["run"])
 
 
 def _non_empty(run: Run) -> Run:
@@ -155,12 +181,13 @@ def _show(results: list[dict[str, Any]]) -> None:
     console.show_table((f"with {results[0]['reference']}{on}", "queries", *names), rows, right=("queries", *names))
 
 
-def _show_sets(results: list[dict[str, Any]], sets: list[str]) -> None:
-    """A row for each system and a column for each set of queries: rank-biased overlap with the reference."""
-    rbo = {(r["run"], r.get("query_set", "")): next(iter(r["figures"].values())) for r in results}
+def _show_sets(results: list[dict[str, Any]], sets: list[str], figure: str) -> None:
+    """A row for each system and a column for each set of queries: one figure, with the reference."""
+    values = {(r["run"], r.get("query_set", "")): r["figures"][figure] for r in results}
     heads = [name or "(no name)" for name in sets]
     rows = []
     for system in dict.fromkeys(r["run"] for r in results):
-        cells = (f"{rbo[system, name]:.4f}" if (system, name) in rbo else "-" for name in sets)
+        cells = (f"{values[system, name]:.4f}" if (system, name) in values else "-" for name in sets)
         rows.append((system, *cells))
-    console.show_table((f"RBO with {results[0]['reference']}", *heads), rows, right=heads)
+    what = "RBO" if figure.startswith("RBO") else figure
+    console.show_table((f"{what} with {results[0]['reference']}", *heads), rows, right=heads)

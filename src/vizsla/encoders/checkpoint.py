@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.encoders.cache import cache_folder, digest
+from vizsla.encoders.distilbert import bert_description, bert_names
 from vizsla.encoders.network import Network
 from vizsla.encoders.sentence import EncoderSettings, read_json, read_settings
 from vizsla.encoders.transformer import Transformer, brings_code, need_torch
@@ -191,10 +192,34 @@ def bert_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def trainable_config(folder: Path) -> dict[str, Any]:
+    """The description, as of a BERT, of an encoder that can be trained: a plain BERT, or a DistilBERT."""
+    told = read_json(folder / "config.json")
+    kind = told.get("model_type", "without a model_type")
+    if kind not in ("bert", "distilbert"):
+        raise InputError(f"only BERT and DistilBERT can be trained, and this is {kind}", file=str(folder))
+    if told.get("auto_map"):
+        raise InputError(f"only plain encoders can be trained, and this {kind} brings its own code", file=str(folder))
+    try:
+        config = bert_description(told) if kind == "distilbert" else told
+    except KeyError as e:
+        raise InputError(f"config.json does not describe a DistilBERT (no {e.args[0]})", file=str(folder)) from None
+    for name, usual in _PLAIN.items():
+        if config.get(name, usual) != usual:
+            raise InputError(
+                f"only plain encoders, with {name} {usual}, can be trained, and this {kind} has {config[name]}",
+                file=str(folder),
+            )
+    return config
+
+
 def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """A BERT's arrays under their plain names, whatever they are a part of, and those of heads named so."""
-    shapes = _bert_shapes(config)
-    named = {_new_name(name): array for name, array in read_checkpoint(place).items()}
+    try:
+        shapes = _bert_shapes(config)
+    except (KeyError, TypeError, ValueError) as e:
+        raise InputError(f"config.json does not describe a BERT ({e!r})", file=str(place)) from None
+    named = bert_names({_new_name(name): array for name, array in read_checkpoint(place).items()})
     prefix = prefix_of(named, shapes)
     arrays = {name: named[prefix + name] for name in shapes if prefix + name in named}
     for name, shape in shapes.items():
@@ -217,12 +242,9 @@ def _new_name(name: str) -> str:
 
 def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """The arrays a BERT is made of."""
-    try:
-        hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
-        rows = [int(config[n]) for n in ("vocab_size", "max_position_embeddings")]
-        layers, token_types = int(config["num_hidden_layers"]), int(config.get("type_vocab_size", 2))
-    except (KeyError, TypeError, ValueError) as e:
-        raise InputError(f"config.json does not describe a BERT ({e!r})") from None
+    hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
+    rows = [int(config[n]) for n in ("vocab_size", "max_position_embeddings")]
+    layers, token_types = int(config["num_hidden_layers"]), int(config.get("type_vocab_size", 2))
     tables = zip(("word", "position", "token_type"), (*rows, token_types), strict=True)
     shapes: dict[str, tuple[int, ...]] = {f"embeddings.{n}_embeddings.weight": (size, hidden) for n, size in tables}
     norm = {"embeddings.LayerNorm": (hidden,)}

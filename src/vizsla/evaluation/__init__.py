@@ -9,6 +9,7 @@ from vizsla.evaluation.cache import Cache, default_folder
 from vizsla.evaluation.comparison import Comparison, SystemResult
 from vizsla.evaluation.conventions import ANSWER_CONVENTION, CONVENTIONS, Convention
 from vizsla.evaluation.figures import Evaluation, evaluate
+from vizsla.evaluation.imitation import ImitationPool
 from vizsla.evaluation.interleaving import (
     Consistency,
     Interleaving,
@@ -48,6 +49,7 @@ __all__ = [
     "Difference",
     "EvaluatedRun",
     "Evaluation",
+    "ImitationPool",
     "Interleaving",
     "Parameter",
     "QuestionMeasures",

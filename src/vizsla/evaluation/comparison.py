@@ -10,7 +10,7 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.evaluation.conventions import Convention
 from vizsla.evaluation.figures import Evaluation
-from vizsla.evaluation.significance import Difference, compare_values, corrected
+from vizsla.evaluation.significance import TIE, Difference, compare_values, corrected
 from vizsla.runs import Measure, Run
 
 
@@ -38,8 +38,31 @@ class SystemResult:
 
 
 @dataclass(frozen=True)
+class AgainstBaseline:
+    """A system beside the baseline over the data sets that it has results on; a group of data sets counts as one."""
+
+    datasets: int
+    mean: float
+    """The system's mean over these data sets."""
+    difference: float
+    """That mean minus the baseline's over the same data sets."""
+    relative: float | None
+    """The difference as a share of the baseline's mean; None if that is 0."""
+    better: int
+    """The data sets on which the system is better than the baseline, significantly or not."""
+    equal: int
+    worse: int
+    significantly_better: int
+    """Of those, the data sets with a significant difference. Groups are not tested and never counted here."""
+    significantly_worse: int
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Systems on data sets; the first system is the baseline that the others are tested against."""
+    """Systems on data sets; the first system is the baseline that the others are tested against.
+
+    The baseline has results on all data sets. Other systems may lack some.
+    """
 
     systems: tuple[str, ...]
     datasets: tuple[str, ...]
@@ -61,14 +84,41 @@ class Comparison:
         """The system that the others are compared with."""
         return self.systems[0]
 
+    def has(self, dataset: str, system: str) -> bool:
+        """Whether a system has results on a data set; on a group it needs those of all members."""
+        return all((m, system) in self.results for m in self.groups.get(dataset, (dataset,)))
+
     def value(self, dataset: str, system: str, measure: str) -> float:
-        """A figure of a system on a data set; on a group of data sets it is their mean."""
+        """A figure of a system on a data set that it has; on a group of data sets it is their mean."""
         members = self.groups.get(dataset, (dataset,))
         return float(np.mean([self.results[m, system].evaluation.measures[measure] for m in members]))
 
     def mean(self, system: str, measure: str) -> float:
-        """The mean over all data sets; a group counts as one."""
-        return float(np.mean([self.value(d, system, measure) for d in self.rows]))
+        """The mean over all data sets that the system has; a group counts as one. NaN if it has none as a whole."""
+        values = [self.value(d, system, measure) for d in self.rows if self.has(d, system)]
+        return float(np.mean(values)) if values else float("nan")
+
+    def is_complete(self, system: str) -> bool:
+        """Whether a system has results on all data sets, so that its mean can be compared with other means."""
+        return all(self.has(d, system) for d in self.rows)
+
+    def against_baseline(self, system: str, measure: str) -> AgainstBaseline:
+        """The average difference from the baseline, and on how many data sets the system is better and worse.
+
+        Only data sets that the system has are counted, for the baseline's mean, too.
+        """
+        shared = [d for d in self.rows if self.has(d, system)]
+        values = np.array([[self.value(d, s, measure) for d in shared] for s in (system, self.baseline)])
+        sign = -1 if Measure.parse(measure).lower_is_better else 1
+        gains = sign * (values[0] - values[1])
+        mean, base = (float(v.mean()) if len(v) else float("nan") for v in values)
+        marks = [self.mark(d, system, measure) for d in shared]
+        better, worse = int((gains > TIE).sum()), int((gains < -TIE).sum())
+        relative = (mean - base) / base if base else None
+        return AgainstBaseline(
+            len(shared), mean, mean - base, relative, better, len(shared) - better - worse, worse,
+            marks.count("+"), marks.count("-"),
+        )  # fmt: skip
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -77,7 +127,7 @@ class Comparison:
         return (*(d for d in self.datasets if d not in inside), *self.groups)
 
     def differences(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
-        """How each system differs from the baseline, with its p-value corrected for the number of systems."""
+        """How each system on a data set differs from the baseline, with its p-value corrected for their number."""
         if (dataset, measure) not in self._tested:
             self._tested[dataset, measure] = self._test_all(dataset, measure)
         return self._tested[dataset, measure]
@@ -85,7 +135,7 @@ class Comparison:
     def _test_all(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
         base = self.results[dataset, self.baseline].evaluation.by_query[measure]
         differences = {}
-        for system in self.systems[1:]:
+        for system in (s for s in self.systems[1:] if self.has(dataset, s)):
             other = self.results[dataset, system].evaluation.by_query[measure]
             both = [q for q in base if q in other]
             if not both:
@@ -97,9 +147,10 @@ class Comparison:
     def mark(self, dataset: str, system: str, measure: str, alpha: float = 0.05) -> str:
         """`+` or `-` if a system is significantly better or worse than the baseline, else an empty text.
 
-        It is empty, too, if the convention leaves out queries without results and the systems leave out different ones.
+        It is empty, too, for a group of data sets, if the system has no results on the data set, and if the convention
+        leaves out queries without results and the systems leave out different ones.
         """
-        if system == self.baseline or dataset in self.groups:
+        if system == self.baseline or dataset in self.groups or not self.has(dataset, system):
             return ""
         ours, base = (self.results[dataset, s].evaluation.by_query[measure] for s in (system, self.baseline))
         difference, p = self.differences(dataset, measure)[system]

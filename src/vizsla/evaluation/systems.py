@@ -45,8 +45,8 @@ def compare(
     """Evaluate models, retrievers and runs from elsewhere side by side; the first system is the baseline.
 
     `datasets`: each with the split to evaluate on. `models`: by the system's name; each data set is indexed once for
-    all of them. `retrievers` and `runs`: by the system's name, then by the data set's. `documents`: reads all documents
-    of a data set, perhaps behind a progress bar.
+    all of them. `retrievers` and `runs`: by the system's name, then by the data set's; all but the baseline may lack
+    some data sets. `documents`: reads all documents of a data set, perhaps behind a progress bar.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -71,17 +71,17 @@ def compare(
         raise VizslaError("there is nothing to compare; name at least one model, retriever or run")
     _check_names("data set", names)
     _check_names("system", systems)
-    notes: list[str] = []
+    notes = _missing({**others, **given_runs}, names, systems[0])
     results: dict[tuple[str, str], SystemResult] = {}
     for dataset, split in datasets:
         qrels = dataset.qrels(split)
         searched = _model_runs(dataset, split, models, depth, rules, cache, documents or BeirDataset.documents, notes)
-        for name, retriever in _on_dataset("retriever", dataset, others).items():
+        for name, retriever in _on_dataset(dataset, others).items():
             searched[name] = _retriever_run(retriever, dataset.queries_of(qrels), depth, rules), False
         for name, (result, cached) in searched.items():
             evaluation = evaluate(result.run, qrels, parsed, rules)
             results[dataset.name, name] = SystemResult(evaluation, Run(result.run, name), result.facts, cached)
-        for name, run in _on_dataset("run", dataset, given_runs).items():
+        for name, run in _on_dataset(dataset, given_runs).items():
             results[dataset.name, name] = _evaluate_run(run, dataset, qrels, parsed, rules)
     return Comparison(
         tuple(systems), tuple(names), tuple(map(str, parsed)),
@@ -96,12 +96,23 @@ def _check_names(what: str, names: Sequence[str]) -> None:
         raise VizslaError(f"two {what}s are called {repeated!r}; results go by name, so each needs its own")
 
 
-def _on_dataset(what: str, dataset: BeirDataset, systems: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """What each system has for a data set; it must have something."""
-    lacking = next((name for name, by_dataset in systems.items() if dataset.name not in by_dataset), None)
-    if lacking is not None:
-        raise VizslaError(f"{lacking} has no {what} on {dataset.name}")
-    return {name: by_dataset[dataset.name] for name, by_dataset in systems.items()}
+def _missing(systems: Mapping[str, Mapping[str, object]], datasets: Sequence[str], baseline: str) -> list[str]:
+    """Which systems have nothing for which data sets, in sentences; the baseline and a system with none are refused."""
+    notes = []
+    for system, by_dataset in systems.items():
+        lacking = [d for d in datasets if d not in by_dataset]
+        if lacking and system == baseline:
+            raise VizslaError(f"the baseline {system} has nothing on {lacking[0]}; put a system first that has all")
+        if len(lacking) == len(datasets):
+            raise VizslaError(f"{system} has nothing on any of these data sets: {', '.join(datasets)}")
+        if lacking:
+            notes.append(f"{system} has nothing on {', '.join(lacking)}; its mean leaves that out")
+    return notes
+
+
+def _on_dataset(dataset: BeirDataset, systems: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """What the systems have for a data set."""
+    return {name: by_dataset[dataset.name] for name, by_dataset in systems.items() if dataset.name in by_dataset}
 
 
 def _evaluate_run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.index import Index
@@ -151,6 +153,14 @@ def pools(index: Index, queries: Sequence[str], depth: int = 100, model: Model |
     """For each query the best `depth` documents of each part of a model, with their scores by all parts."""
     with index._reading() as searcher:
         return pooling.pools_of(searcher, queries, depth, model)
+
+
+def scores_among(
+    index: Index, queries: Sequence[str], documents: Sequence[str], model: Model | None = None
+) -> Iterator[np.ndarray]:
+    """For some queries at a time: [queries, documents] the scores of documents given by their ids, all different."""
+    with index._reading() as searcher:
+        yield from pooling.scores_among(searcher, queries, documents, model)
 
 
 def measure_recall(

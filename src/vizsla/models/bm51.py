@@ -39,12 +39,22 @@ def bm51e(weight: float | None = None, network: str = "", **options: Any) -> Mod
 @MODELS.register(
     "bm51-paper",
     help="BM51 as the paper adds it: both parts in 8 bits, with weights of 1.",
-    options=BM25_OPTIONS,
+    options=(NETWORK_OPTION, *BM25_OPTIONS),
     needs=NEEDS,
 )
-def bm51_paper(**options: Any) -> Model:
-    impacts, learned = Impacts(BM25(**options), name="bm25"), LearnedSparse.shipped("bm26", whole=True)
-    return Sum(impacts.parts + learned.parts, "bm51-paper")
+def bm51_paper(network: str = "", **options: Any) -> Model:
+    learned = load_learned("bm51-paper", network) if network else LearnedSparse.shipped("bm26")
+    return _in_whole_numbers("bm51-paper", learned, options)
+
+
+@MODELS.register(
+    "bm51e-paper",
+    help="BM51e as the paper adds it: BM25 and a BM26e of your own, both in 8 bits, with weights of 1.",
+    options=(NETWORK_OPTION, *BM25_OPTIONS),
+    needs=NEEDS,
+)
+def bm51e_paper(network: str = "", **options: Any) -> Model:
+    return _in_whole_numbers("bm51e-paper", load_learned("bm51e-paper", network), options)
 
 
 @MODELS.register(
@@ -58,10 +68,20 @@ def bm25_prime_paper(**options: Any) -> Model:
     return Sum(words.parts + pieces.parts, "bm25-prime-paper")
 
 
+def _in_whole_numbers(name: str, learned: LearnedSparse, options: dict[str, Any]) -> Model:
+    """BM25 with frozen statistics and a learned model, the weights of both whole numbers of 8 bits."""
+    whole = replace(_reading(learned, options), whole=True)
+    return Sum(Impacts(BM25(**options), name="bm25").parts + whole.parts, name)
+
+
+def _reading(learned: LearnedSparse, options: dict[str, Any]) -> LearnedSparse:
+    """The learned model, reading the fields that BM25 reads."""
+    return replace(learned, fields=options["fields"]) if "fields" in options else learned
+
+
 def _with_bm25(name: str, learned: LearnedSparse, weight: float | None, options: dict[str, Any]) -> Model:
     if weight is not None and not 0 < weight < math.inf:
         raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {number_text(weight)}")
-    if "fields" in options:
-        learned = replace(learned, fields=options["fields"])
+    learned = _reading(learned, options)
     parts = Part(1.0, BM25(**options)), Part(DEFAULT_WEIGHT if weight is None else weight, learned)
     return AutoWeightedSum(parts, name) if weight is None else Sum(parts, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,17 @@ def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.tensor(weights[plain_name(name)]))
     return network.eval()
+
+
+def bert_model(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Any:
+    """A BERT of transformers without dropout, as a config.json describes it, with these arrays."""
+    library = transformers()
+    described = library.BertConfig(**{**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+    model = library.BertModel(described, add_pooling_layer=False).float()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.tensor(weights[name]))
+    return model.eval()
 
 
 def transformers() -> Any:

@@ -33,8 +33,8 @@ class Sparta(nn.Module):
         """[texts of the chunk, vocabulary] the vectors."""
         if chunk.side == 0:
             return self._pieces(chunk)
-        weights = torch.log1p(torch.relu(self.highest(chunk)))
-        return weights * self._mask.to(weights.dtype)
+        weights = torch.log1p(torch.relu(self.highest(chunk)))  # autocast computes logarithms in 32 bits
+        return (weights * self._mask.to(weights.dtype)).to(self._precision(chunk))
 
     def highest(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] how well each term fits the best token, the shift included."""
@@ -68,8 +68,12 @@ class Sparta(nn.Module):
     def _pieces(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] 1 for each word piece of a text."""
         texts = torch.repeat_interleave(chunk.starts.diff())
-        device = chunk.ids.device.type
-        kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.shift.dtype
-        rows = torch.zeros(len(chunk.starts) - 1, self.vocabulary, dtype=kind, device=chunk.ids.device)
+        precision = self._precision(chunk)
+        rows = torch.zeros(len(chunk.starts) - 1, self.vocabulary, dtype=precision, device=chunk.ids.device)
         rows[texts, chunk.ids] = 1
-        return rows * self._mask.to(kind)
+        return rows * self._mask.to(precision)
+
+    def _precision(self, chunk: Chunk) -> torch.dtype:
+        """That of the vectors of both sides, whose products are computed in it."""
+        device = chunk.ids.device.type
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.shift.dtype

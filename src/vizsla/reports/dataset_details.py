@@ -44,7 +44,8 @@ def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) ->
     """What a report shows of a data set; without `vocabulary` its terms are not counted."""
     name = dataset.name
     qrels = dataset.qrels(c.splits[name])
-    examples = {s: _most_different(c, name, s) for s in c.systems[1:]}
+    systems = [s for s in c.systems if c.has(name, s)]
+    examples = {s: _most_different(c, name, s) for s in systems[1:]}
     shown = {
         d
         for system, queries in examples.items()
@@ -52,7 +53,7 @@ def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) ->
         for s in (c.baseline, system)
         for d in _ranked(c, name, s, q)[:SHOWN]
     }
-    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP_K]] for s in c.systems}
+    tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP_K]] for s in systems}
     wanted = {d for ids in tops.values() for d in ids}
     words: dict[str, int] = {}
     lengths, documents, shares = [], {}, TermShares()

@@ -14,7 +14,7 @@ from vizsla.models import Model
 from vizsla.reports import charts
 from vizsla.reports.dataset_details import SHOWN, TOP_K, DatasetDetails, collect_details, marked_text, sampled
 from vizsla.reports.escaping import escape_html
-from vizsla.reports.tables import best_of, legend, rows
+from vizsla.reports.tables import best_of, legend, rows, summary_legend, summary_rows
 from vizsla.runs import Measure
 
 COLOURS = 8
@@ -73,12 +73,13 @@ def _headline(c: Comparison) -> str:
     """The main result, in a sentence."""
     measure = c.measures[0]
     sign = -1 if Measure.parse(measure).lower_is_better else 1
-    best = max(c.systems, key=lambda s: sign * c.mean(s, measure))
+    whole = [s for s in c.systems if c.is_complete(s)]
+    best = max(whole, key=lambda s: sign * c.mean(s, measure))
     where = c.rows[0] if len(c.rows) == 1 else f"{len(c.rows)} data sets"
     if len(c.systems) == 1:
         figure = f"{escape_html(measure)} {c.mean(best, measure):.4f}"
         return f"<b>{escape_html(best)}</b> reaches {figure} on {escape_html(where)}."
-    others = ", ".join(f"{escape_html(s)} {c.mean(s, measure):.4f}" for s in c.systems if s != best)
+    others = ", ".join(f"{escape_html(s)} {c.mean(s, measure):.4f}" for s in whole if s != best)
     mean = " on average" if len(c.rows) > 1 else ""
     figure = f"{escape_html(measure)} {c.mean(best, measure):.4f}{mean}"
     remark = ""
@@ -106,10 +107,13 @@ def _figures(c: Comparison) -> str:
             shown.append(f'<td class="n{" best" if best and len(cells) > 1 else ""}">{plain}{mark}</td>')
         kind = ' class="mean"' if name == "mean" else ""
         lines.append(f"<tr{kind}><td>{escape_html(name)}</td><td>{escape_html(measure)}</td>{''.join(shown)}</tr>")
+    for name, measure, *cells in summary_rows(c):
+        shown = [f'<td class="n">{cell}</td>' for cell in cells]
+        lines.append(f"<tr><td>{escape_html(name)}</td><td>{escape_html(measure)}</td>{''.join(shown)}</tr>")
     return (
         f'<div class="wide"><table><thead><tr><th>data set</th><th>measure</th>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
-        f'<p class="small">{escape_html(_legend(c))} The best figure of a row is bold.</p>'
+        f'<p class="small">{escape_html(_legend(c))} The best figure of a row is bold. {summary_legend(c)}</p>'
     )
 
 
@@ -160,7 +164,7 @@ def _tests(c: Comparison) -> str:
 def _cost(c: Comparison) -> str:
     measure, cards = c.measures[0], []
     for dataset in c.datasets:
-        known = [s for s in c.systems if "bytes" in c.results[dataset, s].facts]
+        known = [s for s in c.systems if c.has(dataset, s) and "bytes" in c.results[dataset, s].facts]
         if not known:
             continue
         facts = {s: c.results[dataset, s].facts for s in known}
@@ -198,7 +202,7 @@ def _queries(c: Comparison, details: Sequence[DatasetDetails]) -> str:
     for m in details:
         name = m.dataset.name
         base = c.results[name, c.baseline].evaluation.by_query[measure]
-        for system in c.systems[1:]:
+        for system in (s for s in c.systems[1:] if c.has(name, s)):
             other = c.results[name, system].evaluation.by_query[measure]
             colour, both = _colour(c, system), [q for q in base if q in other]
             titles = {q: f"{m.queries.get(q, q)}: {base[q]:.3f} to {other[q]:.3f}" for q in both}
@@ -216,7 +220,7 @@ def _lengths(c: Comparison, details: Sequence[DatasetDetails]) -> str:
     cards = []
     for m in details:
         boxes = [charts.Box.of("all documents", sampled(m.corpus_lengths), COLOURS - 1)]
-        boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in c.systems]
+        boxes += [charts.Box.of(s, sampled(m.found_lengths[s]), _colour(c, s)) for s in m.found_lengths]
         drawn = charts.boxes(boxes, "words", f"Lengths of documents found on {m.dataset.name}")
         cards.append(f"<figure><h3>{escape_html(m.dataset.name)}</h3>{drawn}</figure>")
     note = (

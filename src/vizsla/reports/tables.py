@@ -6,13 +6,19 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from vizsla.evaluation.comparison import Comparison
+from vizsla.evaluation.comparison import AgainstBaseline, Comparison
 from vizsla.harmless import harmless
 from vizsla.reports.escaping import escape_csv, escape_latex, escape_markdown
 from vizsla.runs import Measure
 
+MISSING = "–"
+_CSV_NUMBERS = (
+    "value", "difference", "p", "p_corrected", "effect",
+    "relative", "datasets", "better", "equal", "worse", "significantly_better", "significantly_worse",
+)  # fmt: skip
 TEST_NAMES = {"t-test": "paired t-test", "randomisation": "randomisation test"}
 
 
@@ -28,12 +34,45 @@ def legend(c: Comparison) -> str:
 
 
 def rows(c: Comparison) -> list[list[str]]:
-    """A row for each data set and measure, a column for each system."""
+    """A row for each data set and measure, a column for each system; a mean says if it leaves out data sets."""
     shown = [(d, m) for d in (*c.datasets, *c.groups) for m in c.measures]
-    out = [[_title(c, d), m, *_cells(c, d, m)] for d, m in shown]
+    out = [[_title(c, d), m, *(_cell(c, d, s, m) for s in c.systems)] for d, m in shown]
     if len(c.rows) > 1:
-        out += [["mean", m, *(f"{c.mean(s, m):.4f}" for s in c.systems)] for m in c.measures]
+        out += [["mean", m, *(_mean(c, s, m) for s in c.systems)] for m in c.measures]
     return out
+
+
+def summary_rows(c: Comparison) -> list[list[str]]:
+    """Rows with the average difference from the baseline, and with the data sets a system is better and worse on.
+
+    They have the columns of `rows`. There are none for one system or one data set.
+    """
+    if len(c.systems) < 2 or len(c.rows) < 2:
+        return []
+    out = []
+    for measure in c.measures:
+        found = [c.against_baseline(s, measure) for s in c.systems[1:]]
+        out.append([f"mean against {c.baseline}", measure, MISSING, *map(_difference, found)])
+        out.append([f"better / worse than {c.baseline}", measure, MISSING, *map(_counts, found)])
+    return out
+
+
+def summary_legend(c: Comparison) -> str:
+    """How `summary_rows` count, in one sentence; empty without them."""
+    counted = "Better and worse count data sets, and in brackets those with a significant difference."
+    return counted if summary_rows(c) else ""
+
+
+def _difference(found: AgainstBaseline) -> str:
+    if not found.datasets:
+        return MISSING
+    share = "" if found.relative is None else f" ({found.relative:+.1%})"
+    return f"{found.difference:+.4f}{share}"
+
+
+def _counts(found: AgainstBaseline) -> str:
+    better = f"{found.better} ({found.significantly_better})"
+    return f"{better} / {found.worse} ({found.significantly_worse})" if found.datasets else MISSING
 
 
 def _title(c: Comparison, dataset: str) -> str:
@@ -42,15 +81,26 @@ def _title(c: Comparison, dataset: str) -> str:
     return dataset if c.splits[dataset] == "test" else f"{dataset} {c.splits[dataset]}"
 
 
-def _cells(c: Comparison, dataset: str, measure: str) -> list[str]:
-    return [f"{c.value(dataset, s, measure):.4f}{c.mark(dataset, s, measure)}" for s in c.systems]
+def _cell(c: Comparison, dataset: str, system: str, measure: str) -> str:
+    if not c.has(dataset, system):
+        return MISSING
+    return f"{c.value(dataset, system, measure):.4f}{c.mark(dataset, system, measure)}"
+
+
+def _mean(c: Comparison, system: str, measure: str) -> str:
+    count = sum(c.has(d, system) for d in c.rows)
+    if not count:
+        return MISSING
+    partly = "" if count == len(c.rows) else f" ({count} of {len(c.rows)})"
+    return f"{c.mean(system, measure):.4f}{partly}"
 
 
 def best_of(measure: str, row: list[str]) -> list[bool]:
-    """Which figures of a row are the best."""
-    values = [float(cell.rstrip("+-")) for cell in row]
-    best = min(values) if Measure.parse(measure).lower_is_better else max(values)
-    return [v == best for v in values]
+    """Which figures of a row are the best; a missing one and a mean of some data sets only never are."""
+    is_figure = [cell != MISSING and not cell.endswith(")") for cell in row]
+    values = [float(cell.rstrip("+-")) for cell, known in zip(row, is_figure, strict=True) if known]
+    best = (min if Measure.parse(measure).lower_is_better else max)(values)
+    return [known and float(cell.rstrip("+-")) == best for cell, known in zip(row, is_figure, strict=True)]
 
 
 def as_markdown(c: Comparison) -> str:
@@ -59,8 +109,8 @@ def as_markdown(c: Comparison) -> str:
     for name, measure, *cells in rows(c):
         shown = [f"**{cell}**" if best else cell for cell, best in zip(cells, best_of(measure, cells), strict=True)]
         lines.append([name, measure, *shown])
-    table = markdown_table(["data set", "measure", *c.systems], lines, left=2)
-    return "\n".join([table, "", escape_markdown(legend(c)), ""])
+    table = markdown_table(["data set", "measure", *c.systems], [*lines, *summary_rows(c)], left=2)
+    return "\n".join([table, "", escape_markdown(f"{legend(c)} {summary_legend(c)}".strip()), ""])
 
 
 def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
@@ -71,13 +121,14 @@ def markdown_table(head: list[str], rows: list[list[str]], left: int) -> str:
 
 
 def as_csv(c: Comparison) -> str:
-    """One line for each figure, with the difference from the baseline and its p-value."""
+    """One line for each figure, with the difference from the baseline and its p-value; the means come last."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["dataset", "split", "system", "measure", "value", "difference", "p", "p_corrected", "effect"])
-    for entry in _entries(c):
-        names = [escape_csv(entry.get(k, "")) for k in ("dataset", "split", "system", "measure")]
-        writer.writerow([*names, *(entry.get(k, "") for k in ("value", "difference", "p", "p_corrected", "effect"))])
+    names = ["dataset", "split", "system", "measure"]
+    writer.writerow([*names, *_CSV_NUMBERS])
+    for entry in [*_entries(c), *({"dataset": "mean", **entry} for entry in _summary(c))]:
+        values = (entry.get(k) for k in _CSV_NUMBERS)
+        writer.writerow([*(escape_csv(entry.get(k, "")) for k in names), *("" if v is None else v for v in values)])
     return file.getvalue()
 
 
@@ -91,9 +142,14 @@ def as_latex(c: Comparison) -> str:
         for cell, best in zip(cells, best_of(measure, cells), strict=True):
             plain, mark = cell.rstrip("+-"), cell[-1:] if cell[-1:] in "+-" else ""
             sign = {"+": r"$^{\uparrow}$", "-": r"$^{\downarrow}$", "": ""}[mark]
-            shown.append((f"\\textbf{{{plain}}}" if best else plain) + sign)
+            text = "--" if plain == MISSING else plain
+            shown.append((f"\\textbf{{{text}}}" if best else text) + sign)
         lines.append(" & ".join([escape_latex(name), escape_latex(measure), *shown]) + r" \\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {harmless(legend(c))}", ""])
+    for name, measure, *cells in summary_rows(c):
+        shown = ["--" if cell == MISSING else escape_latex(cell) for cell in cells]
+        lines.append(" & ".join([escape_latex(name), escape_latex(measure), *shown]) + r" \\")
+    legends = [f"% {harmless(text)}" for text in (legend(c), summary_legend(c)) if text]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *legends, ""])
 
 
 def as_data(c: Comparison) -> dict[str, object]:
@@ -102,7 +158,7 @@ def as_data(c: Comparison) -> dict[str, object]:
         "systems": list(c.systems), "baseline": c.baseline, "datasets": list(c.datasets), "splits": c.splits,
         "measures": list(c.measures), "convention": str(c.convention), "test": c.test, "correction": c.correction,
         "groups": {name: list(members) for name, members in c.groups.items()},
-        "figures": _entries(c),
+        "figures": _entries(c), "summary": _summary(c),
         "facts": [
             {"dataset": d, "system": s, "cached": r.cached, **r.facts, **r.evaluation.facts}
             for (d, s), r in c.results.items()
@@ -120,7 +176,7 @@ def _entries(c: Comparison) -> list[dict[str, Any]]:
     for dataset in c.datasets:
         for measure in c.measures:
             differences = c.differences(dataset, measure)
-            for system in c.systems:
+            for system in (s for s in c.systems if c.has(dataset, s)):
                 value = c.value(dataset, system, measure)
                 entry: dict[str, Any] = {"dataset": dataset, "split": c.splits[dataset], "system": system}
                 entry |= {"measure": measure, "value": value}
@@ -131,8 +187,25 @@ def _entries(c: Comparison) -> list[dict[str, Any]]:
                               "interval": interval, "wins": d.wins, "ties": d.ties,
                               "losses": d.losses}  # fmt: skip
                 entries.append(entry)
-    means = [(g, m, s) for g in c.groups for m in c.measures for s in c.systems]
+    means = [(g, m, s) for g in c.groups for m in c.measures for s in c.systems if c.has(g, s)]
     entries += [{"dataset": g, "system": s, "measure": m, "value": c.value(g, s, m)} for g, m, s in means]
+    return entries
+
+
+def _summary(c: Comparison) -> list[dict[str, Any]]:
+    """For each measure and system its mean, and how it stands against the baseline; nothing for one data set."""
+    if len(c.rows) < 2:
+        return []
+    entries = []
+    for measure in c.measures:
+        for system in c.systems:
+            found = asdict(c.against_baseline(system, measure))
+            value = found.pop("mean")
+            if not found["datasets"]:
+                continue
+            if system == c.baseline:
+                found = {"datasets": found["datasets"]}
+            entries.append({"system": system, "measure": measure, "value": value, **found})
     return entries
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vizsla.encoders.checkpoint import Checkpoint
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import MODELS, Dense, LearnedSparse, Network
+from vizsla.models import MODELS, DeepCT, LearnedSparse, Network
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
@@ -51,7 +51,9 @@ def _start(model: str) -> list[str]:
     if isinstance(known, LearnedSparse):
         length = known.length or known.network.length
         return [*_reading(base, length, length), f"network.head={known.network.kind}"]
-    if isinstance(known, Dense):
+    if isinstance(known, DeepCT):
+        raise VizslaError(f"{model} is a DeepCT, which learns from judged queries; train it with: vizsla train deepct")
+    if known is not None:
         _check_prompts(model, known.query_prompt, known.document_prompt)
         length = known.length or known.network.length
         query_length = known.query_length or length
@@ -60,11 +62,8 @@ def _start(model: str) -> list[str]:
             *_reading(base, query_length, length),
             *_pooled(pooling or "mean", known.normalize, known.query_network),
         ]
-    if known is not None or (base == model and model.partition("(")[0].strip() in MODELS):
-        raise VizslaError(
-            f"{model} cannot be adapted; name minilm, bm26, the folder of a saved dense or learned sparse model, or an "
-            "encoder"
-        )
+    if base == model and model.partition("(")[0].strip() in MODELS:
+        raise VizslaError(f"{model} cannot be adapted; name minilm, bm26, the folder of a saved model, or an encoder")
     encoder, queries = Checkpoint.read(base)
     told = encoder.settings
     if queries is not None or not encoder.plain:

@@ -77,10 +77,6 @@ class TrainedKind(ABC, Generic[S]):
     def open_data(self, folder: Path) -> TrainingData:
         """The arrays in the folder of the run, as batches and dev sets."""
 
-    def training_settings(self, data: TrainingData) -> TrainingSettings:  # noqa: ARG002
-        """The settings of the training loop; a kind may count its steps by what there is to learn from."""
-        return self.settings.training
-
     def build_network(self, base: Base, folder: Path) -> Any:  # noqa: ARG002
         """The network to train."""
         return base.network

@@ -64,7 +64,7 @@ def train(
     trainer = Trainer(
         network,
         data.pairs,
-        _counted(kind.training_settings(data), data.pairs),
+        _counted(recipe.settings.training, data.pairs),
         objective=kind.objective(),
         dev=data.dev,
         folder=run_folder,

@@ -160,10 +160,11 @@ class CropSettings:
     """How two random crops of a document are made; the defaults are those of BM26 and Contriever.
 
     First a window of tokens is chosen anywhere in the document, then a stretch of that window, then tokens of the
-    stretch are deleted at random.
+    stretch are deleted at random. In BM26's paper both crops come from the same window.
     """
 
     window: int = setting(256, "tokens of the document that a crop is taken from")
+    same_window: bool = setting(False, "both crops are taken from one window; otherwise each has its own")
     min_fraction: float = setting(0.05, "shortest crop, as a share of the window")
     max_fraction: float = setting(0.5, "longest crop, as a share of the window")
     deletion_rate: float = setting(0.1, "share of a crop's tokens that is deleted")

@@ -5,7 +5,7 @@ With them any weights of the parts can be tried without searching again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +32,39 @@ class Pool:
     """[parts, documents]"""
 
 
+def scores_among(
+    searcher: Searcher, queries: Sequence[str], documents: Sequence[str], model: Model | None
+) -> Iterator[np.ndarray]:
+    """For some queries at a time: [queries, documents] the scores of documents given by their ids, all different.
+
+    A document that the model knows nothing of has 0, as does one that is not in the index.
+    """
+    _refuse_passages(searcher)
+    texts, places = check_queries(queries), searcher.snapshot.documents.numbers_of
+    found = [(number, column) for column, doc_id in enumerate(documents) for number in places(doc_id)]
+    numbers, columns = np.array(sorted(found), np.int64).reshape(-1, 2).T
+    bound = searcher.own if model is None else searcher.bind(model)
+    for first in range(0, len(texts), _BATCH_SIZE):
+        encoded = searcher.encode(texts[first : first + _BATCH_SIZE], bound)
+        scores = np.zeros((len(encoded), len(documents)))
+        for row, query in zip(scores, encoded, strict=True):
+            if len(numbers):
+                hits = searcher.top_k_among(query, bound, numbers, len(numbers))
+                row[columns[np.searchsorted(numbers, hits.numbers)]] = hits.scores
+        yield scores
+
+
+def _refuse_passages(searcher: Searcher) -> None:
+    if searcher.snapshot.splitter is not None:
+        raise VizslaError(
+            f"{searcher.snapshot.path}: the index holds passages of documents, whose scores cannot be pooled"
+        )
+
+
 def pools_of(searcher: Searcher, queries: Sequence[str], depth: int, model: Model | None) -> list[Pool]:
     """The pool of each query, from the best `depth` documents of each part."""
     snapshot = searcher.snapshot
-    if snapshot.splitter is not None:
-        raise VizslaError(f"{snapshot.path}: the index holds passages of documents, whose scores cannot be pooled")
+    _refuse_passages(searcher)
     texts = check_queries(queries)
     depth = positive(depth, "the depth of a pool")
     bound = searcher.own if model is None else searcher.bind(model)

@@ -25,18 +25,38 @@ class Crops(CropSettings):
         """Crops by the settings of a recipe."""
         return cls(**{one.name: getattr(settings, one.name) for one in fields(CropSettings)})
 
+    def windows(self, offsets: Tensor, documents: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """[documents] where a random window of each document begins, and how many tokens it has."""
+        length = offsets[documents + 1] - offsets[documents]
+        size = length.clamp(max=self.window)
+        place = torch.rand(len(documents), generator=generator, device=documents.device)
+        return offsets[documents] + (place * (length - size + 1)).long(), size
+
+    def crops(
+        self, count: int, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Several crops of each document: all from one window with `same_window`, else from a window each."""
+        windows = self.windows(offsets, documents, generator) if self.same_window else None
+        return [self.crop(ids, offsets, documents, generator, windows) for _ in range(count)]
+
     def crop(
-        self, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
+        self,
+        ids: Tensor,
+        offsets: Tensor,
+        documents: Tensor,
+        generator: torch.Generator,
+        windows: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Token ids and mask, [documents, length], of one crop of each document."""
+        """Token ids and mask, [documents, length], of one crop of each document.
+
+        `windows`: where crops are taken from, as `windows` draws them; by default they are drawn here.
+        """
         device = documents.device
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(*shape, generator=generator, device=device)
 
-        length = offsets[documents + 1] - offsets[documents]
-        window = length.clamp(max=self.window)
-        first = offsets[documents] + (uniform(len(documents)) * (length - window + 1)).long()
+        first, window = windows or self.windows(offsets, documents, generator)
         fraction = self.min_fraction + uniform(len(documents)) * (self.max_fraction - self.min_fraction)
         size = (fraction * window).long().clamp(min=self.min_tokens).minimum(window)
         first = first + (uniform(len(documents)) * (window - size + 1)).long()
@@ -83,7 +103,7 @@ class CroppedPairs:
         ids, offsets = self._tensors(device)
         rng = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
         chosen = torch.randperm(len(self.corpus), generator=rng, device=device)[:size]
-        return TrainingBatch([self.crops.crop(ids, offsets, chosen, rng) for _ in range(2)])
+        return TrainingBatch(self.crops.crops(2, ids, offsets, chosen, rng))
 
     def _tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         by_device: dict[torch.device, tuple[Tensor, Tensor]] = self.__dict__.setdefault("_by_device", {})

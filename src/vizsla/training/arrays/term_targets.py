@@ -44,6 +44,9 @@ class TermTargets:
         documents = TokenCorpus.concatenate([one.documents for one in several])
         return cls(documents, np.concatenate([one.targets for one in several]), several[0].max_length)
 
+    def __len__(self) -> int:
+        return len(self.documents)
+
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` documents; `extra` is [documents, length] their targets, with the special tokens."""
         steps = self.steps_per_epoch(size)

@@ -153,7 +153,9 @@ def cross_encoder_network(base_model: str, seed: int = 0) -> Base:
     folder = find_checkpoint(base_model)
     encoder, analyzer, _ = base_encoder(str(folder), seed)
     network = Cross(encoder)
-    network.take_head(head_arrays(folder))
+    head = head_arrays(folder)
+    if "pre_classifier.weight" not in head:  # DistilBERT's head is of another shape
+        network.take_head(head)
     return Base(network, analyzer)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +34,11 @@ class DeepCTNetwork:
 class DeepCTData:
     """Which documents are learnt from, and how they are read."""
 
-    epochs: int = setting(
-        3, "passes over the documents, in place of training.steps; the learning rate rises in the first tenth; 0: steps"
-    )
     max_length: int = setting(128, "tokens of a document that are read, special ones included")
     fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
     analyzer: str = setting("lucene-english", "how words become terms, to find those of queries and to search")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 0, "epochs")
         require_at_least(self, "data", 3, "max_length")
         fields_of(self.fields)
 
@@ -106,17 +102,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
         length, counts = self.settings.data.max_length, self.settings.counts
         dev = [TermDev.open(place, counts, length) for place in numbered_folders(folder, "dev")]
         return TrainingData(TermTargets.open(folder / _TARGETS, length), dev)
-
-    def training_settings(self, data: TrainingData) -> TrainingSettings:
-        """The settings of the loop, with as many steps as the epochs have."""
-        from vizsla.training.arrays.term_targets import TermTargets
-
-        training, epochs = self.settings.training, self.settings.data.epochs
-        if not epochs:
-            return training
-        assert isinstance(data.pairs, TermTargets)
-        steps = epochs * data.pairs.steps_per_epoch(training.batch_size)
-        return replace(training, steps=steps, warmup_steps=steps // 10)
 
     def objective(self) -> Objective:
         """The squared error at the first pieces of words."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vizsla.models import Dense, Spar
+from vizsla.training.inputs import TrainingData
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.dense import DenseKindBase, DenseNetwork
 from vizsla.training.prepare.sources import TeacherSource
@@ -29,6 +30,11 @@ class LambdaKind(DenseKindBase[LambdaSettings]):
     """Trains a dense model on sentences of documents with a teacher's ranking."""
 
     settings_class = LambdaSettings
+
+    def open_data(self, folder: Path) -> TrainingData:
+        """The pairs, the dev sets, and the dev questions on which the model is compared with its teacher."""
+        data = super().open_data(folder)
+        return TrainingData(data.pairs, [*data.dev, *self.settings.data.open_imitation(folder)])
 
     def with_companion(self, model: Dense, weight: float) -> Spar:
         """The frozen companion and the model as one; the companion is the first part and weighs 1."""

@@ -37,6 +37,7 @@ class TermVocabulary:
     unit: str = setting("words", "words as BM25's analyzer makes them, or BERT's pieces")
     analyzer: str = setting("lucene-english", "analyzer of the index, for words")
     scoring: str = setting("bm25", "bm25, or bag for plain bags of words, to compare with")
+    k1_factor: bool = setting(False, "multiply scores by k1 + 1, as the paper does: same ranking, sharper loss")
     size: int = setting(30_000, "terms that can be added, the most frequent")
     min_df: int = setting(2, "documents that a term must be in at least")
     max_df: float = setting(0.2, "share of documents that a term may be in at most")
@@ -44,6 +45,8 @@ class TermVocabulary:
     def __post_init__(self) -> None:
         require_one_of("vocabulary.unit", self.unit, ("words", "pieces"))
         require_one_of("vocabulary.scoring", self.scoring, ("bm25", "bag"))
+        if self.k1_factor and self.scoring == "bag":
+            raise VizslaError("vocabulary.k1_factor is a factor of BM25; set vocabulary.scoring=bm25")
         require_at_least(self, "vocabulary", 1, "size", "min_df")
         require_at_least(self, "vocabulary", 0, "max_df")
 
@@ -51,6 +54,11 @@ class TermVocabulary:
     def is_word_pieces(self) -> bool:
         """Whether terms are word pieces."""
         return self.unit == "pieces"
+
+    @property
+    def factor(self) -> float:
+        """What the scores of `bm25` are multiplied by in training: Lucene's formula has no k1 + 1, the paper's has."""
+        return self.bm25.k1 + 1 if self.k1_factor else 1.0
 
     @cached_property
     def bm25(self) -> BM25:
@@ -129,8 +137,8 @@ def surface_pieces(
     return [ids or [_UNKNOWN_PIECE] for ids in pieces.tokenizer.ids(surface)]  # type: ignore[attr-defined]
 
 
-def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int]) -> BM25Rows:
-    """The documents of a data set over the terms that have a column."""
+def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int], factor: float = 1.0) -> BM25Rows:
+    """The documents of a data set over the terms that have a column; their weights are multiplied by `factor`."""
     from vizsla.training.arrays.bm25_rows import BM25Rows
     from vizsla.training.arrays.sparse_rows import SparseRows
 
@@ -138,7 +146,8 @@ def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int]) -
     has_column = column_of[dataset.vectors.indices] >= 0
     pointers = np.concatenate([[0], np.cumsum(has_column)])[dataset.vectors.pointers]
     terms = column_of[dataset.vectors.indices][has_column].astype(np.int32)
-    rows = SparseRows(pointers, terms, dataset.vectors.values[has_column].astype(np.float32))
+    weights = (factor * dataset.vectors.values[has_column]).astype(np.float32)
+    rows = SparseRows(pointers, terms, weights)
     idf, document_share = (np.zeros(len(columns), np.float32) for _ in range(2))
     used, count = (column_of >= 0) & (dataset.frequencies > 0), dataset.statistics.documents
     idf[column_of[used]] = bm25.term_factors(dataset.frequencies[used], count)
@@ -181,7 +190,7 @@ class DatasetArrays:
             if split == "train":
                 texts = sampled_queries(texts, settings.max_queries)
             self.queries[split] = self._read_queries(texts)
-        self.collection = bm25_rows(dataset, vocabulary.bm25, self.columns)
+        self.collection = bm25_rows(dataset, vocabulary.bm25, self.columns, vocabulary.factor)
 
     def _read_queries(self, texts: dict[str, str]) -> SplitQueries:
         from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH, UNREAD, QueryTerms

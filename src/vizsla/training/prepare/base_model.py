@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.encoders.checkpoint import find_checkpoint
+from vizsla.encoders.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.encoders.network import ABOUT, Network
-from vizsla.encoders.sentence import read_json
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import DeepCT, Dense, LearnedSparse, Model
@@ -39,9 +38,10 @@ def base_encoder(base_model: str, seed: int = 0) -> Base:
     model = known_model(base_model)
     if model is None:
         return _transformers_encoder(base_model)
+    encoder = load_network(model.network).encoder
     analyzer = model.pieces if isinstance(model, DeepCT) else model.analyzer
     assert isinstance(analyzer, Analyzer)
-    return Base(load_network(model.network).encoder, analyzer)
+    return Base(encoder, analyzer)
 
 
 def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
@@ -82,25 +82,18 @@ def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | None:
 
 
 def _transformers_encoder(base_model: str) -> Base:
-    """An encoder of transformers, by folder or name."""
+    """An encoder of transformers, by folder or name: a BERT, or a DistilBERT as a BERT."""
     from vizsla.networks import encoder_of
-    from vizsla.networks.inference import transformers
+    from vizsla.networks.inference import bert_model
 
     folder = find_checkpoint(base_model)
-    kind = read_json(folder / "config.json").get("model_type", "without a model_type")
-    if kind != "bert":  # checked before opening, since others do not know BERT's options
-        raise InputError(f"only plain BERT encoders can be trained, and this is {kind}", file=base_model)
+    config = trainable_config(folder)
     analyzer = Analyzer.parse(f"wordpiece:{folder}")
+    arrays = bert_arrays(folder, config)
     try:
-        encoder = transformers().AutoModel.from_pretrained(
-            folder, local_files_only=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-        )
-    except (OSError, ValueError) as e:
-        raise InputError(f"there is no encoder here ({str(e).splitlines()[0]})", file=base_model) from None
-    if encoder.config.hidden_act != "gelu":
-        raise InputError(
-            f"only BERT with gelu can be trained, and this has {encoder.config.hidden_act}", file=base_model
-        )
+        encoder = bert_model(config, arrays)
+    except (TypeError, ValueError) as e:  # transformers' own, of numbers that do not fit each other
+        raise InputError(f"config.json does not describe a BERT ({str(e).splitlines()[0]})", file=base_model) from None
     numbers = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
     if [numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")] != [0, 101, 102, 103]:
         raise InputError(
@@ -118,7 +111,7 @@ def _transformers_encoder(base_model: str) -> Base:
 def load_network(network: Network | Transformer) -> Any:
     """A saved network, in torch."""
     if not isinstance(network, Network):
-        raise InputError("only plain BERT encoders can be trained, and this is another", file=str(network.folder))
+        raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
     from vizsla.networks.inference import load
     from vizsla.networks.weights import read_weights
 

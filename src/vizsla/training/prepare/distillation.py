@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from vizsla.training.settings import require_positive
 
 if TYPE_CHECKING:
     from vizsla.index import Index
+    from vizsla.training.arrays.imitation_dev import ImitationDev
     from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _QUERIES = 20_000  # searched at once
 _SHORT_QUERY = 3, 10  # words
@@ -55,6 +57,7 @@ class DistillationSettings:
     questions: str = setting("", "files of real questions that are queries, too, separated by commas")
     question_queries: float = setting(0.0, "share of sentences that are reworded like the real questions")
     max_queries: int = setting(0, "queries drawn from sentences at most; 0 for all")
+    dev_questions: str = setting("", "files of dev questions, separated by commas, for SPAR's validation MRR")
     seed: int = setting(0, "seed of the drawn queries")
 
     def __post_init__(self) -> None:
@@ -72,17 +75,24 @@ class DistillationSettings:
         rest = 1 - self.short_queries
         if not 0 <= self.question_queries <= rest:
             raise VizslaError(f"data.question_queries must be between 0 and {rest:g}, not {self.question_queries:g}")
+        stems = [file.name.partition(".")[0] for file in _files(self.dev_questions)]
+        if len(set(stems)) < len(stems):
+            raise VizslaError("two files of data.dev_questions have the same name; figures go by name, so rename one")
         if self.question_queries and not self.questions:
             raise VizslaError("data.question_queries needs real questions, as in --set data.questions=train.jsonl")
 
 
 def read_questions(settings: DistillationSettings) -> list[str]:
     """The real questions in the files of the settings; a file named twice counts twice."""
-    files = [Path(name.strip()) for name in settings.questions.split(",") if name.strip()]
+    files = _files(settings.questions)
     questions = [text for file in files for text in read_queries(file).values()]
     if files and not questions:
         raise VizslaError(f"there are no questions in {settings.questions}")
     return questions
+
+
+def _files(names: str) -> list[Path]:
+    return [Path(name.strip()) for name in names.split(",") if name.strip()]
 
 
 def drawn_queries(
@@ -132,45 +142,73 @@ def _random_number(bounds: tuple[int, int], rng: np.random.Generator) -> int:
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
-def distillation_pairs(
+class DistillationData(NamedTuple):
+    """What a model learns from its teacher, and the dev questions on which it is compared with the teacher."""
+
+    pairs: MinedPairs
+    dev: list[ImitationDev]
+
+
+def distillation_data(
     documents: Sequence[Document], teacher: Model, analyzer: Analyzer, settings: DistillationSettings
-) -> MinedPairs:
-    """Queries drawn from documents, with the first and the last documents of the teacher's ranking.
+) -> DistillationData:
+    """Queries drawn from documents, with the first and the last documents of the teacher's ranking; and dev questions.
 
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
     questions = read_questions(settings)
     drawn = list(drawn_queries(documents, settings, questions))
     if settings.max_queries and len(drawn) > settings.max_queries:
         chosen = np.random.default_rng((settings.seed, 1)).permutation(len(drawn))[: settings.max_queries]
         drawn = [drawn[i] for i in np.sort(chosen).tolist()]
+    dev_questions = {file: list(read_queries(file).values()) for file in _files(settings.dev_questions)}
     with temporary_index(documents, teacher) as index:
-        return _ranked_pairs([*questions, *drawn], documents, index, analyzer, settings)
+        ranked = _rank([*questions, *drawn], "the sentences", documents, index, analyzer, settings)
+        dev_ranked = {
+            file.name.partition(".")[0]: _rank(asked, f"the questions in {file}", documents, index, analyzer, settings)
+            for file, asked in dev_questions.items()
+        }
+    texts = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)
+    positives, negatives = ranked.numbers[:, : settings.top_positives], ranked.numbers[:, -settings.bottom_negatives :]
+    pairs = MinedPairs(ranked.queries, texts, TokenCorpus.of(list(positives)), TokenCorpus.of(list(negatives)))
+    return DistillationData(pairs, [_imitation_dev(name, one, texts, settings) for name, one in dev_ranked.items()])
 
 
-def _ranked_pairs(
-    queries: Sequence[str], documents: Sequence[Document], index: Index, analyzer: Analyzer,
+class _Ranked(NamedTuple):
+    queries: TokenCorpus
+    numbers: np.ndarray  # [queries, depth] the documents, best first
+
+
+def _rank(
+    queries: Sequence[str], which: str, documents: Sequence[Document], index: Index, analyzer: Analyzer,
     settings: DistillationSettings,
-) -> MinedPairs:  # fmt: skip
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+) -> _Ranked:  # fmt: skip
+    """The queries for which the teacher finds enough documents, as token ids, and these documents."""
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     numbers, tokenize = {d.id: i for i, d in enumerate(documents)}, tokenizer_of(analyzer)
     query_tokens: list[np.ndarray] = []
-    positives: list[np.ndarray] = []
-    negatives: list[np.ndarray] = []
+    ranked: list[np.ndarray] = []
     for first in range(0, len(queries), _QUERIES):
         block = queries[first : first + _QUERIES]
         run = index.run({str(i): text for i, text in enumerate(block)}, settings.depth)
         for number, tokens in enumerate(tokenize(block)):
             ranking = run[str(number)].documents if str(number) in run else ()
-            if len(ranking) < settings.depth or not len(tokens):
-                continue
-            ranked = np.array([numbers[d] for d in ranking], np.int64)
-            query_tokens.append(tokens)
-            positives.append(ranked[: settings.top_positives])
-            negatives.append(ranked[-settings.bottom_negatives :])
+            if len(ranking) == settings.depth and len(tokens):
+                query_tokens.append(tokens)
+                ranked.append(np.array([numbers[d] for d in ranking], np.int64))
     if not query_tokens:
-        raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of the sentences")
-    contents = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)
-    return MinedPairs(TokenCorpus.of(query_tokens), contents, TokenCorpus.of(positives), TokenCorpus.of(negatives))
+        raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of {which}")
+    return _Ranked(TokenCorpus.of(query_tokens), np.stack(ranked))
+
+
+def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
+    """The first document for each question, and one of the last, drawn at random."""
+    from vizsla.training.arrays.imitation_dev import ImitationDev
+
+    queries, numbers = ranked
+    places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, len(numbers))
+    return ImitationDev.of(name, queries, texts, numbers[:, 0], numbers[np.arange(len(numbers)), -places])

@@ -14,7 +14,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import parse_model
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
-from vizsla.training.prepare.distillation import DistillationSettings, distillation_pairs
+from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
@@ -24,9 +24,10 @@ from vizsla.training.settings import MARGIN_MSE, ContrastiveLoss, CropSettings, 
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.arrays.dev_set import DevSet
+    from vizsla.training.arrays.imitation_dev import ImitationDev
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-_CORPUS, _PAIRS = "corpus", "pairs"
+_CORPUS, _PAIRS, _IMITATION = "corpus", "pairs", "imitation"
 _SOURCE_HELP = "where pairs come from: crops of documents, judged queries of data sets, or generated queries"
 
 
@@ -178,8 +179,10 @@ class TeacherSource(DistillationSettings):
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Draw queries, rank the documents with the teacher, and pack all texts."""
-        documents = list(inputs.documents())
-        distillation_pairs(documents, parse_model(self.teacher), analyzer, self).save(folder / _PAIRS)
+        data = distillation_data(list(inputs.documents()), parse_model(self.teacher), analyzer, self)
+        data.pairs.save(folder / _PAIRS)
+        for number, dev in enumerate(data.dev):
+            dev.save(folder / f"{_IMITATION}-{number}")
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their positives and negatives."""
@@ -198,6 +201,14 @@ class TeacherSource(DistillationSettings):
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
         return TokenCorpus.open(folder / _PAIRS / "documents")
+
+    def open_imitation(self, folder: Path) -> list[ImitationDev]:
+        """The dev questions with the teacher's documents."""
+        from vizsla.training.arrays.dev_set import numbered_folders
+        from vizsla.training.arrays.imitation_dev import ImitationDev
+
+        lengths = {"max_query_length": self.max_query_length, "max_document_length": self.max_document_length}
+        return [ImitationDev.open(place, **lengths) for place in numbered_folders(folder, _IMITATION)]
 
 
 def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path, fields: Sequence[str] = FIELDS) -> None:
