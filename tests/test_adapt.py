@@ -34,6 +34,7 @@ from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs 
 from vizsla.training.prepare.teacher import open_teacher, teacher_scores  # noqa: E402
 
 CPU = torch.device("cpu")
+UNUSED = Path("/no/such/folder")  # where nothing is generated
 SMALL = ("training.batch_size=16", "training.precision=float32", "training.tokens_per_chunk=2000",
          "training.save_steps=2", "training.eval_steps=2")  # fmt: skip
 
@@ -155,35 +156,35 @@ def test_epochs_and_shares_become_steps() -> None:
 
 
 def test_queries_are_paired_with_their_documents_once_each() -> None:
-    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(queries_per_document=2))
+    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(queries_per_document=2), UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert len(pairs) == 80  # three different ones of four, and two are taken
     assert all(pairs.positives[2 * i][0] == pairs.positives[2 * i + 1][0] == i for i in range(40))
     same = [Document(str(i), {"text": f"text {i}", "queries": ["what is it", f"text {i}"]}) for i in range(3)]
-    pairs = generated_pairs(same, Analyzer.parse("wordpiece"), GeneratedQueries())
+    pairs = generated_pairs(same, Analyzer.parse("wordpiece"), GeneratedQueries(), UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert [pairs.positives[i].tolist() for i in range(6)] == [[0, 1, 2], [0], [1, 0, 2], [1], [2, 0, 1], [2]]
-    few = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(max_documents=7))
+    few = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(max_documents=7), UNUSED)
     assert isinstance(few, MinedPairs)
     assert (len(few), len(few.documents)) == (21, 7)
 
 
-def test_a_generator_writes_what_documents_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generator_writes_what_documents_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = FirstWords()
     monkeypatch.setattr(generated, "open_generator", lambda _: generator)
-    monkeypatch.setattr(generated, "_BLOCK", 16)
     settings = GeneratedQueries(generator="somewhere", seed=3)
-    mixed = [*documents(queries=False)[:30], *documents()[30:]]
-    pairs = generated_pairs(mixed, Analyzer.parse("wordpiece"), settings)
-    assert isinstance(pairs, MinedPairs)
-    assert len(pairs) == 30 * 5 + 10 * 3
-    assert [keys for keys, _ in generator.calls] == [[str(i) for i in range(16)], [str(i) for i in range(16, 30)]]
+    mixed = [*documents(queries=False, count=100)[:90], *documents(count=100)[90:]]
+    for _ in range(2):  # what was generated before is not generated again
+        pairs = generated_pairs(mixed, Analyzer.parse("wordpiece"), settings, tmp_path)
+        assert isinstance(pairs, MinedPairs)
+        assert len(pairs) == 90 * 5 + 10 * 3
+        assert [keys for keys, _ in generator.calls] == [[str(i) for i in range(64)], [str(i) for i in range(64, 90)]]
     assert generator.calls[0][1] == generators.Sampling(texts=5, top_k=25, top_p=0.95, seed=3)
 
 
 def test_negatives_are_what_a_model_finds_and_no_positives() -> None:
     settings = GeneratedQueries(negatives_per_query=1, negatives_depth=6, max_documents=10)
-    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), settings)
+    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), settings, UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert len(pairs.documents) == 40
     for query in range(len(pairs.queries)):
@@ -194,7 +195,7 @@ def test_negatives_are_what_a_model_finds_and_no_positives() -> None:
 def test_queries_that_do_not_find_their_document_can_be_dropped() -> None:
     wrong = [Document(d.id, {**d.content, "queries": ["zebra stripes", *d.content["queries"]]}) for d in documents()]
     pairs = generated_pairs(
-        wrong, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1, queries_per_document=2)
+        wrong, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1, queries_per_document=2), UNUSED
     )
     assert isinstance(pairs, MinedPairs)
     zebra = Analyzer.parse("wordpiece").tokenizer.numbers["zebra"]  # type: ignore[attr-defined]
@@ -203,7 +204,7 @@ def test_queries_that_do_not_find_their_document_can_be_dropped() -> None:
     assert max(np.bincount(pairs.positives.ids)) <= 2
     nothing = [Document(d.id, {**d.content, "queries": ["zebra"]}) for d in documents()]
     with pytest.raises(VizslaError, match="no generated query to learn from"):
-        generated_pairs(nothing, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1))
+        generated_pairs(nothing, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1), UNUSED)
 
 
 def test_a_model_that_teaches_gives_the_scores_of_its_search(dense_start: Path) -> None:
@@ -228,12 +229,12 @@ def test_a_cross_encoder_teaches(trained: Path) -> None:
         negatives_per_query=1, negatives_depth=3, teacher=str(trained), queries_per_document=1, teacher_scale=2.0
     )
     some = documents(count=12)
-    pairs = generated_pairs(some, Analyzer.parse("wordpiece"), settings)
+    pairs = generated_pairs(some, Analyzer.parse("wordpiece"), settings, UNUSED)
     assert isinstance(pairs, ScoredPairs)
     text, query = some[4].content["text"], some[4].content["queries"][0]
     assert pairs.positive_scores[4] == pytest.approx(2 * teacher.scores(query, [text])[0], rel=1e-3)
     free = generated_pairs(
-        some, Analyzer.parse("wordpiece"), GeneratedQueries(**{**vars(settings), "teacher_scale": 0.0})
+        some, Analyzer.parse("wordpiece"), GeneratedQueries(**{**vars(settings), "teacher_scale": 0.0}), UNUSED
     )
     assert isinstance(free, ScoredPairs)
     margins = np.repeat(free.positive_scores, np.diff(free.pairs.negatives.offsets)) - free.negative_scores
@@ -307,7 +308,10 @@ def test_bad_input_to_adapt_is_one_sentence(
         ((judged / "corpus.jsonl", *out, *model), "write it with vizsla expand, or name a generator with --generator"),
         ((judged / "corpus.jsonl", *out, *model, "--generator", "/no/such"), "/no/such: this folder does not exist"),
         ((wrong, *out, *model), f"{wrong}:1: the field 'queries' of the document '1' is not a list, but the text"),
-        ((expanded, *out, "--model", "bm25"), "bm25 cannot be adapted; name minilm, bm26, the folder of a saved model"),
+        (
+            (expanded, *out, "--model", "bm25"),
+            "bm25 cannot be adapted; name minilm, bm26, the folder of a saved model",
+        ),
         ((expanded, *out, "--model", "/no/such"), "/no/such: this folder does not exist"),
         ((expanded, *model), "name a folder for the model"),
         ((*out, *model), "name the documents to adapt to"),

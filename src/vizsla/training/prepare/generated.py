@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vizsla.datasets import Document
+from vizsla.datasets.files import read_json_lines
 from vizsla.errors import InputError, VizslaError, kind_of
-from vizsla.models import field_text, parse_model
+from vizsla.expansion import expand
+from vizsla.models import QUERIES, field_text, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
 from vizsla.training.prepare.searching import temporary_index
@@ -24,9 +27,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-QUERIES = "queries"
-"""The field of a document that holds the queries which were generated for it."""
-_BLOCK = 256  # documents that a generator reads in one call
+_FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them
 _SEARCHED = 20_000  # queries searched at once
 
 
@@ -83,19 +84,20 @@ class GeneratedQueries:
 
 
 def generated_pairs(
-    documents: Iterable[Document], analyzer: Analyzer, settings: GeneratedQueries
+    documents: Iterable[Document], analyzer: Analyzer, settings: GeneratedQueries, folder: Path
 ) -> MinedPairs | ScoredPairs:
     """Generated queries, each paired with its document; perhaps with hard negatives and a teacher's scores.
 
     A query that was generated for several documents is answered by all of them. Hard negatives come from all
-    documents, also from those that no query is learnt of.
+    documents, also from those that no query is learnt of. What a generator writes is kept in the folder, so that a run
+    that was stopped there goes on.
     """
     from vizsla.training.arrays.mined_pairs import MinedPairs
     from vizsla.training.arrays.scored_pairs import ScoredPairs
 
     everything = list(documents)
     chosen = _sample(len(everything), settings)
-    written = queries_of([everything[i] for i in chosen], settings)
+    written = queries_of([everything[i] for i in chosen], settings, folder)
     if not settings.searches:  # no other document is read
         everything, chosen = [everything[i] for i in chosen], list(range(len(chosen)))
     pairs = [(query, number) for number, queries in zip(chosen, written, strict=True) for query in queries]
@@ -115,22 +117,16 @@ def generated_pairs(
     return ScoredPairs(mined, *_scores(everything, texts, mined, settings)) if settings.teacher else mined
 
 
-def queries_of(documents: Sequence[Document], settings: GeneratedQueries) -> list[list[str]]:
-    """The generated queries of each document, each once.
-
-    A generator writes the queries of documents that have none; they are the same whatever documents come before.
-    """
+def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:
+    """The generated queries of each document, each once; a generator writes those of documents that have none."""
     given = [_given(document) for document in documents]
-    if settings.generator:
-        missing = [number for number, queries in enumerate(given) if queries is None]
-        generator = open_generator(settings.generator) if missing else None
-        for first in range(0, len(missing), _BLOCK):
-            block = missing[first : first + _BLOCK]
-            texts, keys = [field_text(documents[i].content, FIELDS) for i in block], [documents[i].id for i in block]
-            assert generator is not None
-            for number, queries in zip(block, generator.generate(texts, settings.sampling, keys), strict=True):
-                given[number] = queries
-    elif all(queries is None for queries in given):
+    missing = [number for number, queries in enumerate(given) if queries is None]
+    if settings.generator and missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        expand([documents[i] for i in missing], folder / _FILE, open_generator(settings.generator), settings.sampling)
+        for number, (_, record) in zip(missing, read_json_lines(folder / _FILE), strict=True):
+            given[number] = record[QUERIES]
+    elif len(missing) == len(given):
         raise VizslaError(
             f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name a "
             "generator with --generator"

@@ -141,7 +141,7 @@ class GeneratedSource(GeneratedQueries):
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
-        generated_pairs(inputs.documents(), analyzer, self).save(folder / _PAIRS)
+        generated_pairs(inputs.documents(), analyzer, self, folder).save(folder / _PAIRS)
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their documents, perhaps with negatives and a teacher's scores."""
