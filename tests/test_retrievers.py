@@ -324,7 +324,7 @@ def test_any_retriever_is_evaluated_and_compared(dataset: Path) -> None:
     comparison = compare([(opened, "test")], {"bm25": BM25()}, "nDCG@10", retrievers={"count": {"pets": counting}})
     assert comparison.systems == ("bm25", "count")
     assert comparison.value("pets", "count", "nDCG@10") == found.evaluation.measures["nDCG@10"]
-    with pytest.raises(VizslaError, match="count has no retriever on pets"):
+    with pytest.raises(VizslaError, match="the baseline count has nothing on pets"):
         compare([(opened, "test")], {}, "nDCG@10", retrievers={"count": {}})
     questions = QuestionSet("pets", opened.queries_of(qrels), {}, qrels)
     values = questions.values(QuestionMeasures(parse_measures("nDCG@10")), retriever=counting)
