@@ -80,7 +80,7 @@ class ExpansionSettings:
             data = json.loads(file.read_text("utf-8"))
             check_type("the file", data, "dict")
             if data.pop("format", None) != FORMAT:
-                raise InputError("these settings are of another version of vizsla; expand anew", file=str(file))
+                raise InputError("another version of Vizsla wrote these settings; write to a new file", file=str(file))
             sampling = Sampling(**fields_from_data(Sampling, data.pop("sampling", None)))
             values: dict[str, Any] = fields_from_data(cls, {**data, "sampling": {}}, sampling="dict")
         except FileNotFoundError:

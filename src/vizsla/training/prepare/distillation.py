@@ -168,8 +168,10 @@ def distillation_data(
     with temporary_index(documents, teacher) as index:
         ranked = _rank([*questions, *drawn], "the sentences", documents, index, analyzer, settings)
         dev_ranked = {
-            file.name.partition(".")[0]: _rank(asked, f"the questions in {file}", documents, index, analyzer, settings)
-            for file, asked in dev_questions.items()
+            file.name.partition(".")[0]: _rank(
+                questions_of_file, f"the questions in {file}", documents, index, analyzer, settings
+            )
+            for file, questions_of_file in dev_questions.items()
         }
     texts = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)
     positives, negatives = ranked.numbers[:, : settings.top_positives], ranked.numbers[:, -settings.bottom_negatives :]
