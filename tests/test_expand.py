@@ -164,7 +164,7 @@ def test_another_generator_is_refused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match=r"and e\.jsonl\.expansion is not beside it.*--overwrite"):
         run(source, output)
     settings_file(output).write_text("{}")
-    with pytest.raises(VizslaError, match="another version of vizsla"):
+    with pytest.raises(VizslaError, match="another version of Vizsla"):
         run(source, output)
 
 
