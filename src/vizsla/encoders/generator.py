@@ -66,7 +66,11 @@ class GeneratorCheckpoint:
             raise InputError("this is a model that searches, not a generator", file=str(folder))
         config = read_json(folder / "config.json")
         brings_code(folder)
-        seq2seq = _is_seq2seq(config, folder)
+        return cls.of(folder, config, _is_seq2seq(config, folder))
+
+    @classmethod
+    def of(cls, folder: Path, config: dict[str, Any], seq2seq: bool) -> GeneratorCheckpoint:
+        """A generator of this configuration, with the tokenizer of a folder."""
         if not (folder / _TOKENIZER).is_file():
             raise InputError(
                 f"there is no {_TOKENIZER} here; save the tokenizer with transformers' save_pretrained",

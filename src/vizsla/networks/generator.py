@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -93,3 +94,13 @@ def open_model(folder: str | Path, seq2seq: bool) -> Any:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as e:
         reason = (str(e) or type(e).__name__).splitlines()[0]
         raise InputError(f"transformers cannot open this generator ({reason})", file=str(folder)) from None
+
+
+def new_model(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """A seq2seq model that a config.json describes, with these arrays, in 32-bit floats and ready to run."""
+    library = transformers()
+    model = library.AutoModelForSeq2SeqLM.from_config(library.AutoConfig.for_model(**config)).float()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.tensor(arrays[name]))
+    return model.eval()

@@ -8,13 +8,20 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vizsla.encoders.bert_to_bart import bart_arrays, bart_checkpoint
 from vizsla.encoders.generator import ABOUT, TASKS, GeneratorCheckpoint
 from vizsla.models.generator import TextGenerator, open_generator
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import Base
 from vizsla.training.prepare.gar import GAR_TASKS, gar_pairs
-from vizsla.training.prepare.generation import TextPairs, concatenated, generation_pairs, passages_and_queries
+from vizsla.training.prepare.generation import (
+    TextPairs,
+    concatenated,
+    documents_and_queries,
+    generation_pairs,
+    passages_and_queries,
+)
 from vizsla.training.schema import setting
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of
 
@@ -35,6 +42,10 @@ class GeneratorNetwork:
     """The network of a generator."""
 
     base_model: str = setting("google-t5/t5-base", "seq2seq or causal checkpoint of transformers (folder or name)")
+    decoder_layers: int = setting(0, "layers of a new decoder for a base_model that is a BERT; 0 for other base models")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "network", 0, "decoder_layers")
 
 
 @dataclass(frozen=True)
@@ -74,33 +85,48 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     @property
     def reads_corpus(self) -> bool:
-        """It does not learn from documents by themselves."""
-        return False
+        """What writes queries also learns from documents with a field of generated ones."""
+        return self.settings.data.task == "query"
+
+    def check_inputs(self, inputs: TrainingInputs) -> None:
+        """Refuse inputs without judged and without generated queries."""
+        if not self.reads_corpus or inputs.corpus is None:
+            super().check_inputs(inputs)
 
     @cached_property
     def checkpoint(self) -> GeneratorCheckpoint:
         """The checkpoint that training starts from, for the task of the settings."""
-        data = self.settings.data
-        base = GeneratorCheckpoint.read(self.settings.network.base_model)
+        data, network = self.settings.data, self.settings.network
+        if network.decoder_layers:
+            base = bart_checkpoint(network.base_model, network.decoder_layers)
+        else:
+            base = GeneratorCheckpoint.read(network.base_model)
         return base.with_task(data.task, data.max_input_length, self.name)
 
     def load_base(self) -> Base:
-        """The checkpoint's network."""
+        """The checkpoint's network, with a new decoder where it has none."""
         import torch
 
-        from vizsla.networks.generator import Generator, open_model
+        from vizsla.networks.generator import Generator, new_model, open_model
 
         torch.manual_seed(self.settings.training.seed)
         checkpoint = self.checkpoint
-        return Base(Generator(open_model(checkpoint.folder, checkpoint.seq2seq), checkpoint.seq2seq), checkpoint)
+        if self.settings.network.decoder_layers:
+            model = new_model(checkpoint.config, bart_arrays(checkpoint))
+        else:
+            model = open_model(checkpoint.folder, checkpoint.seq2seq)
+        return Base(Generator(model, checkpoint.seq2seq), checkpoint)
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:  # noqa: ARG002
-        """Pack train pairs, and dev pairs."""
+        """Pack train pairs, judged and generated ones together, and dev pairs."""
         data, texts = self.settings.data, TEXT_PAIRS[self.settings.data.task]
         pairs = [
             generation_pairs(texts(dataset, "train"), self.checkpoint, data.max_target_length, dataset.name)
             for dataset in inputs.datasets
         ]
+        if self.reads_corpus and inputs.corpus is not None:
+            written = documents_and_queries(inputs.corpus)
+            pairs.append(generation_pairs(written, self.checkpoint, data.max_target_length, "the documents"))
         concatenated(pairs).save(folder / _PAIRS)
         for number, dataset in enumerate(inputs.dev):
             some = (pair for pair, _ in zip(texts(dataset, "dev"), range(_DEV_PAIRS), strict=False))

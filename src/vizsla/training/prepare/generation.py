@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset
+from vizsla.datasets import BeirDataset, Document
 from vizsla.encoders.generator import GeneratorCheckpoint
 from vizsla.errors import VizslaError
+from vizsla.expansion.records import queries_of
 from vizsla.models import field_text
 from vizsla.training.prepare.texts import FIELDS
 
@@ -36,6 +37,15 @@ def passages_and_queries(dataset: BeirDataset, split: str) -> Iterator[tuple[str
                 yield text, queries[query]
 
 
+def documents_and_queries(documents: Iterable[Document]) -> Iterator[tuple[str, str]]:
+    """Each document with each of the queries that were generated for it."""
+    for document in documents:
+        text = field_text(document.content, FIELDS)
+        for query in queries_of(document) if text.strip() else ():
+            if query.strip():
+                yield text, query
+
+
 def generation_pairs(
     texts: Iterable[tuple[str, str]], checkpoint: GeneratorCheckpoint, target_length: int, name: str = ""
 ) -> GenerationPairs:
@@ -52,7 +62,7 @@ def generation_pairs(
         rows.append(len(inputs) - 1)
         targets.append(target)
     if not targets:
-        raise VizslaError(f"{name}: there is no pair of an input and a text to write in this data set")
+        raise VizslaError(f"{name}: there is no pair of an input and a text to write")
     return GenerationPairs(
         TokenCorpus.of(checkpoint.inputs(inputs)).narrow(),
         TokenCorpus.of(checkpoint.targets(targets, target_length)).narrow(),
