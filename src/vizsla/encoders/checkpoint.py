@@ -151,15 +151,20 @@ class Checkpoint:
         return hidden * len(self.settings.pooling)
 
     def _write(self, folder: Path, precision: Precision, heads: int, pooling: str) -> None:
-        weights, rng = bert_arrays(self.place, self.config), np.random.default_rng(0)
-        words = len(weights["embeddings.word_embeddings.weight"])
-        first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
-        tokens = min(_SAMPLE_TOKENS, self.length - 2)
-        sample = [[101, *rng.integers(first, last, tokens).tolist(), 102] for _ in range(_SAMPLE)]
+        weights = bert_arrays(self.place, self.config)
+        sample = random_texts(len(weights["embeddings.word_embeddings.weight"]), self.length, [101], [102])
         Network.write(
             folder, weights, kind="dense", heads=heads, max_weight=1.0, length=self.length, precision=precision,
             sample=sample, pooling=pooling,
         )  # fmt: skip
+
+
+def random_texts(words: int, length: int, before: list[int], after: list[int]) -> list[list[int]]:
+    """Texts of common words, as token ids between special tokens, that 8 bits are fitted on."""
+    rng = np.random.default_rng(0)
+    first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
+    tokens = min(_SAMPLE_TOKENS, length - len(before) - len(after))
+    return [[*before, *rng.integers(first, last, tokens).tolist(), *after] for _ in range(_SAMPLE)]
 
 
 def cached_network(key: list[Any], write: Callable[[Path], None]) -> Network:

@@ -19,6 +19,7 @@ from vizsla.encoders.sentence import read_json
 from vizsla.encoders.transformer import brings_code
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.networks.arrays import weight_files
+from vizsla.networks.seq2seq_graph import FILES
 
 ABOUT = "generator.json"
 TASKS = {
@@ -83,10 +84,16 @@ class GeneratorCheckpoint:
         prompt = "" if self.seq2seq else _PROMPTS[task]
         return replace(self, settings=GeneratorSettings(task, length, prompt, name))
 
+    @property
+    def is_quantised(self) -> bool:
+        """Whether the folder has the network in 8 bits, for onnxruntime; it may have it in floats, too."""
+        return any((self.folder / name).is_file() for name in FILES)
+
     @cached_property
     def digest(self) -> str:
         """A hash of weights, tokenizer and settings."""
-        files = [*weight_files(self.folder), self.folder / _TOKENIZER, self.folder / "config.json"]
+        weights = [self.folder / name for name in FILES] if self.is_quantised else weight_files(self.folder)
+        files = [*weights, self.folder / _TOKENIZER, self.folder / "config.json"]
         identity = json.dumps([digest(self.folder, files), asdict(replace(self.settings, name=""))])
         return hashlib.sha256(identity.encode()).hexdigest()
 
@@ -117,10 +124,20 @@ class GeneratorCheckpoint:
         )
 
     @property
-    def tokenizer_settings(self) -> Path | None:
-        """The file that tells transformers how to use the tokenizer, where there is one."""
-        file = self.folder / "tokenizer_config.json"
-        return file if file.is_file() else None
+    def start(self) -> int:
+        """The token that the decoder of a seq2seq model begins with."""
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            if self.config.get(name) is not None:
+                return int(self.config[name])
+        raise InputError("config.json names no decoder_start_token_id", file=str(self.folder))
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer and the settings into another folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (_TOKENIZER, "tokenizer_config.json"):  # the second, which need not be there, is for transformers
+            if (self.folder / name).is_file():
+                (folder / name).write_bytes((self.folder / name).read_bytes())
+        (folder / ABOUT).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", "utf-8")
 
     @property
     def _has_generation_config(self) -> bool:
@@ -134,7 +151,7 @@ class GeneratorCheckpoint:
     def inputs(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Inputs as token ids, cut to what is read, with special tokens and the prompt."""
         prompt = self.tokenizer.encode(self.settings.prompt, add_special_tokens=False).ids
-        before, after = self._frame
+        before, after = self.frame
         rows = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [np.array([*before, *row.ids[: self.reads], *after, *prompt], np.int64) for row in rows]
 
@@ -155,7 +172,7 @@ class GeneratorCheckpoint:
         return [" ".join(text.split()) for text in decoded]
 
     @cached_property
-    def _frame(self) -> tuple[list[int], list[int]]:
+    def frame(self) -> tuple[list[int], list[int]]:
         """The special tokens that the tokenizer puts before and after an input."""
         plain = self.tokenizer.encode("a", add_special_tokens=False).ids
         framed = self.tokenizer.encode("a", add_special_tokens=True).ids

@@ -12,9 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.encoders.bart import is_plain_bart, read_quantised, write_quantised
 from vizsla.encoders.generator import GeneratorCheckpoint
+from vizsla.encoders.network import runtime
 from vizsla.encoders.once import once
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
+from vizsla.models.learned_sparse import SHIPPED
+from vizsla.networks.arrays import read_checkpoint
+from vizsla.networks.graph import Precision
+
+SHIPPED_GENERATOR = "doc2query-small"
+"""The generator that comes with the package, by its name."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class TextGenerator(ABC):
 
 
 class CheckpointGenerator(TextGenerator):
-    """A causal or seq2seq checkpoint of transformers', run by torch."""
+    """A causal or seq2seq checkpoint of transformers', run by torch; in 8 bits by onnxruntime where there is no GPU."""
 
     def __init__(self, checkpoint: GeneratorCheckpoint) -> None:
         self.checkpoint = checkpoint
@@ -113,22 +121,32 @@ class CheckpointGenerator(TextGenerator):
 
     @once
     def running(self) -> Any:
-        """The network, opened by torch."""
+        """The network, opened by onnxruntime or by torch."""
+        checkpoint = self.checkpoint
+        if checkpoint.is_quantised and runtime() == "onnx":
+            from vizsla.networks.seq2seq_session import OnnxGenerator
+
+            return OnnxGenerator(checkpoint.folder, checkpoint.start, checkpoint.ends)
         lacking = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
         if lacking:
             raise VizslaError(
-                f"{self.checkpoint.folder}: torch and transformers run this generator; install what is missing with: "
+                f"{checkpoint.folder}: torch and transformers run this generator; install what is missing with: "
                 f"pip install {' '.join(lacking)}"
             )
         from vizsla.networks.generation import TorchGenerator
+        from vizsla.networks.generator import new_model, open_model
 
-        return TorchGenerator(self.checkpoint.folder, self.checkpoint.seq2seq, self.checkpoint.ends)
+        if checkpoint.is_quantised:
+            model = new_model(checkpoint.config, read_quantised(checkpoint))
+        else:
+            model = open_model(checkpoint.folder, checkpoint.seq2seq)
+        return TorchGenerator(model, checkpoint.seq2seq, checkpoint.ends)
 
     def __repr__(self) -> str:
         return f"<generator {self.name}: writes {self.task}, reads {self.length} tokens>"
 
 
-def open_generator(which: str | Path) -> TextGenerator:
+def open_generator(which: str | Path = SHIPPED_GENERATOR) -> TextGenerator:
     """A generator by its folder, or by its name on the model hub: a checkpoint of T5, BART, Llama and the like.
 
     >>> open_generator("/no/such/folder")
@@ -136,4 +154,34 @@ def open_generator(which: str | Path) -> TextGenerator:
     ...
     vizsla.errors.InputError: /no/such/folder: this folder does not exist
     """
-    return CheckpointGenerator(GeneratorCheckpoint.read(which))
+    return CheckpointGenerator(GeneratorCheckpoint.read(generator_folder(which)))
+
+
+def generator_folder(which: str | Path) -> str | Path:
+    """The folder of the generator that comes with the package; another folder or name as it is."""
+    if str(which) != SHIPPED_GENERATOR or Path(which).is_dir():
+        return which
+    if not (SHIPPED / SHIPPED_GENERATOR).is_dir():
+        raise VizslaError(
+            f"no generator comes with this version of Vizsla; name one by its folder, or train it with: "
+            f"vizsla train {SHIPPED_GENERATOR}"
+        )
+    return SHIPPED / SHIPPED_GENERATOR
+
+
+def export_generator(
+    which: str | Path, folder: str | Path, *, sample: Sequence[str] = (), precision: Precision = "int8"
+) -> None:
+    """Write a BART in 8 bits into a folder of its own, from which it runs without torch.
+
+    `which`: the folder or name of a checkpoint in floats. `sample`: some texts that it reads, which 8 bits are fitted
+    on; thirty are enough. Without them random ones are taken.
+    """
+    checkpoint = GeneratorCheckpoint.read(which)
+    if not is_plain_bart(checkpoint.config):
+        raise InputError("only a BART with gelu and one table of words runs without torch", file=str(which))
+    arrays, inputs = read_checkpoint(checkpoint.folder), [ids.tolist() for ids in checkpoint.inputs(sample)]
+    output = Path(folder)
+    checkpoint.save(output)
+    (output / "config.json").write_bytes((checkpoint.folder / "config.json").read_bytes())
+    write_quantised(checkpoint, arrays, output, inputs, precision)

@@ -14,6 +14,11 @@ from vizsla.networks.weights import read_tensors
 _PATTERNS = ("model*.safetensors", "pytorch_model*.bin")
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether there are files of an encoder's arrays."""
+    return any(any(folder.glob(pattern)) for pattern in _PATTERNS)
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files of an encoder's arrays; torch's own only where there are no safetensors."""
     for pattern in _PATTERNS:

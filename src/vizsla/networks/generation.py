@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vizsla.networks.generator import open_model, start_token
+from vizsla.networks.generator import start_token
 from vizsla.networks.inference import has_fast_bfloat16, transformers
 from vizsla.networks.sampling import next_tokens
 from vizsla.networks.shared_prefix import SharedPrefix, can_share
@@ -34,13 +33,13 @@ class States(Protocol):
 
 
 class TorchGenerator:
-    """A generator in a folder of transformers'. On a GPU and on processors that have it, in 16-bit floats."""
+    """A model of transformers' that writes. On a GPU and on processors that have it, in 16-bit floats."""
 
-    def __init__(self, folder: str | Path, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
+    def __init__(self, model: Any, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
         self.seq2seq = seq2seq
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
-        self.model = open_model(folder, seq2seq).to(self.device, precision)
+        self.model = model.to(self.device, precision)
         self.ends = torch.tensor(list(ends), device=self.device)
 
     @torch.inference_mode()

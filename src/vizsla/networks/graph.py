@@ -11,7 +11,7 @@ What was measured, and decided, with onnxruntime 1.31 on a Xeon with AMX:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from vizsla.networks.weights import DIVISORS, SCALE
 
 Precision = Literal["int8", "float32"]
 
+WORDS = "embeddings.word_embeddings.weight"
 _EPSILON = 1e-12  # of BERT's normalisations
 _CALM = 2.0  # channels that peak at more than this many times the middle one are divided
 
@@ -35,6 +36,11 @@ def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = np.abs(matrix).max(1) / 127
     scale = np.where(scale == 0, 1, scale).astype(np.float32)
     return np.rint(matrix / scale[:, None]).astype(np.int8), scale
+
+
+def layer_count(weights: Iterable[str], side: str) -> int:
+    """How many layers the encoder or the decoder of a network has, by the names of its arrays."""
+    return sum(name.startswith(side) and name.endswith(".attention.self.query.weight") for name in weights)
 
 
 class Graph:
@@ -64,7 +70,47 @@ class Graph:
         return name
 
 
-class EncoderGraph(Graph):
+class NetworkGraph(Graph):
+    """A graph of transformer layers over the arrays of a network, in 8 bits or in floats."""
+
+    def __init__(
+        self, weights: Mapping[str, np.ndarray], heads: int, precision: Precision, epsilon: float = _EPSILON
+    ) -> None:
+        """`heads`: those of attention. `epsilon`: that of normalisations."""
+        super().__init__()
+        self.weights, self.heads, self.small, self.epsilon = weights, heads, precision == "int8", epsilon
+        self.words, self.hidden = self.array(WORDS).shape
+
+    def turned(self, table: str) -> str:
+        return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so done once, when the network is opened
+
+    def norm(self, name: str, states: str) -> str:
+        scale, shift = self.vector(name + ".weight"), self.vector(name + ".bias")
+        return str(self("LayerNormalization", states, scale, shift, axis=-1, epsilon=self.epsilon))
+
+    def table(self, name: str, divisors: np.ndarray | None = None) -> str:
+        """Store a matrix, in 8 bits where the network is of 8 bits."""
+        if not self.small:
+            return self.vector(name)
+        matrix = self.array(name)
+        if divisors is not None:
+            matrix = matrix * self.stored.setdefault(name + DIVISORS, divisors)
+        values, scale = quantise(matrix)
+        self.store(name + SCALE, scale)
+        return self.store(name, values)
+
+    def vector(self, name: str) -> str:
+        """Store an array in 32-bit floats."""
+        return self.store(name, self.array(name))
+
+    def array(self, name: str) -> np.ndarray:
+        try:
+            return np.asarray(self.weights[name], np.float32)
+        except KeyError:
+            raise InputError(f"the weights of this network lack {name}") from None
+
+
+class EncoderGraph(NetworkGraph):
     """The encoder's part of the graph, from `ids` to `states`. `keep`: [batch, length] which tokens are not padding."""
 
     def __init__(
@@ -75,13 +121,12 @@ class EncoderGraph(Graph):
         peaks: Mapping[str, np.ndarray],
         *,
         reads_pairs: bool = False,
+        epsilon: float = _EPSILON,
     ) -> None:
         """`reads_pairs`: a text is a query and a document, which token types tell apart."""
-        super().__init__()
-        self.weights, self.heads, self.small, self.peaks = weights, heads, precision == "int8", peaks
-        self.reads_pairs = reads_pairs
+        super().__init__(weights, heads, precision, epsilon)
+        self.peaks, self.reads_pairs = peaks, reads_pairs
         self.watched: dict[str, str] = {}  # the peaks of the channels going into a matrix, by the matrix
-        self.words, self.hidden = self.array("embeddings.word_embeddings.weight").shape
         self.longest = len(self.array("embeddings.position_embeddings.weight"))
         length = self("Shape", "ids", start=1, end=2)
         places = self("Range", self.constant(0), self("Squeeze", length), self.constant(1))
@@ -90,11 +135,11 @@ class EncoderGraph(Graph):
         self.mask = self("Expand", self("Unsqueeze", self.keep, self.constant([1, 2])), square)
         self.full = self("Equal", self("ReduceMin", "lengths", keepdims=0), self("Squeeze", length))
         self.states = self.embed(length)
-        for layer in range(sum(name.endswith("attention.self.query.weight") for name in weights)):
+        for layer in range(layer_count(weights, "encoder")):
             self.states = self.layer(f"encoder.layer.{layer}.", self.states)
 
     def embed(self, length: str) -> str:
-        table = self.table("embeddings.word_embeddings.weight")
+        table = self.table(WORDS)
         words = self("Gather", table, "ids")
         positions = self.table("embeddings.position_embeddings.weight")
         if self.small:
@@ -156,9 +201,6 @@ class EncoderGraph(Graph):
         values, factor, zero = states
         return str(self("MatMulIntegerToFloat", values, self.turned(table), factor, scale, zero, "", bias))
 
-    def turned(self, table: str) -> str:
-        return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so done once, when the network is opened
-
     def divisors(self, name: str) -> np.ndarray | None:
         """What the channels going into a matrix are divided by. Only feed-forward layers gain enough to pay for it."""
         peaks = self.peaks.get(name)
@@ -166,31 +208,6 @@ class EncoderGraph(Graph):
             return None
         return np.maximum(peaks / max(_CALM * float(np.median(peaks)), 1e-6), 1).astype(np.float32)
 
-    def norm(self, name: str, states: str) -> str:
-        scale, shift = self.vector(name + ".weight"), self.vector(name + ".bias")
-        return str(self("LayerNormalization", states, scale, shift, axis=-1, epsilon=_EPSILON))
-
-    def table(self, name: str, divisors: np.ndarray | None = None) -> str:
-        """Store a matrix, in 8 bits where the network is of 8 bits."""
-        if not self.small:
-            return self.vector(name)
-        matrix = self.array(name)
-        if divisors is not None:
-            matrix = matrix * self.stored.setdefault(name + DIVISORS, divisors)
-        values, scale = quantise(matrix)
-        self.store(name + SCALE, scale)
-        return self.store(name, values)
-
-    def vector(self, name: str) -> str:
-        """Store an array in 32-bit floats."""
-        return self.store(name, self.array(name))
-
     def first_state(self) -> str:
         """[batch, 1, hidden] the state of the first token of each text."""
         return str(self("Slice", self.states, self.constant([0]), self.constant([1]), self.constant([1])))
-
-    def array(self, name: str) -> np.ndarray:
-        try:
-            return np.asarray(self.weights[name], np.float32)
-        except KeyError:
-            raise InputError(f"the weights of this network lack {name}") from None

@@ -10,14 +10,17 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.networks.graph import EncoderGraph, Precision
+from vizsla.networks.graph import EncoderGraph, Graph, Precision
 from vizsla.networks.heads import HEADS, SILENT, Output
 from vizsla.networks.weights import NETWORK, WEIGHTS, write_arrays
 
+Port = tuple[str, str, type[np.generic], Sequence[Any]]
+"""What comes out of a graph: the node, the name it gets, its type and its shape."""
 _PEAKS = "peaks."  # before the name of a matrix: an output that is there to find channels with high values
 
 
@@ -38,8 +41,7 @@ def write_network(
     `silent`: token ids that the head "unicoil" gives no weight.
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
     """
-    if importlib.util.find_spec("onnx") is None:
-        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
+    need_onnx()
     texts = list(sample)
     entry = HEADS[head]
     peaks = _peaks(weights, head, attention_heads, texts, pooling) if texts and precision == "int8" else {}
@@ -47,33 +49,65 @@ def write_network(
     _write(Path(folder), graph, head, entry.make().outputs(graph, silent=silent, pooling=pooling))
 
 
+def need_onnx() -> None:
+    """Say what is missing to write a network."""
+    if importlib.util.find_spec("onnx") is None:
+        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
+
+
 def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Output]) -> None:
+    shapes = [[None] if output.name.startswith(_PEAKS) else ["batch", output.width] for output in outputs]
+    folder.mkdir(parents=True, exist_ok=True)
+    save_graph(
+        folder / NETWORK,
+        graph,
+        write_arrays(folder / WEIGHTS, graph.stored),
+        {"ids": (np.int64, ["batch", "length"]), "lengths": (np.int64, ["batch"])},
+        [(o.node, o.name, np.float32, shape) for o, shape in zip(outputs, shapes, strict=True)],
+        {"head": head, "longest": str(graph.longest), "words": str(graph.words)},
+    )
+
+
+def save_graph(
+    file: Path,
+    graph: Graph,
+    places: Mapping[str, int],
+    inputs: Mapping[str, tuple[type[np.generic], Sequence[Any]]],
+    outputs: Sequence[Port],
+    properties: Mapping[str, str],
+) -> None:
+    """Write a graph, whose arrays lie in the file of weights beside it.
+
+    `places`: where in that file each array begins. `inputs`: the type and shape of each.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
+    kinds: dict[type[np.generic], int] = {np.int64: TensorProto.INT64, np.float32: TensorProto.FLOAT}
+    given = [helper.make_tensor_value_info(name, kinds[kind], shape) for name, (kind, shape) in inputs.items()]
     described = []
-    for output in outputs:
-        graph.nodes.append(helper.make_node("Identity", [output.node], [output.name]))
-        shape = [None] if output.name.startswith(_PEAKS) else ["batch", output.width]
-        described.append(helper.make_tensor_value_info(output.name, TensorProto.FLOAT, shape))
-    folder.mkdir(parents=True, exist_ok=True)
-    places = write_arrays(folder / WEIGHTS, graph.stored)
+    for node, name, kind, shape in outputs:
+        graph.nodes.append(helper.make_node("Identity", [node], [name]))
+        described.append(helper.make_tensor_value_info(name, kinds[kind], shape))
     arrays = [numpy_helper.from_array(values, name) for name, values in graph.inside.items()]
     for name, values in graph.stored.items():
-        kind = TensorProto.INT8 if values.dtype == np.int8 else TensorProto.FLOAT
-        array = TensorProto(name=name, data_type=kind, dims=values.shape, data_location=TensorProto.EXTERNAL)
+        stored = TensorProto.INT8 if values.dtype == np.int8 else TensorProto.FLOAT
+        array = TensorProto(name=name, data_type=stored, dims=values.shape, data_location=TensorProto.EXTERNAL)
         for key, value in (("location", WEIGHTS), ("offset", places[name]), ("length", values.nbytes)):
             array.external_data.add(key=key, value=str(value))
         arrays.append(array)
-    inputs = [
-        helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"]),
-        helper.make_tensor_value_info("lengths", TensorProto.INT64, ["batch"]),
-    ]
-    operations = helper.make_graph(graph.nodes, "vizsla", inputs, described, arrays)
+    operations = helper.make_graph(graph.nodes, "vizsla", given, described, arrays)
     versions = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(operations, opset_imports=versions, ir_version=10, producer_name="vizsla")
-    helper.set_model_props(model, {"head": head, "longest": str(graph.longest), "words": str(graph.words)})
-    onnx.save_model(model, folder / NETWORK)
+    helper.set_model_props(model, dict(properties))
+    onnx.save_model(model, file)
+
+
+def encoder_peaks(
+    weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]]
+) -> dict[str, np.ndarray]:
+    """The highest value of each channel that goes into each matrix of an encoder over some texts."""
+    return _peaks(weights, "dense", heads, texts, "mean")
 
 
 def _peaks(

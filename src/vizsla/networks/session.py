@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks.heads import expect_head
 from vizsla.networks.weights import NETWORK, WEIGHTS, read_arrays, shares
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class OnnxNetwork:
@@ -23,7 +26,7 @@ class OnnxNetwork:
     """
 
     def __init__(self, folder: str | Path, threads: int | None = None) -> None:
-        self.threads = threads or _processors()
+        self.threads = threads or processors()
         self._session = _open(Path(folder))
         about = self._session.get_modelmeta().custom_metadata_map
         try:
@@ -97,7 +100,7 @@ class OnnxNetwork:
             weights, added = self.outputs(ids[None, start:end], np.array([end - start]))
             return weights[0], added[0]
 
-        return list(_side_by_side(encode, [np.array([i]) for i in range(len(offsets) - 1)], self.threads))
+        return list(side_by_side(encode, [np.array([i]) for i in range(len(offsets) - 1)], self.threads))
 
     def _rows(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, width] what the network gives for each text by itself; none may be empty."""
@@ -119,7 +122,7 @@ class OnnxNetwork:
                 row[: lengths[text]] = ids[offsets[text] : offsets[text + 1]]
             return texts, self.run(padded, sizes)
 
-        yield from _side_by_side(encode, batches(lengths, budget), self.threads)
+        yield from side_by_side(encode, batches(lengths, budget), self.threads)
 
 
 def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
@@ -138,9 +141,7 @@ def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     return groups
 
 
-def _side_by_side(
-    work: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], parts: list[np.ndarray], threads: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def side_by_side(work: Callable[[P], R], parts: Sequence[P], threads: int) -> Iterator[R]:
     """Results in order; only a few are worked out ahead, so that they do not pile up."""
     if threads == 1 or len(parts) <= 1:
         yield from map(work, parts)
@@ -153,21 +154,27 @@ def _side_by_side(
             yield ahead.pop(0).result()
 
 
-def _processors() -> int:
+def processors() -> int:
     """Those this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _open(folder: Path) -> Any:
+    for name in (NETWORK, WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"there is no network here (no {name})", file=str(folder))
+    arrays = read_arrays(folder) if shares(folder) else {}
+    return open_graph(folder / NETWORK, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def open_graph(file: Path, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+    """The session of a graph on one thread. `arrays`: those that are not in the file of weights beside it."""
     try:
         import onnxruntime
     except ImportError:
         raise VizslaError(
             "encoding with a learned network needs onnxruntime; install it with: pip install onnxruntime"
         ) from None
-    for name in (NETWORK, WEIGHTS):
-        if not (folder / name).is_file():
-            raise InputError(f"there is no network here (no {name})", file=str(folder))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # texts run side by side instead, which keeps all processors busy
     options.inter_op_num_threads = 1
@@ -180,12 +187,11 @@ def _open(folder: Path) -> Any:
         ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
     ):
         options.add_session_config_entry(name, value)
-    if shares(folder):
-        arrays = {name: np.ascontiguousarray(array) for name, array in read_arrays(folder).items()}
+    if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
     try:
-        return onnxruntime.InferenceSession(folder / NETWORK, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's own exceptions have no common kind but this
         reason = " ".join(str(e).split())
-        raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None
+        raise InputError(f"this network is damaged or of another version ({reason})", file=str(file.parent)) from None

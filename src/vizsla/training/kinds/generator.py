@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vizsla.encoders.bert_to_bart import bart_arrays, bart_checkpoint
-from vizsla.encoders.generator import ABOUT, TASKS, GeneratorCheckpoint
-from vizsla.models.generator import TextGenerator, open_generator
+import numpy as np
+
+from vizsla.encoders.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
+from vizsla.encoders.generator import TASKS, GeneratorCheckpoint
+from vizsla.models.generator import TextGenerator, generator_folder, open_generator
+from vizsla.networks.arrays import has_weights, read_checkpoint
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import Base
@@ -22,6 +24,7 @@ from vizsla.training.prepare.generation import (
     generation_pairs,
     passages_and_queries,
 )
+from vizsla.training.prepare.writing import SAMPLE
 from vizsla.training.schema import setting
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of
 
@@ -71,7 +74,7 @@ class GeneratorSettings:
 
 
 @TRAINED_KINDS.register(
-    "generator", help="Writes queries for passages, or answers for questions.", needs=("torch", "transformers")
+    "generator", help="Writes queries for passages, or answers for questions.", needs=("torch", "transformers", "onnx")
 )
 class GeneratorKind(TrainedKind[GeneratorSettings]):
     """Trains a seq2seq or causal model to write; the loss is on what is written only."""
@@ -100,7 +103,7 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         if network.decoder_layers:
             base = bart_checkpoint(network.base_model, network.decoder_layers)
         else:
-            base = GeneratorCheckpoint.read(network.base_model)
+            base = GeneratorCheckpoint.read(generator_folder(network.base_model))
         return base.with_task(data.task, data.max_input_length, self.name)
 
     def load_base(self) -> Base:
@@ -112,7 +115,9 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         torch.manual_seed(self.settings.training.seed)
         checkpoint = self.checkpoint
         if self.settings.network.decoder_layers:
-            model = new_model(checkpoint.config, bart_arrays(checkpoint))
+            model = new_model(checkpoint.config, start_arrays(checkpoint))
+        elif checkpoint.is_quantised and not has_weights(checkpoint.folder):
+            model = new_model(checkpoint.config, read_quantised(checkpoint))
         else:
             model = open_model(checkpoint.folder, checkpoint.seq2seq)
         return Base(Generator(model, checkpoint.seq2seq), checkpoint)
@@ -148,15 +153,16 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         return LikelihoodObjective()
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
-        """Write the generator as transformers opens it, and what it writes."""
-        output.mkdir(parents=True, exist_ok=True)
-        checkpoint = self.checkpoint
+        """Write the generator as transformers opens it, and what it writes; a BART also in 8 bits."""
+        self.checkpoint.save(output)
         network.cpu().model.save_pretrained(output)
-        (output / "tokenizer.json").write_bytes((checkpoint.folder / "tokenizer.json").read_bytes())
-        settings = checkpoint.tokenizer_settings
-        if settings is not None:
-            (output / settings.name).write_bytes(settings.read_bytes())
-        (output / ABOUT).write_text(json.dumps(asdict(checkpoint.settings), indent=2) + "\n", "utf-8")
+        written = GeneratorCheckpoint.read(output)
+        if is_plain_bart(written.config):
+            from vizsla.training.arrays.generation import GenerationPairs
+
+            inputs = GenerationPairs.open(folder / _PAIRS).inputs
+            chosen = np.linspace(0, len(inputs) - 1, min(len(inputs), SAMPLE)).astype(int)
+            write_quantised(written, read_checkpoint(output), output, [inputs[i].tolist() for i in chosen])
 
     def open_model(self, output: Path) -> TextGenerator:
         """The written generator."""
