@@ -33,7 +33,7 @@ def expand(
         typer.Argument(metavar="SOURCE...", help="Files (also .gz, .xz, .zst) or folders; - is standard input."),
     ],
     output: Annotated[Path, options.output("The file to write, .jsonl; a stopped run goes on where it was.")],
-    model: Annotated[str, options.model("A generator of queries: its folder or its name.")],
+    model: Annotated[str, options.model("A generator of queries: its folder or its name.")] = "doc2query-small",
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="Sampling as in doct5query, doc2query, beir or genq.")
     ] = "doct5query",

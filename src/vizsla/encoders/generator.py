@@ -87,15 +87,23 @@ class GeneratorCheckpoint:
     @property
     def is_quantised(self) -> bool:
         """Whether the folder has the network in 8 bits, for onnxruntime; it may have it in floats, too."""
-        return any((self.folder / name).is_file() for name in FILES)
+        return (self.folder / ABOUT).is_file() and any((self.folder / name).is_file() for name in FILES)
 
     @cached_property
     def digest(self) -> str:
         """A hash of weights, tokenizer and settings."""
-        weights = [self.folder / name for name in FILES] if self.is_quantised else weight_files(self.folder)
+        weights = self._network_files if self.is_quantised else weight_files(self.folder)
         files = [*weights, self.folder / _TOKENIZER, self.folder / "config.json"]
         identity = json.dumps([digest(self.folder, files), asdict(replace(self.settings, name=""))])
         return hashlib.sha256(identity.encode()).hexdigest()
+
+    @property
+    def _network_files(self) -> list[Path]:
+        """Those of a network in 8 bits."""
+        for name in FILES:
+            if not (self.folder / name).is_file():
+                raise InputError(f"there is no network here (no {name})", file=str(self.folder))
+        return [self.folder / name for name in FILES]
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError
-from vizsla.networks.seq2seq_graph import DECODER, ENCODER, FILES, NEW, past_names, source_names
+from vizsla.networks.seq2seq_graph import DECODER, ENCODER, NEW, past_names, source_names
 from vizsla.networks.session import open_graph, processors, side_by_side
 
 _TEXTS = 64  # written at once on a thread
@@ -24,12 +24,9 @@ class OnnxGenerator:
     """
 
     def __init__(self, folder: str | Path, start: int, ends: Sequence[int], threads: int | None = None) -> None:
-        for name in FILES:
-            if not (Path(folder) / name).is_file():
-                raise InputError(f"there is no generator here (no {name})", file=str(folder))
         self.folder, self.start, self.ends = Path(folder), start, np.array(ends, np.int64)
         self.threads = threads or processors()
-        self.encoder, self.decoder = (open_graph(self.folder / name) for name in (ENCODER, DECODER))
+        self.encoder, self.decoder = (open_graph(self.folder, name) for name in (ENCODER, DECODER))
         about = self.decoder.get_modelmeta().custom_metadata_map
         try:
             self.words, self.longest, self.most = (int(about[name]) for name in ("words", "longest", "most"))

@@ -160,14 +160,11 @@ def processors() -> int:
 
 
 def _open(folder: Path) -> Any:
-    for name in (NETWORK, WEIGHTS):
-        if not (folder / name).is_file():
-            raise InputError(f"there is no network here (no {name})", file=str(folder))
     arrays = read_arrays(folder) if shares(folder) else {}
-    return open_graph(folder / NETWORK, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return open_graph(folder, NETWORK, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def open_graph(file: Path, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
     """The session of a graph on one thread. `arrays`: those that are not in the file of weights beside it."""
     try:
         import onnxruntime
@@ -175,6 +172,9 @@ def open_graph(file: Path, arrays: Mapping[str, np.ndarray] | None = None) -> An
         raise VizslaError(
             "encoding with a learned network needs onnxruntime; install it with: pip install onnxruntime"
         ) from None
+    for name in (file, WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"there is no network here (no {name})", file=str(folder))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # texts run side by side instead, which keeps all processors busy
     options.inter_op_num_threads = 1
@@ -191,7 +191,7 @@ def open_graph(file: Path, arrays: Mapping[str, np.ndarray] | None = None) -> An
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
     try:
-        return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(folder / file, options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's own exceptions have no common kind but this
         reason = " ".join(str(e).split())
-        raise InputError(f"this network is damaged or of another version ({reason})", file=str(file.parent)) from None
+        raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None

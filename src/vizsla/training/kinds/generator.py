@@ -11,6 +11,7 @@ import numpy as np
 
 from vizsla.encoders.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.encoders.generator import TASKS, GeneratorCheckpoint
+from vizsla.errors import VizslaError
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.networks.arrays import has_weights, read_checkpoint
 from vizsla.training.inputs import TrainingData, TrainingInputs
@@ -93,8 +94,13 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
         """Refuse inputs without judged and without generated queries."""
-        if not self.reads_corpus or inputs.corpus is None:
+        if not self.reads_corpus:
             super().check_inputs(inputs)
+        elif not inputs.datasets and inputs.corpus is None:
+            raise VizslaError(
+                f"{self.name} learns from judged or generated queries; name a data set with --dataset, or documents "
+                "with a field queries with --corpus"
+            )
 
     @cached_property
     def checkpoint(self) -> GeneratorCheckpoint:
@@ -102,9 +108,19 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         data, network = self.settings.data, self.settings.network
         if network.decoder_layers:
             base = bart_checkpoint(network.base_model, network.decoder_layers)
+            self._check_lengths(base)
         else:
             base = GeneratorCheckpoint.read(generator_folder(network.base_model))
         return base.with_task(data.task, data.max_input_length, self.name)
+
+    def _check_lengths(self, base: GeneratorCheckpoint) -> None:
+        """Refuse texts of more tokens than the encoder has positions."""
+        data, positions = self.settings.data, base.config["max_position_embeddings"]
+        if max(data.max_input_length + sum(map(len, base.frame)), data.max_target_length) > positions:
+            raise VizslaError(
+                f"{self.settings.network.base_model} reads and writes at most {positions} tokens, special ones "
+                "included; lower data.max_input_length or data.max_target_length"
+            )
 
     def load_base(self) -> Base:
         """The checkpoint's network, with a new decoder where it has none."""
