@@ -191,8 +191,12 @@ def test_what_is_missing_or_damaged_is_named(floats: Path, tmp_path: Path) -> No
 def test_what_it_cannot_do_is_refused(small: CheckpointGenerator, floats: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="texts of 1025 tokens are asked for, and this generator writes at most 1024"):
         small.generate(["x"], Sampling(texts=1, max_tokens=1025))
-    with pytest.raises(InputError, match="an input has 1025 tokens, and this generator reads at most 1024"):
-        small.running.generate([np.ones(1025, np.int64)], np.zeros((1, 1, 1)), top_k=1, top_p=1.0, temperature=1.0)
+    for ids, problem in (
+        (np.ones(1025, np.int64), "an input has 1025 tokens, and this generator reads at most 1024"),
+        (np.array([400]), "a token of an input is outside of this generator's vocabulary of 400"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            small.running.generate([ids], np.zeros((1, 1, 1)), top_k=1, top_p=1.0, temperature=1.0)
     with pytest.raises(InputError, match="only a BART with gelu and one table of words runs without torch"):
         export_generator(tiny_seq2seq(tmp_path / "t5"), tmp_path / "out")
     scaled = tmp_path / "scaled"

@@ -59,6 +59,10 @@ class OnnxGenerator:
             raise InputError(
                 f"an input has {longest} tokens, and this generator reads at most {self.longest}", file=str(self.folder)
             )
+        if any(ids.max(initial=0) >= self.words for ids in inputs):
+            raise InputError(
+                f"a token of an input is outside of this generator's vocabulary of {self.words}", file=str(self.folder)
+            )
         if tokens > self.most:
             raise InputError(
                 f"texts of {tokens} tokens are asked for, and this generator writes at most {self.most}",
