@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,13 @@ class OnnxGenerator:
         return written
 
 
+@dataclass(frozen=True)
 class _Sampling:
     """How tokens are drawn; `top_k` 0 is no limit."""
 
-    def __init__(self, top_k: int, top_p: float, temperature: float) -> None:
-        self.top_k, self.top_p, self.temperature = top_k, top_p, temperature
+    top_k: int
+    top_p: float
+    temperature: float
 
     def count(self, words: int) -> int:
         """How many of the highest logits are looked at, in their order; 0 for all in the vocabulary's order."""
@@ -116,7 +119,6 @@ class _Sampling:
         >>> sampling.tokens(logits, numbers, np.array([0.9, 0.2], np.float32)).tolist()
         [2, 0]
         """
-        places = np.arange(len(logits))
         if self.temperature == 0:
             return np.asarray(numbers[:, 0])
         probabilities = np.exp((logits - logits.max(1, keepdims=True)) / self.temperature)
@@ -127,7 +129,7 @@ class _Sampling:
         cumulative = probabilities.cumsum(1)
         drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(1)
         drawn = np.minimum(drawn, probabilities.shape[1] - 1 - (probabilities[:, ::-1] > 0).argmax(1))
-        return np.asarray(numbers[places, drawn])
+        return np.asarray(numbers[np.arange(len(drawn)), drawn])
 
 
 class _States:
