@@ -19,7 +19,7 @@ from conftest import Cli
 from small import documents_of, small_weights
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
-from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, parse_model
+from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, expression, parse_model
 from vizsla.networks.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
@@ -158,7 +158,9 @@ def test_an_index_scores_as_the_vectors_do(kind: str, deepct: DeepCT, sparta: Sp
         assert index.model.parts[0].component == model
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
-    assert parse_model(f"{kind}(network={tmp_path / 'm'}, fields=title)").fields == ("title",)
+    changed = parse_model(f"{kind}(network={tmp_path / 'm'}, fields=title)")
+    assert changed.fields == ("title",)
+    assert expression(changed) == f"{kind}(network={tmp_path / 'm'}, fields=title)"
 
 
 def test_sparta_keeps_the_best_terms_of_documents(sparta: Sparta) -> None:
