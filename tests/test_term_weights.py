@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from conftest import Cli
 from small import documents_of, small_weights
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
-from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, parse_model
+from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, expression, parse_model
 from vizsla.networks.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
@@ -65,19 +66,26 @@ def test_a_word_counts_what_its_first_piece_weighs(deepct: DeepCT) -> None:
     assert first != second
     assert max(first, second) > 0
     expected = {"chromodynam": max(first, second), "dog": dogs}
-    assert deepct.counts([text]) == [{term: n for term, n in expected.items() if n}]
-    added = replace(deepct, merge="sum", keep_all=True).counts([text])[0]
+    assert replace(deepct, keep_all=False).counts([text]) == [{term: n for term, n in expected.items() if n}]
+    added = replace(deepct, merge="sum").counts([text])[0]
     assert added == {"chromodynam": max(first, 1) + max(second, 1), "dog": max(dogs, 1)}
     smooth = replace(deepct, smoothing="sqrt", scale=10).counts(["dogs"])[0]["dog"]
     assert smooth == int(np.rint(10 * np.sqrt(token_weights(deepct, "dogs")[1][0])))
 
 
 def test_words_that_are_not_read_cannot_be_found(deepct: DeepCT) -> None:
-    kept = replace(deepct, keep_all=True)
-    assert set(replace(kept, length=4).counts(["dog cat river"])[0]) == {"dog", "cat"}
-    assert kept.counts([""]) == kept.counts(["the, of a"]) == [{}]
+    assert set(replace(deepct, length=4).counts(["dog cat river"])[0]) == {"dog", "cat"}
+    assert deepct.counts([""]) == deepct.counts(["the, of a"]) == [{}]
     with pytest.raises(VizslaError, match="reads 3 to 64 tokens"):
         replace(deepct, length=65)
+
+
+def test_no_word_is_lost_by_default(deepct: DeepCT, tmp_path: Path) -> None:
+    """Weights lie around 0, so what a network does to them must not decide which words can be found."""
+    lower = replace(deepct, network=written(tmp_path, "deepct", shift=-0.4))
+    text = "A cat sleeps; the dog barks at quantum chromodynamics."
+    assert set(lower.counts([text])[0]) == {"cat", "sleep", "dog", "bark", "quantum", "chromodynam"}
+    assert set(replace(lower, keep_all=False).counts([text])[0]) < set(lower.counts([text])[0])
 
 
 @pytest.mark.parametrize("head", ["deepct", "sparta"])
@@ -158,7 +166,9 @@ def test_an_index_scores_as_the_vectors_do(kind: str, deepct: DeepCT, sparta: Sp
         assert index.model.parts[0].component == model
     model.save(tmp_path / "m")
     assert Model.load(tmp_path / "m") == model
-    assert parse_model(f"{kind}(network={tmp_path / 'm'}, fields=title)").fields == ("title",)
+    changed = parse_model(f"{kind}(network={tmp_path / 'm'}, fields=title)")
+    assert changed.fields == ("title",)
+    assert expression(changed) == f"{kind}(network={tmp_path / 'm'}, fields=title)"
 
 
 def test_sparta_keeps_the_best_terms_of_documents(sparta: Sparta) -> None:
@@ -242,6 +252,51 @@ def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
     expected += [("annoyed", 0.0), ("ch", 0.0)]
     assert list(zip(names, told, strict=True))[:8] == expected
     assert set(told[8:]) == {None}
+
+
+def test_a_query_that_finds_nothing_counts_0_on_dev() -> None:
+    """As in an index: documents without any of its words do not fill its ranking."""
+    torch = pytest.importorskip("torch")
+    from vizsla.training.arrays.term_targets import TermDev
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.settings import CountSettings
+
+    documents = TokenCorpus.of([np.array([2000, 2001]), np.array([2002])])
+    judgements = np.array([[0, 0, 1], [1, 1, 1]])
+    dev = TermDev("set", documents, np.array([0, 1, 2]), TokenCorpus.of([np.array([0]), np.array([2])]), judgements)
+
+    def figure(settings: CountSettings) -> float:
+        """With a weight of 0.5 for the first document's words, and of 0 for the second's."""
+        weights = torch.tensor([[0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
+        encode, assemble = (lambda _: torch.zeros(1)), (lambda _, __: weights)
+        return replace(dev, settings=settings).figures(encode, assemble, torch.device("cpu"))["set nDCG@10"]
+
+    assert figure(CountSettings(keep_all=True)) == 1
+    assert figure(CountSettings(keep_all=False)) == 0.5
+
+
+def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
+    torch = pytest.importorskip("torch")
+    from vizsla.training.arrays.dev_set import DevSet
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    texts = TokenCorpus.of([np.array([2000, 2001, 2002]), np.array([2002])])
+    queries = TokenCorpus.of([np.array([2001])])
+    dev = DevSet("set", texts, queries, np.array([[0, 0, 1]]), max_length=4)
+    rows = {0: torch.tensor([[0.0, 1.0, 0.0]]), 1: torch.tensor([[3.0, 2.0, 0.0], [0.0, 1.0, 0.0]])}
+    lengths = []
+
+    def encode(chunk: Any) -> Any:
+        lengths.append(max(chunk.starts.diff().tolist()))
+        return chunk.side
+
+    def figure(one: DevSet) -> float:
+        made = one.figures(encode, lambda sides, _: rows[sides[0]], torch.device("cpu"))
+        return made["set nDCG@10"]
+
+    assert figure(dev) == 1
+    assert figure(replace(dev, document_terms=1)) == pytest.approx(1 / np.log2(3))
+    assert max(lengths) == 4
 
 
 def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:

@@ -53,6 +53,29 @@ def test_tuning_finds_what_trying_everything_finds(dataset: Path, tmp_path: Path
     assert expression(found.model).startswith("bm25(") or " * " in expression(found.model)
 
 
+def test_counts_are_tuned(cli: Cli, tmp_path: Path) -> None:
+    """Before, the shorter document is first; with less length normalisation the higher count is."""
+    (tmp_path / "qrels").mkdir()
+    counts = {"a": {"dog": 60, "river": 60}, "b": {"dog": 20}, "c": {"cat": 40}}
+    lines = [json.dumps({"_id": name, "text": "", "counts": given}) for name, given in counts.items()]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "dogs"}\n')
+    (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    options = ("tune", tmp_path, "-m", "counts(b=0.8)", "--json", "--measure", "MRR@10")
+    code, out, err = cli(*options, "--set", "k1=0.5,60", "--set", "b=0.2,0.9")
+    assert code == 0, err
+    result = json.loads(out)
+    assert (result["model"], result["before"], result["after"], result["tried"]) == ("counts(k1=0.5, b=0.2)", 0.5, 1, 4)
+    assert [p.name for p in tunable_parameters(parse_model("counts"))] == ["k1", "b"]
+    values = {p.name: p.values for p in tunable_parameters(parse_model("bm25 + counts"))}
+    assert list(values) == ["words.k1", "words.b", "counts.k1", "counts.b", "counts.weight"]
+    assert max(values["words.k1"]) < 18 < max(values["counts.k1"])
+    with pytest.raises(VizslaError, match="has no delta"):
+        with_parameter(parse_model("counts"), "delta", 1.0)
+    both = with_parameter(parse_model("bm25 + counts"), "k1", 7.0)
+    assert [part.component.k1 for part in both.parts] == [7.0, 7.0]
+
+
 def test_expressions_are_read_back() -> None:
     for text in ("bm25", "bm25(k1=1.2, b=0.75)", "bm25-multifield", "0.5 * bm25 + bm25(fields=title, namespace=t)"):
         model = parse_model(text)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
+from typing import Any
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, retrieve
-from vizsla.models import BM25, Model, Part, Sum
+from vizsla.models import BM25, BM25OverCounts, Component, Model, Part, Sum
 from vizsla.models.retriever import ModelRetriever
 from vizsla.numbers import short
 from vizsla.runs import Fusion, Measure, Qrels, Run
@@ -23,6 +24,8 @@ DEFAULTS = {
     "b": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9),
     "weight": (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
 }
+COUNTS_K1 = (0.5, 0.9, 2.0, 5.0, 10.0, 18.0, 30.0, 60.0, 120.0)
+"""Values of k1 for counts that are given: they may go to a hundred, where a text repeats a word a few times."""
 _OPTIONS = ("k1", "b", "delta", "weight")
 
 
@@ -61,10 +64,26 @@ class Parameter:
 
 
 def tunable_parameters(model: Model) -> list[Parameter]:
-    """What is worth tuning in a model: k1 and b, and in a sum the weights of all parts but the first."""
+    """What is worth tuning in a model: k1 and b, and in a sum the weights of all parts but the first.
+
+    Where one part counts words and another is given counts, k1 and b of each are tuned apart.
+
+    >>> [p.name for p in tunable_parameters(2 * BM25() + BM25(fields=("title",), namespace="title"))]
+    ['k1', 'b', 'title.weight']
+    """
     weights = [Parameter(f"{p.component.namespace}.weight", DEFAULTS["weight"]) for p in model.parts[1:]]
-    has_bm25 = any(isinstance(p.component, BM25) for p in model.parts)
-    return [*(Parameter(name, DEFAULTS[name]) for name in ("k1", "b") if has_bm25), *weights]
+    with_k1 = [p.component for p in model.parts if "k1" in _options_of(p.component)]
+    counted = [isinstance(component, BM25OverCounts) for component in with_k1]
+    if any(counted) and not all(counted):
+        apart = [(f"{component.namespace}.", given) for component, given in zip(with_k1, counted, strict=True)]
+    else:
+        apart = [("", all(counted))] if with_k1 else []
+    own = [
+        Parameter(f"{prefix}{name}", COUNTS_K1 if name == "k1" and given else DEFAULTS[name])
+        for prefix, given in apart
+        for name in ("k1", "b")
+    ]
+    return own + weights
 
 
 def with_parameter(model: Model, name: str, value: float) -> Model:
@@ -81,19 +100,26 @@ def with_parameter(model: Model, name: str, value: float) -> Model:
     if option not in _OPTIONS:
         raise UnknownNameError("parameter", option, _OPTIONS)
     chosen = [p for p in model.parts if not dot or p.component.namespace == namespace]
-    if option != "weight" and not any(isinstance(p.component, BM25) for p in chosen):
+    if option != "weight" and not any(option in _options_of(p.component) for p in chosen):
         where = f"the part {namespace!r} of {model.name!r}" if dot else repr(model.name)
         raise VizslaError(f"{where} has no {option}, so it cannot be tuned")
     parts = []
     for part in model.parts:
         if part in chosen and option == "weight":
             parts.append(Part(value, part.component))
-        elif part in chosen and isinstance(part.component, BM25):
-            changed: dict[str, float] = {option: value}
-            parts.append(Part(part.weight, replace(part.component, **changed)))  # type: ignore[arg-type]
+        elif part in chosen and option in _options_of(part.component):
+            changed: Any = replace(part.component, **{option: value})  # type: ignore[type-var]
+            parts.append(Part(part.weight, changed))
         else:
             parts.append(part)
     return parts[0].component if len(parts) == 1 and parts[0].weight == 1 else Sum(tuple(parts), model.name)
+
+
+def _options_of(component: Component) -> tuple[str, ...]:
+    """The parameters of a part that change no index."""
+    if isinstance(component, BM25):
+        return "k1", "b", "delta"
+    return ("k1", "b") if isinstance(component, BM25OverCounts) else ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
 from vizsla.models.context import SearchContext
-from vizsla.models.counts import TermCounts
+from vizsla.models.counts import BM25OverCounts, TermCounts
 from vizsla.models.deepct import DeepCT
 from vizsla.models.dense import Dense
 from vizsla.models.dense_component import DenseComponent, DenseDocuments
@@ -43,6 +43,7 @@ __all__ = [
     "SAMPLE",
     "Augmenter",
     "AutoWeightedSum",
+    "BM25OverCounts",
     "CollectionStatistics",
     "Component",
     "CountedStatistics",

@@ -32,17 +32,19 @@ class DeepCT(BM25OverCounts):
     """BM25 over counts that a network gives the words of a document; queries are plain, and need no network.
 
     The network reads word pieces and weighs each. A word has the weight of its first piece; `scale` times it (`scale`
-    times its square root with `smoothing="sqrt"`), rounded, is the word's count. Words with counts below 1 are dropped,
-    or count 1 with `keep_all`. Repeats of a term count as the highest of them, or as their sum with `merge="sum"`.
+    times its square root with `smoothing="sqrt"`), rounded, is the word's count. Words with counts below 1 count 1.
+    With `keep_all=False` they are dropped; most weights are close to 0, so a small error of the network then decides
+    which words can be found. Repeats of a term count as the highest of them, or as their sum with `merge="sum"`.
     `pieces`: the word pieces the network was trained with. `length`: how many tokens of a document are read, 0 for as
     many as the network can; words behind them cannot be found.
     """
 
     network: Network
+    k1: float = 10.0
     pieces: Analyzer | str = "wordpiece"
     scale: float = 100.0
     smoothing: str = "none"
-    keep_all: bool = False
+    keep_all: bool = True
     length: int = 0
     merge: str = "max"
     fields: tuple[str, ...] = ("title", "text")

@@ -76,11 +76,18 @@ def expression(model: Model) -> str:
 
 
 def _call_of(component: Component) -> str:
-    """A component by its name, and the options in which it differs from what the name alone means."""
+    """A component by its name, and the options in which it differs from what the name alone means.
+
+    A folder takes no options: where there are some, it is the option `network` of a model, where one has it.
+    """
     name = component.expression_name
     default = MODELS[name].make() if name in MODELS else Model.load(name)
     differing = [o for o in component.expression_options if getattr(component, o) != getattr(default, o, None)]
-    return format_call(name, {option: getattr(component, option) for option in differing})
+    options = {option: getattr(component, option) for option in differing}
+    kind = component.kind
+    if options and name not in MODELS and kind in MODELS and any(o.name == "network" for o in MODELS[kind].options):
+        return format_call(kind, {"network": name, **options})
+    return format_call(name, options)
 
 
 def _unnamed(model: Model) -> list[Part]:

@@ -145,8 +145,8 @@ class CountSettings:
 
     scale: float = setting(100.0, "counts are this many times the weights, rounded")
     smoothing: str = setting("none", "none, or sqrt for the square root of weights")
-    keep_all: bool = setting(False, "words with a count below 1 count 1, instead of being dropped")
-    k1: float = setting(0.9, "BM25's saturation of counts")
+    keep_all: bool = setting(True, "words with a count below 1 count 1, instead of being dropped")
+    k1: float = setting(10.0, "BM25's saturation of counts")
     b: float = setting(0.4, "BM25's length normalisation, from 0 to 1")
 
     def __post_init__(self) -> None:

@@ -51,6 +51,10 @@ class DevSet:
     """[judgements, 3] query, document and grade."""
     bm25_documents: SparseRows | None = None
     bm25_queries: SparseRows | None = None
+    max_length: int = 512
+    """Tokens of a text that are read, special ones included."""
+    document_terms: int = 0
+    """How many terms of a document's vector are kept, those with the highest weights; 0 for all."""
 
     def save(self, folder: str | Path) -> None:
         """Write all arrays into a folder."""
@@ -65,7 +69,7 @@ class DevSet:
                     np.save(path / f"bm25_{name}_{part}.npy", array, allow_pickle=False)
 
     @classmethod
-    def open(cls, folder: str | Path) -> DevSet:
+    def open(cls, folder: str | Path, max_length: int = 512, document_terms: int = 0) -> DevSet:
         """A saved dev set."""
         path = Path(folder)
         try:
@@ -78,7 +82,7 @@ class DevSet:
             complete = all(f.exists() for f in files)
             bm25.append(SparseRows(*(np.load(f, allow_pickle=False) for f in files)) if complete else None)
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
-        return cls(name, documents, queries, judgements, *bm25)
+        return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms)
 
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
@@ -110,20 +114,28 @@ class DevSet:
         self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
         device: torch.device,
     ) -> Tensor:  # fmt: skip
-        batch = packed(*with_special_tokens(texts, range(first, last), device), _TOKENS, side)
+        framed = with_special_tokens(texts, range(first, last), device, max_length=self.max_length)
+        batch = packed(*framed, _TOKENS, side)
         vectors: Tensor = assemble([encode(chunk) for chunk in batch.chunks], batch)
-        return vectors
+        if side == 0 or not 0 < self.document_terms < vectors.shape[1]:
+            return vectors
+        best = vectors.topk(self.document_terms, 1)
+        return torch.zeros_like(vectors).scatter_(1, best.indices, best.values)
 
 
 def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
-    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement."""
+    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement.
+
+    Documents that a query does not find have the score -inf.
+    """
     grades = torch.zeros_like(scores, dtype=torch.float32)
     queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in judgements.T.copy())
     grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
     judged = torch.unique(queries.long())
     depth = min(_DEPTH, scores.shape[1])
     discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
-    gain = grades.gather(1, scores.topk(depth, 1).indices)[judged] @ discount
+    best = scores.topk(depth, 1)
+    gain = grades.gather(1, best.indices).masked_fill(best.values == -torch.inf, 0)[judged] @ discount
     ideal = grades.topk(depth, 1).values[judged] @ discount
     return float(torch.where(ideal > 0, gain / ideal, 0.0).mean())
 

@@ -110,7 +110,8 @@ class TermDev:
         columns = 1 + max(int(self.terms.max(initial=0)), int(self.queries.ids.max(initial=0)))
         counts = torch.cat([self._block(first, columns, encode, assemble, device) for first in self._blocks])
         scores = self._scores(counts.cpu().numpy().astype(np.int64), columns, device)
-        return {f"{self.name} nDCG@10": mean_ndcg(scores, self.judgements)}
+        found = scores.masked_fill(scores <= 0, -torch.inf)
+        return {f"{self.name} nDCG@10": mean_ndcg(found, self.judgements)}
 
     @property
     def _blocks(self) -> range:

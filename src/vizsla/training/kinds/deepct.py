@@ -34,7 +34,7 @@ class DeepCTNetwork:
 class DeepCTData:
     """Which documents are learnt from, and how they are read."""
 
-    max_length: int = setting(128, "tokens of a document that are read, special ones included")
+    max_length: int = setting(512, "tokens of a document that are read, special ones included")
     fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
     analyzer: str = setting("lucene-english", "how words become terms, to find those of queries and to search")
 

@@ -11,6 +11,7 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Sparta
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
+from vizsla.models.sparta import TERMS as SPARTA_TERMS
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
@@ -130,8 +131,10 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
         prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
-        """The pairs and the dev sets."""
-        return TrainingData(self.settings.data.open_pairs(folder), open_dev(folder))
+        """The pairs, and the dev sets, which use as much of documents as the written model does."""
+        is_sparta = self.settings.network.head == "sparta"
+        dev = open_dev(folder, SPARTA_LENGTH, SPARTA_TERMS) if is_sparta else open_dev(folder)
+        return TrainingData(self.settings.data.open_pairs(folder), dev)
 
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
         """The masked-language-model stage of a new head; it leaves a text with few active terms."""
