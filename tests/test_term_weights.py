@@ -296,6 +296,7 @@ def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
 
     assert figure(dev) == 1
     assert figure(replace(dev, document_terms=1)) == pytest.approx(1 / np.log2(3))
+    assert figure(replace(dev, document_terms=1, sparse=True)) == 0  # not found at all
     assert max(lengths) == 4
 
 

@@ -55,6 +55,8 @@ class DevSet:
     """Tokens of a text that are read, special ones included."""
     document_terms: int = 0
     """How many terms of a document's vector are kept, those with the highest weights; 0 for all."""
+    sparse: bool = False
+    """Whether a query finds only documents with a score above 0, as in an inverted index."""
 
     def save(self, folder: str | Path) -> None:
         """Write all arrays into a folder."""
@@ -69,7 +71,9 @@ class DevSet:
                     np.save(path / f"bm25_{name}_{part}.npy", array, allow_pickle=False)
 
     @classmethod
-    def open(cls, folder: str | Path, max_length: int = 512, document_terms: int = 0) -> DevSet:
+    def open(
+        cls, folder: str | Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False
+    ) -> DevSet:
         """A saved dev set."""
         path = Path(folder)
         try:
@@ -82,7 +86,7 @@ class DevSet:
             complete = all(f.exists() for f in files)
             bm25.append(SparseRows(*(np.load(f, allow_pickle=False) for f in files)) if complete else None)
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
-        return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms)
+        return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms, sparse)
 
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
@@ -95,12 +99,15 @@ class DevSet:
             ],
             dim=1,
         )
-        figures = {f"{self.name} nDCG@10": mean_ndcg(scores, self.judgements)}
+        figures = {f"{self.name} nDCG@10": self._ndcg(scores)}
         bm25 = self._bm25_scores(device)
         if bm25 is not None:
             total = bm25 + scores * (bm25.std() / scores.std())
-            figures[f"{self.name} with BM25 nDCG@10"] = mean_ndcg(total, self.judgements)
+            figures[f"{self.name} with BM25 nDCG@10"] = self._ndcg(total)
         return figures
+
+    def _ndcg(self, scores: Tensor) -> float:
+        return mean_ndcg(found(scores) if self.sparse else scores, self.judgements)
 
     def _bm25_scores(self, device: torch.device) -> Tensor | None:
         if self.bm25_documents is None or self.bm25_queries is None:
@@ -121,6 +128,11 @@ class DevSet:
             return vectors
         best = vectors.topk(self.document_terms, 1)
         return torch.zeros_like(vectors).scatter_(1, best.indices, best.values)
+
+
+def found(scores: Tensor) -> Tensor:
+    """Scores in which documents that share no term with a query, and so are not found, have -inf."""
+    return scores.masked_fill(scores <= 0, -torch.inf)
 
 
 def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:

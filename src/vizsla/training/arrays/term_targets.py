@@ -14,7 +14,7 @@ from torch import Tensor
 from vizsla.errors import VizslaError
 from vizsla.networks import packed
 from vizsla.training.arrays.batch import TrainingBatch
-from vizsla.training.arrays.dev_set import Assemble, Encode, mean_ndcg
+from vizsla.training.arrays.dev_set import Assemble, Encode, found, mean_ndcg
 from vizsla.training.arrays.files import read_arrays, save_arrays
 from vizsla.training.arrays.products import SparseMatrix, sparse_product
 from vizsla.training.arrays.special_tokens import with_special_tokens
@@ -110,8 +110,7 @@ class TermDev:
         columns = 1 + max(int(self.terms.max(initial=0)), int(self.queries.ids.max(initial=0)))
         counts = torch.cat([self._block(first, columns, encode, assemble, device) for first in self._blocks])
         scores = self._scores(counts.cpu().numpy().astype(np.int64), columns, device)
-        found = scores.masked_fill(scores <= 0, -torch.inf)
-        return {f"{self.name} nDCG@10": mean_ndcg(found, self.judgements)}
+        return {f"{self.name} nDCG@10": mean_ndcg(found(scores), self.judgements)}
 
     @property
     def _blocks(self) -> range:

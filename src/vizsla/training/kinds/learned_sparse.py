@@ -132,8 +132,8 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs, and the dev sets, which use as much of documents as the written model does."""
-        is_sparta = self.settings.network.head == "sparta"
-        dev = open_dev(folder, SPARTA_LENGTH, SPARTA_TERMS) if is_sparta else open_dev(folder)
+        used = {"max_length": SPARTA_LENGTH, "document_terms": SPARTA_TERMS}
+        dev = open_dev(folder, sparse=True, **(used if self.settings.network.head == "sparta" else {}))
         return TrainingData(self.settings.data.open_pairs(folder), dev)
 
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:

@@ -217,8 +217,11 @@ def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path, fields
         dev_set(dataset, analyzer, fields=fields).save(folder / f"dev-{number}")
 
 
-def open_dev(folder: Path, max_length: int = 512, document_terms: int = 0) -> list[DevSet]:
-    """The dev sets in a folder; so many tokens of texts are read, and so many terms of documents kept (0: all)."""
+def open_dev(folder: Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False) -> list[DevSet]:
+    """The dev sets in a folder, with the options of `DevSet`."""
     from vizsla.training.arrays.dev_set import DevSet, numbered_folders
 
-    return [DevSet.open(place, max_length, document_terms) for place in numbered_folders(folder, "dev")]
+    return [
+        DevSet.open(place, max_length=max_length, document_terms=document_terms, sparse=sparse)
+        for place in numbered_folders(folder, "dev")
+    ]
