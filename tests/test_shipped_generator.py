@@ -1,0 +1,46 @@
+"""The query generator that comes with the package."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from vizsla.models.generator import SHIPPED_GENERATOR, Sampling, open_generator
+from vizsla.text import Analyzer
+
+PASSAGES = {
+    "1": "Whooping cough is a bacterial infection of the lungs. Symptoms are a runny nose, fever and long fits of coughing. "
+    "It is treated with antibiotics, and a vaccine prevents it.",
+    "2": "Homeowners insurance usually covers damage by fire, wind and theft. It does not cover floods, for which a "
+    "separate policy is needed.",
+}
+
+
+@pytest.fixture(autouse=True)
+def _onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIZSLA_RUNTIME", "onnx")
+
+
+def test_its_queries_are_about_their_document() -> None:
+    generator, analyze = open_generator(), Analyzer.parse("english")
+    assert generator.name == SHIPPED_GENERATOR
+    texts = list(PASSAGES.values())
+    generated = generator.generate(texts, Sampling(texts=20, max_tokens=24), keys=list(PASSAGES))
+    words = [set(analyze(text)) for text in texts]
+    for queries, own, other in zip(generated, words, reversed(words), strict=True):
+        shared = sum(len(own & set(analyze(query))) for query in queries)
+        foreign = sum(len(other & set(analyze(query))) for query in queries)
+        assert shared > 20, "at least one word of the document a query"
+        assert shared > 4 * foreign
+        assert len(set(queries)) > 10, "queries differ"
+
+
+def test_expand_uses_it_by_default(tmp_path: Path, cli: Cli) -> None:
+    source, output = tmp_path / "documents.jsonl", tmp_path / "expanded.jsonl"
+    source.write_text("".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in PASSAGES.items()))
+    code, _, err = cli("expand", source, "-o", output, "--queries", 3, "--max-tokens", 16)
+    assert code == 0, err
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [len(row["queries"]) for row in rows] == [3, 3]
+    assert all(query.strip() for row in rows for query in row["queries"])
