@@ -1,16 +1,18 @@
 """The query generator that comes with the package."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli
 
+from conftest import Cli
 from vizsla.models.generator import SHIPPED_GENERATOR, Sampling, open_generator
 from vizsla.text import Analyzer
 
 PASSAGES = {
-    "1": "Whooping cough is a bacterial infection of the lungs. Symptoms are a runny nose, fever and long fits of coughing. "
+    "1": "Whooping cough is a bacterial infection of the lungs. Symptoms are a runny nose, fever and fits of coughing. "
     "It is treated with antibiotics, and a vaccine prevents it.",
     "2": "Homeowners insurance usually covers damage by fire, wind and theft. It does not cover floods, for which a "
     "separate policy is needed.",
@@ -23,7 +25,7 @@ def _onnx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_queries_are_about_their_document() -> None:
-    generator, analyze = open_generator(), Analyzer.parse("english")
+    generator, analyze = open_generator(), Analyzer.parse("lucene-english")
     assert generator.name == SHIPPED_GENERATOR
     texts = list(PASSAGES.values())
     generated = generator.generate(texts, Sampling(texts=20, max_tokens=24), keys=list(PASSAGES))
