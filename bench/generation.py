@@ -6,7 +6,8 @@
 DOCUMENTS: JSON lines with title and text. Both draw from the 10 likeliest tokens, in the same precision. transformers
 is given the documents sorted by length, in batches of each size; the best of these counts. Prints documents a second,
 the mean tokens of a query, and the ratio. A generator in 8 bits that onnxruntime runs, on N threads, stands beside
-transformers with the same weights in 32-bit floats, which is all it can do with them. `--fixed`: no token ends a query, so that all have as many tokens as they may.
+transformers with the same weights in 32-bit floats, which is all it can do with them. `--fixed`: no token ends a query,
+so that all have as many tokens as they may.
 """
 
 from __future__ import annotations
