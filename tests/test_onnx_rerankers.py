@@ -22,6 +22,7 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Reranker
 from vizsla.networks.pair_session import OnnxPairSession
+from vizsla.recipes import check, load_recipe
 from vizsla.retrievers import RerankedRetriever
 
 RNG = np.random.default_rng(5)
@@ -184,6 +185,36 @@ def test_a_package_of_weights_is_found_by_name(folder: Path, tmp_path: Path, mon
     reranker = Reranker.open(f"cross-encoder/{CROSS_ENCODER}")
     assert reranker.name == CROSS_ENCODER
     assert reranker.network == Reranker.open(folder).network
+
+
+def test_a_recipe_with_a_reranker(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "set" / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{i}", "text": text} for i, text in enumerate(TEXTS[:8])]
+    (tmp_path / "set" / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
+    (tmp_path / "set" / "queries.jsonl").write_text('{"_id": "q", "text": "dog river"}\n')
+    with Index.create(tmp_path / "ix") as index:
+        index.add([{"id": d["_id"], "text": d["text"]} for d in documents])
+        index.commit()
+        first = [hit.id for hit in index.search("dog river", 3)]
+        best = RerankedRetriever(index, Reranker.open(folder), 3).search("dog river", 3)[0].id
+    assert best != first[0]
+    (tmp_path / "set" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq\t{best}\t1\n")
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"name: mine\ntitle: t\nmodel: bm25\nreranker: {folder}\ndepth: 3\nexpected:\n  set:\n"
+        "    figures: {RR@10: 1, R@3: 1}\n    tolerance: 0.001\n    source: us\n"
+    )
+    assert [(f.measure, f.measured) for f in check(load_recipe(str(recipe)), tmp_path)] == [
+        ("RR@10", 1.0),
+        ("R@3", 1.0),
+    ]
+    recipe.write_text(recipe.read_text().replace("depth: 3", "depth: 1"))
+    assert [f.measured for f in check(load_recipe(str(recipe)), tmp_path)] == [0.0, 0.0]
+    recipe.write_text(recipe.read_text().replace("depth: 1", "depth: deep"))
+    with pytest.raises(VizslaError, match="this is no recipe"):
+        load_recipe(str(recipe))
+    shipped = load_recipe("bm25-ce")
+    assert (shipped.model, shipped.reranker, shipped.depth) == ("bm25", CROSS_ENCODER, 100)
 
 
 def test_search_rerank_teach_and_filter(folder: Path, tmp_path: Path, cli: Cli) -> None:
