@@ -128,7 +128,7 @@ def find_onnx(which: Path, precision: Precision | None = None) -> Path:
     places = ", ".join(file.relative_to(which).as_posix() for file in files) if len(files) > 1 else files[0].name
     if len(files) == 1:
         raise InputError(
-            f"{places} has its precision already, so {precision} cannot be chosen; leave the precision away",
+            f"{places} has its precision already, so {precision} cannot be chosen; leave the precision out",
             file=str(which),
         )
     if not usual or sum(file.name == usual[0].name for file in files) > 1:
