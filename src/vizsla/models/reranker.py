@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from vizsla.encoders.cache import digest
 from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
 from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.onnx_pairs import OnnxPairs, onnx_files
+from vizsla.encoders.packages import package_of
 from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
-from vizsla.networks.arrays import weight_files
+from vizsla.networks.arrays import has_weights, weight_files
 from vizsla.networks.graph import Precision
 from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label
 from vizsla.text import Analyzer
@@ -24,12 +26,58 @@ _BATCH_SIZE = 512  # pairs that are scored together
 _SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
 
 
+class PairNetwork(Protocol):
+    """What scores pairs: a network and its tokenizer."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it comes from."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens of a pair it reads at most."""
+
+    def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
+        """The score of each query with the text at the same place, read up to these lengths."""
+
+
+@dataclass(frozen=True)
+class BertPairs:
+    """A BERT as it was written for onnxruntime and torch, and its word pieces."""
+
+    network: Network
+    analyzer: Analyzer
+
+    def __post_init__(self) -> None:
+        if self.network.kind != "cross":
+            raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no reranker")
+
+    @property
+    def folder(self) -> Path:
+        return self.network.folder
+
+    @property
+    def length(self) -> int:
+        return self.network.length
+
+    def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
+        pieces = self.analyzer.tokenizer
+        distinct = dict.fromkeys(queries)
+        query_ids = dict(zip(distinct, pieces.ids(list(distinct)), strict=True))  # type: ignore[attr-defined]
+        rows = [
+            joint_ids(query_ids[query], row, query_length, length, self.network.start, self.network.end)
+            for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
+        ]
+        offsets = np.cumsum([0, *map(len, rows)])
+        return self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
+
+
 @dataclass(frozen=True)
 class Reranker:
     """A cross-encoder and what it reads: `query_length` tokens of a query and `length` of the pair at most.
 
     Special tokens count. A document without text is read as such. `Reranker.open(folder)` reads a cross-encoder as
-    transformers saves it.
+    transformers saves it, or an ONNX file with its tokenizer.
 
     >>> Reranker.open("/no/such/folder")
     Traceback (most recent call last):
@@ -37,16 +85,13 @@ class Reranker:
     vizsla.errors.InputError: /no/such/folder: this folder does not exist
     """
 
-    network: Network
-    analyzer: Analyzer
+    network: PairNetwork
     query_length: int = 64
     length: int = 512
     fields: tuple[str, ...] = ("title", "text")
     name: str = "reranker"
 
     def __post_init__(self) -> None:
-        if self.network.kind != "cross":
-            raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no reranker")
         if not LEAST <= self.length <= self.network.length or self.query_length < 3:
             raise VizslaError(
                 f"this reranker reads {LEAST} to {self.network.length} tokens of a pair, not {self.length}, and 3 or "
@@ -57,27 +102,29 @@ class Reranker:
     def open(
         cls, which: str | Path, precision: Precision | None = None, *, query_length: int = 0, length: int = 0
     ) -> Reranker:
-        """A reranker that was trained here, or a BERT cross-encoder of transformers', by its folder or its name.
+        """A reranker that was trained here, or one of others, by its folder, its ONNX file or its name.
 
-        One with two labels scores by the second minus the first. `precision`: int8 unless torch runs it.
+        A BERT of transformers' is written anew in a `precision`: int8 unless torch runs it. An ONNX file is run as it
+        is; of model_quantized.onnx and model.onnx in a folder the precision chooses one, by default the first. Where a
+        folder has weights, too, its ONNX files are left alone. One with two labels scores by the second minus the
+        first.
         """
-        folder = find_checkpoint(which)
-        if (folder / "model.json").is_file():
-            raise InputError("this is a model that searches, not a reranker", file=str(folder))
-        config = bert_config(folder)
+        if str(which).endswith(".onnx") and not Path(which).is_dir():
+            network: PairNetwork = OnnxPairs.open(Path(which), precision)
+            folder = network.folder
+        else:
+            folder = find_checkpoint(which)
+            if (folder / "model.json").is_file():
+                raise InputError("this is a model that searches, not a reranker", file=str(folder))
+            exported = not has_weights(folder) and onnx_files(folder)
+            network = OnnxPairs.open(folder, precision) if exported else _bert_pairs(folder, precision)
         settings = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
         try:
-            positions, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
-            lengths = int(settings.get("query_length", 64)), min(int(settings.get("length", 512)), positions)
-        except (KeyError, ValueError, TypeError) as e:
-            raise InputError(
-                f"config.json or {RERANKER} does not describe a reranker ({e})", file=str(folder)
-            ) from None
-        chosen = precision or ("float32" if runtime() == "torch" else "int8")
-        key = ["cross", chosen, positions, heads, digest(folder, weight_files(folder))]
-        network = cached_network(key, lambda target: _write(target, folder, config, chosen))
-        analyzer, name = Analyzer.parse(f"wordpiece:{folder}"), str(settings.get("name", folder.name))
-        return cls(network, analyzer, query_length or lengths[0], length or lengths[1], name=name)
+            lengths = int(settings.get("query_length", 64)), min(int(settings.get("length", 512)), network.length)
+        except (ValueError, TypeError) as e:
+            raise InputError(f"{RERANKER} does not describe a reranker ({e})", file=str(folder)) from None
+        name = str(settings.get("name") or (Path(which).name if package_of(which) else folder.name))
+        return cls(network, query_length or lengths[0], length or lengths[1], name=name)
 
     def scores(self, query: str, texts: Sequence[str]) -> np.ndarray:
         """How well each text answers a query; higher is better, and there is no fixed scale."""
@@ -88,25 +135,22 @@ class Reranker:
         scores = [np.zeros(0, np.float32)]
         for first in range(0, len(texts), _BATCH_SIZE):
             part = slice(first, first + _BATCH_SIZE)
-            scores.append(self._scores(queries[part], texts[part]))
+            scores.append(self.network.scores(queries[part], texts[part], self.query_length, self.length))
+            if not np.isfinite(scores[-1]).all():
+                raise InputError("the network gives values that are not finite", file=str(self.network.folder))
         return np.concatenate(scores)
 
-    def _scores(self, queries: Sequence[str], texts: Sequence[str]) -> np.ndarray:
-        pieces = self.analyzer.tokenizer
-        distinct = dict.fromkeys(queries)
-        query_ids = dict(zip(distinct, pieces.ids(list(distinct)), strict=True))  # type: ignore[attr-defined]
-        rows = [
-            joint_ids(query_ids[query], row, self.query_length, self.length, self.network.start, self.network.end)
-            for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
-        ]
-        offsets = np.cumsum([0, *map(len, rows)])
-        scores = self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
-        if not np.isfinite(scores).all():
-            raise InputError(
-                "the network gives values that are not finite",
-                file=str(self.network.folder),
-            )
-        return scores
+
+def _bert_pairs(folder: Path, precision: Precision | None) -> BertPairs:
+    config = bert_config(folder)
+    try:
+        positions, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
+    except (KeyError, ValueError, TypeError) as e:
+        raise InputError(f"config.json does not describe a reranker ({e})", file=str(folder)) from None
+    chosen = precision or ("float32" if runtime() == "torch" else "int8")
+    key = ["cross", chosen, positions, heads, digest(folder, weight_files(folder))]
+    network = cached_network(key, lambda target: _write(target, folder, config, chosen))
+    return BertPairs(network, Analyzer.parse(f"wordpiece:{folder}"))
 
 
 def _write(target: Path, folder: Path, config: dict[str, Any], precision: Precision) -> None:

@@ -166,27 +166,13 @@ def _open(folder: Path) -> Any:
 
 def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
     """The session of a graph on one thread. `arrays`: those that are not in the file of weights beside it."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise VizslaError(
-            "encoding with a learned network needs onnxruntime; install it with: pip install onnxruntime"
-        ) from None
+    onnxruntime = installed_onnxruntime()
     for name in (file, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"there is no network here (no {name})", file=str(folder))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # texts run side by side instead, which keeps all processors busy
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
+    options = session_options()
     # Transposes of constants are worked out; fusions, of which some are slower than their parts, are not looked for.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    for name, value in (
-        ("session.intra_op.allow_spinning", "0"),
-        ("session.inter_op.allow_spinning", "0"),
-        ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
-    ):
-        options.add_session_config_entry(name, value)
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
@@ -195,3 +181,29 @@ def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None 
     except Exception as e:  # onnxruntime's own exceptions have no common kind but this
         reason = " ".join(str(e).split())
         raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None
+
+
+def installed_onnxruntime() -> Any:
+    """The package; where it is missing, an error says how to install it."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise VizslaError(
+            "encoding with a learned network needs onnxruntime; install it with: pip install onnxruntime"
+        ) from None
+    return onnxruntime
+
+
+def session_options() -> Any:
+    """Options of a session that runs on one thread, without a word: texts run side by side instead."""
+    options = installed_onnxruntime().SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    for name, value in (
+        ("session.intra_op.allow_spinning", "0"),
+        ("session.inter_op.allow_spinning", "0"),
+        ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
+    ):
+        options.add_session_config_entry(name, value)
+    return options

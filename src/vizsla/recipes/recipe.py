@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -14,9 +15,12 @@ import yaml
 
 from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
-from vizsla.evaluation import answer_accuracy, evaluate_model, fit_to_dataset
+from vizsla.evaluation import answer_accuracy, evaluate, evaluate_model, fit_to_dataset, retrieve
 from vizsla.index import Index
-from vizsla.models import Model, parse_model
+from vizsla.models import Model, Reranker, parse_model
+from vizsla.retrievers import RerankedRetriever, rerank
+from vizsla.retrievers.reranking import DEPTH
+from vizsla.runs import Retriever
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class Recipe:
     targets: tuple[Target, ...]
     trained: dict[str, str] = field(default_factory=dict)
     """What `model` names that does not come with Vizsla, and the command that trains it."""
+    reranker: str = ""
+    """The cross-encoder that reranks what the model finds, if any."""
+    depth: int = DEPTH
+    """How many documents of a query are reranked."""
 
     def model_in(self, folder: str | Path) -> str:
         """The model, its trained parts being folders in this folder."""
@@ -105,7 +113,10 @@ def _parse(text: str, file: str) -> Recipe:
     try:
         data = yaml.safe_load(text)
         targets = tuple(_target(dataset, entry) for dataset, entry in data["expected"].items())
-        return Recipe(data["name"], data["title"], data["model"], targets, _trained(data.get("trained") or {}))
+        trained, depth = _trained(data.get("trained") or {}), int(data.get("depth", DEPTH))
+        return Recipe(
+            data["name"], data["title"], data["model"], targets, trained, str(data.get("reranker") or ""), depth
+        )
     except yaml.YAMLError as e:
         raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=file) from None
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -144,6 +155,7 @@ def check(recipe: Recipe, data: str | Path | None, models: str | Path = ".") -> 
     `models`: the folder with models that were trained, for recipes that need some.
     """
     model: Model | None = None
+    reranker: Reranker | None = None
     untrained = recipe.untrained_in(models)
     for target in recipe.targets:
         dataset = find_dataset(target.dataset, data)
@@ -151,7 +163,11 @@ def check(recipe: Recipe, data: str | Path | None, models: str | Path = ".") -> 
             yield Finding(recipe.name, target.dataset, "", 0.0, None, 0.0)
             continue
         model = model or parse_model(recipe.model_in(models))
-        measured = _measured(model, dataset, target)
+        if recipe.reranker:
+            reranker = reranker or Reranker.open(recipe.reranker)
+            measured = _reranked(model, reranker, recipe.depth, dataset, target)
+        else:
+            measured = _measured(model, dataset, target)
         for measure, expected in target.all_figures.items():
             yield Finding(recipe.name, target.dataset, measure, expected, measured[measure], target.tolerance)
 
@@ -165,20 +181,45 @@ def _measured(model: Model, dataset: BeirDataset, target: Target) -> dict[str, f
     return found
 
 
+def _reranked(model: Model, reranker: Reranker, depth: int, dataset: BeirDataset, target: Target) -> dict[str, float]:
+    """The figures of a model whose first documents are reranked; those after them do not count."""
+    found: dict[str, float] = {}
+    with _indexed(model, dataset) as index:
+        if target.figures:
+            qrels = dataset.qrels(target.split)
+            queries = dataset.queries_of(qrels)
+            run = rerank(index, retrieve(index, queries, depth), queries, reranker, depth).untied(by_id=False)
+            found |= evaluate(run, qrels, list(target.figures)).measures
+        return found | _accuracies(RerankedRetriever(index, reranker, depth), dataset, target)
+
+
 def _answered(model: Model, dataset: BeirDataset, target: Target) -> dict[str, float]:
     """Answer accuracies, from one index of the data set."""
-    texts, answers = dataset.queries(), dataset.answers()
+    with _indexed(model, dataset) as index:
+        return _accuracies(index, dataset, target)
+
+
+def _accuracies(retriever: Retriever, dataset: BeirDataset, target: Target) -> dict[str, float]:
     found: dict[str, float] = {}
+    if not target.answers:
+        return found
+    texts, answers = dataset.queries(), dataset.answers()
+    for name, figures in target.answers.items():
+        questions = {q: text for q, text in texts.items() if q.startswith(name) and q in answers}
+        depths = [int(measure.removeprefix("Acc@")) for measure in figures]
+        reached = answer_accuracy(retriever, questions, answers, depths)
+        found |= {f"{name} {measure}": value for measure, value in reached.items()}
+    return found
+
+
+@contextmanager
+def _indexed(model: Model, dataset: BeirDataset) -> Iterator[Index]:
+    """An index of the data set in a temporary folder."""
     model = fit_to_dataset(model, dataset) if model.needs_corpus_statistics else model
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder, Index.create(Path(folder) / "index", model) as index:
         index.add(dataset.documents())
         index.commit()
-        for name, figures in target.answers.items():
-            questions = {q: text for q, text in texts.items() if q.startswith(name) and q in answers}
-            depths = [int(measure.removeprefix("Acc@")) for measure in figures]
-            reached = answer_accuracy(index, questions, answers, depths)
-            found |= {f"{name} {measure}": value for measure, value in reached.items()}
-    return found
+        yield index
 
 
 def recipe_table() -> str:

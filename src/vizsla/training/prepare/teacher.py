@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.datasets import Document
+from vizsla.encoders.packages import package_of
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import Model, Reranker, field_text, parse_model
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, Vectors
@@ -17,13 +18,13 @@ _QUERIES = 10_000  # encoded at once
 
 
 def open_teacher(text: str) -> Model | Reranker:
-    """A model by its expression or folder, or a cross-encoder by its folder or name.
+    """A model by its expression or folder, or a cross-encoder by its folder, its ONNX file or its name.
 
     >>> open_teacher("bm25 + 0.5 * bm25-wp").name
     'bm25 + 0.5 * bm25-wp'
     """
     folder = Path(text)
-    if folder.is_dir() and not (folder / "model.json").is_file():
+    if (folder.is_dir() and not (folder / "model.json").is_file()) or text.endswith(".onnx") or package_of(text):
         return Reranker.open(folder)
     try:
         return parse_model(text)
