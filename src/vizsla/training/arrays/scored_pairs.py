@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ class ScoredPairs:
         needed = len(self.pairs.positives.ids), len(self.pairs.negatives.ids)
         if given != needed:
             raise VizslaError(f"the teacher's scores do not fit the pairs: {given} scores for {needed} documents")
+
+    @classmethod
+    def concatenate(cls, several: Sequence[ScoredPairs]) -> ScoredPairs:
+        """Pairs of several data sets as pairs of one."""
+        scores = ([getattr(one, name) for one in several] for name in ("positive_scores", "negative_scores"))
+        return cls(MinedPairs.concatenate([one.pairs for one in several]), *map(np.concatenate, scores))
 
     def __len__(self) -> int:
         """How many queries are drawn in an epoch."""

@@ -18,10 +18,10 @@ from vizsla.training.prepare.sources import (
     GeneratedSource,
     JudgedSource,
     PairSource,
-    check_loss,
     open_dev,
     prepare_dev,
 )
+from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
 from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_positive
@@ -99,7 +99,7 @@ class DenseSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
-        check_loss(self.data, self.loss)
+        check_loss(self.data, self.loss.name)
 
 
 D = TypeVar("D", bound=DenseKindSettings)

@@ -19,10 +19,10 @@ from vizsla.training.prepare.sources import (
     CropSource,
     GeneratedSource,
     JudgedSource,
-    check_loss,
     open_dev,
     prepare_dev,
 )
+from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.texts import packed_documents
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
@@ -97,7 +97,7 @@ class LearnedSparseSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
-        check_loss(self.data, self.loss)
+        check_loss(self.data, self.loss.name)
 
 
 @TRAINED_KINDS.register(

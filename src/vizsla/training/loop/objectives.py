@@ -20,10 +20,10 @@ from vizsla.training.loop.losses import (
     flops,
     group_loss,
     margin_loss,
-    margin_mse_loss,
     quadratic_rise,
+    taught_loss,
 )
-from vizsla.training.settings import MARGIN, MARGIN_MSE, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
+from vizsla.training.settings import MARGIN, TAUGHT, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
 
 
 class Step(NamedTuple):
@@ -95,8 +95,8 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
     false_negatives = step.batch.false_negatives
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives), queries, documents
-    if settings.name == MARGIN_MSE:
-        return margin_mse_loss(scores, step.batch.extra), queries, documents
+    if settings.name in TAUGHT:
+        return taught_loss(settings.name, scores, step.batch.extra), queries, documents
     loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
     return loss, queries, documents
 
@@ -144,7 +144,7 @@ class RegressionObjective:
 
 @dataclass(frozen=True)
 class AugmenterObjective:
-    """An augmenter's queries must find their documents by BM25's score, and each added term has a cost.
+    """An augmenter's queries must find their documents by BM25's score, or as a teacher does; added terms have a cost.
 
     A term costs the square root of the share of documents that contain it, so common terms are expensive; with
     `uniform_cost` all terms cost the same. A term that no document contains is never added.
@@ -164,7 +164,10 @@ class AugmenterObjective:
         scores = sparse_product(rows.documents, (queries * rows.idf).T.contiguous()).T
         false_negatives = step.batch.false_negatives
         scaled = scores / self.loss.temperature
-        loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
+        if rows.margins is None:
+            loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
+        else:
+            loss = taught_loss(self.loss.name, scaled, rows.margins)
         prices = (shares > 0).to(added.dtype) if self.loss.uniform_cost else shares.sqrt().to(added.dtype)
         rise = quadratic_rise(step.number + 1, self.loss.cost_warmup_steps)
         cost = self.loss.added_cost * rise * (added @ prices).mean()

@@ -10,21 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from vizsla.errors import VizslaError
 from vizsla.models import parse_model
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
+from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_texts
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
-from vizsla.training.settings import MARGIN_MSE, ContrastiveLoss, CropSettings, require_at_least
+from vizsla.training.settings import CropSettings, require_at_least
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.imitation_dev import ImitationDev
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _CORPUS, _PAIRS, _IMITATION = "corpus", "pairs", "imitation"
@@ -77,7 +79,7 @@ class CropSource(CropSettings):
 
 
 @dataclass(frozen=True)
-class JudgedSource:
+class JudgedSource(TeacherSettings):
     """Judged queries of data sets, each with a document that answers it and hard negatives."""
 
     reads_datasets: ClassVar[bool] = True
@@ -95,6 +97,7 @@ class JudgedSource:
         require_at_least(self, "data", 0, "negatives_per_query")
         require_at_least(self, "data", 1, "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+        self.check_teacher(self.negatives_per_query)
         fields_of(self.fields)
 
     @property
@@ -103,26 +106,30 @@ class JudgedSource:
         return fields_of(self.fields)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
-        """Find positives and hard negatives, and pack all texts."""
-        pairs = judged_pairs(
+        """Find positives and hard negatives, and a teacher's scores, and pack all texts."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+        texts = judged_texts(
             inputs.datasets,
             analyzer,
             negatives=self.negatives,
             negatives_depth=self.negatives_depth,
             fields=self.document_fields,
         )
-        pairs.save(folder / _PAIRS)
+        if not self.teacher:
+            MinedPairs.concatenate([one.pairs for one in texts]).save(folder / _PAIRS)
+            return
+        teacher = open_teacher(self.teacher)
+        taught = [
+            taught_pairs(pairs, documents, list(queries.values()), teacher, folder / f"teacher-{number}.scores")
+            for number, (documents, queries, pairs) in enumerate(texts)
+        ]
+        scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
 
     def open_pairs(self, folder: Path) -> BatchSource:
-        """The queries with their positives and negatives."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
-
-        return MinedPairs.open(
-            folder / _PAIRS,
-            negatives_per_query=self.negatives_per_query,
-            max_query_length=self.max_query_length,
-            max_document_length=self.max_document_length,
-        )
+        """The queries with their positives and negatives, perhaps with a teacher's scores."""
+        return _open_pairs(self, folder)
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The documents of the data sets."""
@@ -145,16 +152,7 @@ class GeneratedSource(GeneratedQueries):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their documents, perhaps with negatives and a teacher's scores."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
-        from vizsla.training.arrays.scored_pairs import ScoredPairs
-
-        kind = ScoredPairs if self.teacher else MinedPairs
-        return kind.open(
-            folder / _PAIRS,
-            negatives_per_query=self.negatives_per_query,
-            max_query_length=self.max_query_length,
-            max_document_length=self.max_document_length,
-        )
+        return _open_pairs(self, folder)
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The packed documents."""
@@ -163,11 +161,18 @@ class GeneratedSource(GeneratedQueries):
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
 
-def check_loss(data: object, loss: ContrastiveLoss) -> None:
-    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads."""
-    taught = isinstance(data, GeneratedSource) and bool(data.teacher)
-    if taught != (loss.name == MARGIN_MSE):
-        raise VizslaError(f"loss.name={MARGIN_MSE} learns the scores of data.teacher, so set both or neither")
+def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPairs | ScoredPairs:
+    """The pairs that a source has prepared."""
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if source.teacher else MinedPairs
+    return kind.open(
+        folder / _PAIRS,
+        negatives_per_query=source.negatives_per_query,
+        max_query_length=source.max_query_length,
+        max_document_length=source.max_document_length,
+    )
 
 
 @dataclass(frozen=True)
