@@ -135,7 +135,7 @@ def test_a_batch_has_the_margins_of_the_documents_that_were_drawn() -> None:
     scored = ScoredPairs(pairs, positive, np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     for step in range(4):
         queries, own, others = pairs.draw(2, 0, step)
-        found = scored.batch(2, 0, step, CPU).extra
+        found = scored.batch(2, 0, step, CPU).extra.pairs
         expected = [[by_pair[q, p] - by_pair[q, n] for n in row] for q, p, row in
                     zip(queries.tolist(), own.tolist(), others.reshape(2, 2).tolist(), strict=True)]  # fmt: skip
         assert found.tolist() == expected

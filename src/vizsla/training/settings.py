@@ -110,6 +110,20 @@ class ContrastiveLoss:
 
 
 @dataclass(frozen=True)
+class DenseLoss(ContrastiveLoss):
+    """A contrastive loss, or one that learns the scores of one teacher or two.
+
+    The second is TAS-B's in-batch teacher: margin-mse between a query's document and all other documents of the batch.
+    """
+
+    in_batch_weight: float = setting(0.0, "weight of the loss of data.in_batch_teacher, which is added")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, "loss", 0, "in_batch_weight")
+
+
+@dataclass(frozen=True)
 class SparseLoss(ContrastiveLoss):
     """A contrastive loss with SPLADE's FLOPS regularizer."""
 

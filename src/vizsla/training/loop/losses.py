@@ -76,6 +76,16 @@ def own_margins(scores: Tensor, negatives: int) -> Tensor:
     return scores.gather(1, own) - scores.gather(1, places)
 
 
+def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
+    """The mean square of a network's margins minus a teacher's, between a query's document and all others of the batch.
+
+    `scores` and `margins`: [queries, documents]. Document i belongs to query i.
+    """
+    own = scores.diagonal()[:, None] - scores
+    others = torch.ones_like(own, dtype=torch.bool).fill_diagonal_(False)
+    return F.mse_loss(own[others], margins.to(scores.dtype)[others])
+
+
 def taught_loss(name: str, scores: Tensor, margins: Tensor) -> Tensor:
     """The loss that learns a teacher's margins, by its name."""
     return kl_loss(scores, margins) if name == KL else margin_mse_loss(scores, margins)

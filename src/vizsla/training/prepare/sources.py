@@ -5,7 +5,7 @@ A source is a section of a recipe, and knows how to turn the inputs of a run int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -15,7 +15,7 @@ from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_texts
+from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
 from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _CORPUS, _PAIRS, _IMITATION = "corpus", "pairs", "imitation"
-_SOURCE_HELP = "where pairs come from: crops of documents, judged queries of data sets, or generated queries"
+SOURCE_HELP = "where pairs come from: crops of documents, judged queries, the same by topics, or generated queries"
 
 
 class PairSource(Protocol):
@@ -58,7 +58,7 @@ class CropSource(CropSettings):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
-    source: str = setting("crops", _SOURCE_HELP)
+    source: str = setting("crops", SOURCE_HELP)
     passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
@@ -83,7 +83,7 @@ class JudgedSource(TeacherSettings):
     """Judged queries of data sets, each with a document that answers it and hard negatives."""
 
     reads_datasets: ClassVar[bool] = True
-    source: str = setting("judged", _SOURCE_HELP)
+    source: str = setting("judged", SOURCE_HELP)
     negatives_per_query: int = setting(
         7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
     )
@@ -107,25 +107,38 @@ class JudgedSource(TeacherSettings):
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Find positives and hard negatives, and a teacher's scores, and pack all texts."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
-        from vizsla.training.arrays.scored_pairs import ScoredPairs
+        self.save(self.read(inputs, analyzer), folder)
 
-        texts = judged_texts(
+    def read(self, inputs: TrainingInputs, analyzer: Analyzer) -> Iterator[JudgedTexts]:
+        """The queries of each data set with positives and hard negatives."""
+        return judged_texts(
             inputs.datasets,
             analyzer,
             negatives=self.negatives,
             negatives_depth=self.negatives_depth,
             fields=self.document_fields,
         )
+
+    def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
+        """Write the pairs of all data sets into a folder, with the scores of the teacher if there is one."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.scored_pairs import ScoredPairs
+
         if not self.teacher:
-            MinedPairs.concatenate([one.pairs for one in texts]).save(folder / _PAIRS)
+            MinedPairs.concatenate([one.pairs for one in collections]).save(folder / _PAIRS)
             return
         teacher = open_teacher(self.teacher)
         taught = [
             taught_pairs(pairs, documents, list(queries.values()), teacher, folder / f"teacher-{number}.scores")
-            for number, (documents, queries, pairs) in enumerate(texts)
+            for number, (documents, queries, pairs) in enumerate(collections)
         ]
         scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
+
+    def open_mined(self, folder: Path) -> MinedPairs:
+        """The pairs without a teacher's scores."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+
+        return MinedPairs.open(folder / _PAIRS, **_options(self))
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their positives and negatives, perhaps with a teacher's scores."""
@@ -144,7 +157,7 @@ class GeneratedSource(GeneratedQueries):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
-    source: str = setting("generated", _SOURCE_HELP)
+    source: str = setting("generated", SOURCE_HELP)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
@@ -167,12 +180,16 @@ def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPa
     from vizsla.training.arrays.scored_pairs import ScoredPairs
 
     kind: type[MinedPairs | ScoredPairs] = ScoredPairs if source.teacher else MinedPairs
-    return kind.open(
-        folder / _PAIRS,
-        negatives_per_query=source.negatives_per_query,
-        max_query_length=source.max_query_length,
-        max_document_length=source.max_document_length,
-    )
+    return kind.open(folder / _PAIRS, **_options(source))
+
+
+def _options(source: JudgedSource | GeneratedSource) -> dict[str, int]:
+    """How pairs are drawn and read."""
+    return {
+        "negatives_per_query": source.negatives_per_query,
+        "max_query_length": source.max_query_length,
+        "max_document_length": source.max_document_length,
+    }
 
 
 @dataclass(frozen=True)
