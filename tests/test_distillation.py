@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from vizsla.training import (  # noqa: E402
     MinedPairs,
     ScoredPairs,
     TokenCorpus,
+    Trainer,
     TrainingInputs,
     TrainingRecipe,
     load_training_recipe,
-    resumed_recipe,
-    train,
 )
 from vizsla.training.loop.losses import kl_loss, own_margins  # noqa: E402
+from vizsla.training.loop.trainer import Report  # noqa: E402
 from vizsla.training.prepare import teacher as teachers  # noqa: E402
 from vizsla.training.prepare.score_file import kept_scores  # noqa: E402
 from vizsla.training.prepare.teacher import MarginSquares, open_teacher, teacher_scores  # noqa: E402
@@ -47,22 +47,36 @@ def inputs_of(judged: Path) -> TrainingInputs:
     return TrainingInputs(datasets=[BeirDataset.open(judged)])
 
 
-def losses_of(output: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (output / "training" / "log.jsonl").read_text().splitlines()]
+def trainer_of(recipe: TrainingRecipe, folder: Path, report: Report | None = None) -> Trainer:
+    """What trains a recipe's network on what was prepared in a folder."""
+    kind = recipe.make()
+    data, network = kind.open_data(folder), kind.build_network(kind.load_base(), folder)
+    return Trainer(
+        network, data.pairs, recipe.settings.training, objective=kind.objective(), refresh=data.refresh,
+        folder=folder, report=report,
+    )  # fmt: skip
 
 
-def whole_and_resumed(recipe: TrainingRecipe, inputs: TrainingInputs, folder: Path) -> list[list[float]]:
-    """The losses of a run, and of one that was stopped in its third step and resumed from the second."""
+def losses(trainer: Trainer, *, resume: bool = False) -> list[float]:
+    return [line["loss"] for line in trainer.run(resume=resume).log]
+
+
+def whole_and_resumed(recipe: TrainingRecipe, inputs: TrainingInputs, folder: Path, last: int = 3) -> list[list[float]]:
+    """The losses of a run, and of one that was stopped in its `last` step and resumed from the step before."""
 
     def stop(line: dict[str, Any]) -> None:
-        if line["step"] == 3:
+        if line["step"] == last:
             raise KeyboardInterrupt
 
-    train(recipe, folder / "whole", inputs)
+    kind = recipe.make()
+    kind.prepare(inputs, kind.load_base(), folder / "whole")
+    shutil.copytree(folder / "whole", folder / "stopped")
+    whole = losses(trainer_of(recipe, folder / "whole"))
+    stopped = trainer_of(recipe, folder / "stopped", stop)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, folder / "stopped", inputs, report=stop)
-    train(resumed_recipe(folder / "stopped"), folder / "stopped", resume=True)
-    return [losses_of(folder / name) for name in ("whole", "stopped")]
+        stopped.run()
+    before = [line["loss"] for line in stopped.result.log[: last - 1]]
+    return [whole, before + losses(trainer_of(recipe, folder / "stopped"), resume=True)]
 
 
 # Losses
@@ -173,11 +187,12 @@ def test_judged_pairs_have_the_scores_of_their_teacher(judged: Path, tmp_path: P
 @pytest.mark.parametrize(("name", "loss"), [("dpr", "kl"), ("unicoil", "margin-mse"), ("bm25-augmented", "kl")])
 def test_every_kind_learns_from_a_teacher(judged: Path, start: Path, tmp_path: Path, name: str, loss: str) -> None:
     more = ["vocabulary.max_df=1.0", "vocabulary.size=10"] if name == "bm25-augmented" else []
-    more += ["training.steps=8", "training.learning_rate=1e-3"]
+    more += ["training.steps=6", "training.learning_rate=1e-3", "training.save_steps=100"]
     recipe = recipe_of(name, start, "data.teacher=bm25-wp", f"loss.name={loss}", *more)
-    trained = train(recipe, tmp_path / "m", inputs_of(judged))
-    losses = [line["loss"] for line in trained.result.log]
-    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    kind = recipe.make()
+    kind.prepare(inputs_of(judged), kind.load_base(), tmp_path)
+    found = losses(trainer_of(recipe, tmp_path))
+    assert np.mean(found[-3:]) < np.mean(found[:3])
 
 
 def test_a_stopped_run_with_a_teacher_goes_on_identically(judged: Path, start: Path, tmp_path: Path) -> None:

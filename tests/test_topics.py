@@ -15,6 +15,7 @@ pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
 from test_distillation import inputs_of, recipe_of, whole_and_resumed  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
+from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe  # noqa: E402
 from vizsla.training.arrays.clusters import k_means  # noqa: E402
 from vizsla.training.arrays.topic_pairs import bin_sizes  # noqa: E402
@@ -139,6 +140,6 @@ def test_settings_that_make_no_sense_are_refused(changes: list[str], problem: st
 
 
 def test_a_cross_encoder_cannot_score_whole_batches(judged: Path, trained: Path) -> None:
-    texts = list(judged_texts([BeirDataset.open(judged)], load_training_recipe("bm26").make().load_base().analyzer))
+    texts = list(judged_texts([BeirDataset.open(judged)], Analyzer.parse("wordpiece")))
     with pytest.raises(VizslaError, match="is a cross-encoder, which would have to read all pairs of every batch"):
         teacher_vectors(texts, TeacherSettings(str(trained)))

@@ -131,8 +131,10 @@ class DenseKindBase(TrainedKind[D]):
         prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
-        """The pairs and the dev sets."""
-        return TrainingData(self.settings.data.open_pairs(folder), open_dev(folder))
+        """The pairs and the dev sets, and what mines new negatives."""
+        data = self.settings.data
+        refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
+        return TrainingData(data.open_pairs(folder), open_dev(folder), refresh)
 
     def objective(self) -> Objective:
         """A contrastive or margin loss."""

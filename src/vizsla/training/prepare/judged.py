@@ -31,6 +31,11 @@ class JudgedTexts(NamedTuple):
     queries: dict[str, str]
     pairs: MinedPairs
 
+    def own_documents(self) -> np.ndarray:
+        """[queries] the number of the document that has the id of a query; -1 for none."""
+        numbers = {document.id: number for number, document in enumerate(self.documents)}
+        return np.array([numbers.get(query, -1) for query in self.queries], np.int64)
+
 
 def judged_texts(
     datasets: Sequence[BeirDataset],

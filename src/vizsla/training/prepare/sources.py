@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+import numpy as np
+
+from vizsla.errors import VizslaError
 from vizsla.models import parse_model
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.mined_pairs import MinedPairs
     from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.loop.refresh import Collections, NegativesRefresh
 
-_CORPUS, _PAIRS, _IMITATION = "corpus", "pairs", "imitation"
+_CORPUS, _PAIRS, _IMITATION, _COLLECTIONS = "corpus", "pairs", "imitation", "collections.npz"
 SOURCE_HELP = "where pairs come from: crops of documents, judged queries, the same by topics, or generated queries"
 
 
@@ -89,15 +93,20 @@ class JudgedSource(TeacherSettings):
     )
     negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
+    refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
     fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 0, "negatives_per_query")
+        require_at_least(self, "data", 0, "negatives_per_query", "refresh_steps")
         require_at_least(self, "data", 1, "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
         self.check_teacher(self.negatives_per_query)
+        if self.refresh_steps and not self.negatives_per_query:
+            raise VizslaError("data.refresh_steps finds hard negatives; set data.negatives_per_query to 1 or more")
+        if self.refresh_steps and self.teacher:
+            raise VizslaError("data.teacher does not score what data.refresh_steps finds; set only one of both")
         fields_of(self.fields)
 
     @property
@@ -125,7 +134,10 @@ class JudgedSource(TeacherSettings):
         from vizsla.training.arrays.scored_pairs import ScoredPairs
 
         if not self.teacher:
-            MinedPairs.concatenate([one.pairs for one in collections]).save(folder / _PAIRS)
+            several = [(one.pairs, one.own_documents()) for one in collections]
+            MinedPairs.concatenate([pairs for pairs, _ in several]).save(folder / _PAIRS)
+            if self.refresh_steps:
+                collections_of(several).save(folder / _COLLECTIONS)
             return
         teacher = open_teacher(self.teacher)
         taught = [
@@ -133,6 +145,17 @@ class JudgedSource(TeacherSettings):
             for number, (documents, queries, pairs) in enumerate(collections)
         ]
         scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
+
+    def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
+        """What mines new negatives while the run goes on; `sparse`: a query finds only scores above 0."""
+        from vizsla.training.loop.refresh import Collections, NegativesRefresh
+
+        if not self.refresh_steps:
+            return None
+        collections = Collections.open(folder / _COLLECTIONS)
+        return NegativesRefresh(
+            self.open_mined(folder), collections, self.refresh_steps, self.negatives_depth, folder, sparse
+        )
 
     def open_mined(self, folder: Path) -> MinedPairs:
         """The pairs without a teacher's scores."""
@@ -172,6 +195,17 @@ class GeneratedSource(GeneratedQueries):
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
         return TokenCorpus.open(folder / _PAIRS / "documents")
+
+
+def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
+    """Where the queries and documents of each data set lie, given its pairs and the documents named as its queries."""
+    from vizsla.training.loop.refresh import Collections
+
+    queries, documents = (
+        np.cumsum([0, *(len(getattr(pairs, name)) for pairs, _ in several)]) for name in ("queries", "documents")
+    )
+    own = [np.where(named >= 0, named + first, -1) for (_, named), first in zip(several, documents[:-1], strict=True)]
+    return Collections(queries, documents, np.concatenate(own))
 
 
 def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPairs | ScoredPairs:
