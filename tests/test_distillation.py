@@ -188,6 +188,7 @@ def test_judged_pairs_have_the_scores_of_their_teacher(judged: Path, tmp_path: P
 def test_every_kind_learns_from_a_teacher(judged: Path, start: Path, tmp_path: Path, name: str, loss: str) -> None:
     more = ["vocabulary.max_df=1.0", "vocabulary.size=10"] if name == "bm25-augmented" else []
     more += ["training.steps=6", "training.learning_rate=1e-3", "training.save_steps=100"]
+    more += ["training.batch_size=30", "data.negatives_per_query=4"]  # all queries in each step
     recipe = recipe_of(name, start, "data.teacher=bm25-wp", f"loss.name={loss}", *more)
     kind = recipe.make()
     kind.prepare(inputs_of(judged), kind.load_base(), tmp_path)
