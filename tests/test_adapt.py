@@ -135,7 +135,7 @@ def test_a_batch_has_the_margins_of_the_documents_that_were_drawn() -> None:
     scored = ScoredPairs(pairs, positive, np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     for step in range(4):
         queries, own, others = pairs.draw(2, 0, step)
-        found = scored.batch(2, 0, step, CPU).extra
+        found = scored.batch(2, 0, step, CPU).extra.pairs
         expected = [[by_pair[q, p] - by_pair[q, n] for n in row] for q, p, row in
                     zip(queries.tolist(), own.tolist(), others.reshape(2, 2).tolist(), strict=True)]  # fmt: skip
         assert found.tolist() == expected
@@ -222,19 +222,19 @@ def test_a_model_that_teaches_gives_the_scores_of_its_search(dense_start: Path) 
     assert found == pytest.approx(expected[pairs[:, 0], pairs[:, 1]], abs=1e-4)
 
 
-def test_a_cross_encoder_teaches(trained: Path) -> None:
+def test_a_cross_encoder_teaches(trained: Path, tmp_path: Path) -> None:
     teacher = open_teacher(str(trained))
     assert isinstance(teacher, Reranker)
     settings = GeneratedQueries(
         negatives_per_query=1, negatives_depth=3, teacher=str(trained), queries_per_document=1, teacher_scale=2.0
     )
     some = documents(count=12)
-    pairs = generated_pairs(some, Analyzer.parse("wordpiece"), settings, UNUSED)
+    pairs = generated_pairs(some, Analyzer.parse("wordpiece"), settings, tmp_path)
     assert isinstance(pairs, ScoredPairs)
     text, query = some[4].content["text"], some[4].content["queries"][0]
     assert pairs.positive_scores[4] == pytest.approx(2 * teacher.scores(query, [text])[0], rel=1e-3)
     free = generated_pairs(
-        some, Analyzer.parse("wordpiece"), GeneratedQueries(**{**vars(settings), "teacher_scale": 0.0}), UNUSED
+        some, Analyzer.parse("wordpiece"), GeneratedQueries(**{**vars(settings), "teacher_scale": 0.0}), tmp_path
     )
     assert isinstance(free, ScoredPairs)
     margins = np.repeat(free.positive_scores, np.diff(free.pairs.negatives.offsets)) - free.negative_scores

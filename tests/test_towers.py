@@ -152,7 +152,7 @@ def test_positives_of_a_ranking_are_thrown_for() -> None:
     ranked = TokenCorpus.of([np.arange(3)] * 400)
     pairs = MinedPairs(one, one, ranked, TokenCorpus.of([np.array([9])] * 400), 1, positive_decay=0.5)
     rng = np.random.default_rng(0)
-    drawn = np.bincount(pairs._draw_positives(np.zeros(7000, np.int64), 0, rng), minlength=3) / 1000
+    drawn = np.bincount(pairs.draw_positives(np.zeros(7000, np.int64), 0, rng), minlength=3) / 1000
     np.testing.assert_allclose(drawn, [4, 2, 1], atol=0.25)
     with pytest.raises(VizslaError, match="positive_decay"):
         MinedPairs(one, one, ranked, ranked, positive_decay=1.5)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.term_targets import TermDev, TermTargets
     from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.topic_pairs import TopicPairs
     from vizsla.training.inputs import TrainingInputs
     from vizsla.training.kind import TRAINED_KINDS, TrainedKind
     from vizsla.training.loop.distributed import Distributed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.objectives import (
         AugmenterObjective,
         ContrastiveObjective,
+        DualObjective,
         GroupObjective,
         RegressionObjective,
         SparseObjective,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         ContrastiveLoss,
         CountSettings,
         CropSettings,
+        DenseLoss,
         GroupLoss,
         SparseLoss,
         TrainingSettings,
@@ -58,19 +61,21 @@ _HOMES = {
     "arrays.scored_pairs": ("ScoredPairs",),
     "arrays.term_targets": ("TermDev", "TermTargets"),
     "arrays.token_corpus": ("TokenCorpus",),
+    "arrays.topic_pairs": ("TopicPairs",),
     "inputs": ("TrainingInputs",),
     "kind": ("TRAINED_KINDS", "TrainedKind"),
     "loop.distributed": ("Distributed",),
     "loop.masked_lm": ("train_masked_lm",),
     "loop.objectives": (
-        "AugmenterObjective", "ContrastiveObjective", "GroupObjective", "RegressionObjective", "SparseObjective",
+        "AugmenterObjective", "ContrastiveObjective", "DualObjective", "GroupObjective", "RegressionObjective",
+        "SparseObjective",
     ),
     "loop.trainer": ("Trainer", "TrainingResult"),
     "plan": ("resumed_recipe",),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
     "run": ("Trained", "train"),
     "settings": (
-        "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "GroupLoss", "SparseLoss",
+        "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "DenseLoss", "GroupLoss", "SparseLoss",
         "TrainingSettings",
     ),
 }  # fmt: skip
@@ -93,8 +98,10 @@ __all__ = [
     "CrossEncoderData",
     "CrossEncoderDev",
     "CrossEncoderPairs",
+    "DenseLoss",
     "DevSet",
     "Distributed",
+    "DualObjective",
     "GroupLoss",
     "GroupObjective",
     "MinedPairs",
@@ -107,6 +114,7 @@ __all__ = [
     "TermDev",
     "TermTargets",
     "TokenCorpus",
+    "TopicPairs",
     "Trained",
     "TrainedKind",
     "Trainer",

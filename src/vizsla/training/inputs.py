@@ -12,6 +12,7 @@ from vizsla.datasets import BeirDataset, Document
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.arrays.dev_set import Dev
+    from vizsla.training.loop.refresh import NegativesRefresh
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a trainer reads: batches and dev sets, from the arrays of a run."""
+    """What a trainer reads: batches and dev sets, from the arrays of a run, and perhaps new negatives now and then."""
 
     pairs: BatchSource
     dev: Sequence[Dev]
+    refresh: NegativesRefresh | None = None

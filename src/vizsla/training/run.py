@@ -66,6 +66,7 @@ def train(
         data.pairs,
         _counted(recipe.settings.training, data.pairs),
         objective=kind.objective(),
+        refresh=data.refresh,
         dev=data.dev,
         folder=run_folder,
         distributed=distributed,

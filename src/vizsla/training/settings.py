@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 PRECISIONS = ("bfloat16", "float32")
-CONTRASTIVE, MARGIN, MARGIN_MSE, BINARY = "contrastive", "margin", "margin-mse", "binary"
+CONTRASTIVE, MARGIN, MARGIN_MSE, KL, BINARY = "contrastive", "margin", "margin-mse", "kl", "binary"
+TAUGHT = (MARGIN_MSE, KL)
+"""The losses that learn a teacher's scores."""
 SMOOTHINGS = ("none", "sqrt")
 
 
@@ -91,18 +93,34 @@ class ContrastiveLoss:
     """The loss that separates a query's own document from the other documents of the batch.
 
     With a teacher, margin-mse is the mean square of (s+ - s-) of the network minus (s+ - s-) of the teacher, where s+
-    is the score of a query's document and s- that of one of its hard negatives.
+    is the score of a query's document and s- that of one of its hard negatives; kl is the divergence of the network's
+    softmax over a query's document and its hard negatives from the teacher's.
     """
 
     name: str = setting(
-        CONTRASTIVE, "contrastive (InfoNCE), margin (RepBERT's hinge loss of 1) or margin-mse (of a teacher's scores)"
+        CONTRASTIVE,
+        "contrastive (InfoNCE), margin (RepBERT's hinge of 1), or margin-mse or kl (of a teacher's scores)",
     )
     temperature: float = setting(1.0, "scores are divided by it")
     symmetric: bool = setting(True, "also tell each document's own query from the other queries")
 
     def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, MARGIN_MSE))
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, *TAUGHT))
         require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class DenseLoss(ContrastiveLoss):
+    """A contrastive loss, or one that learns the scores of one teacher or two.
+
+    The second is TAS-B's in-batch teacher: margin-mse between a query's document and all other documents of the batch.
+    """
+
+    in_batch_weight: float = setting(0.0, "weight of the loss of data.in_batch_teacher, which is added")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, "loss", 0, "in_batch_weight")
 
 
 @dataclass(frozen=True)
@@ -128,14 +146,16 @@ class GroupLoss:
 
 @dataclass(frozen=True)
 class AugmenterLoss:
-    """A contrastive loss over BM25 scores, plus a cost for each added term."""
+    """A contrastive loss over BM25 scores, or one that learns a teacher's, plus a cost for each added term."""
 
+    name: str = setting(CONTRASTIVE, "contrastive (InfoNCE), or margin-mse or kl (of a teacher's scores)")
     temperature: float = setting(1.0, "scores are divided by it")
     added_cost: float = setting(0.0, "cost of the weight of added terms")
     uniform_cost: bool = setting(False, "all terms cost the same; otherwise common terms cost more")
     cost_warmup_steps: int = setting(0, "steps over which the cost rises, quadratically")
 
     def __post_init__(self) -> None:
+        require_one_of("loss", self.name, (CONTRASTIVE, *TAUGHT))
         require_positive(self, "loss", "temperature")
 
 

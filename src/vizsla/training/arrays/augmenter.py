@@ -25,6 +25,7 @@ from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _TOKENS = 16_384  # of dev queries, encoded at once
 _BLOCK = 256  # dev queries, scored at once
+_SCORES = ("positive_scores", "negative_scores")
 _TERMS, _WORDS = "terms.json", "words.npz"
 
 
@@ -35,13 +36,16 @@ class BatchRows(NamedTuple):
     documents: SparseMatrix
     idf: Tensor
     document_share: Tensor
+    margins: Tensor | None = None
+    """[queries, negatives] by how much a teacher scores a query's document higher than its negatives."""
 
 
 @dataclass(frozen=True, eq=False)
 class AugmenterPairs:
     """Judged queries of one collection: documents that answer each, and documents that BM25 confuses with them.
 
-    The documents of the other queries of a batch are negatives, too, except where they answer the query.
+    The documents of the other queries of a batch are negatives, too, except where they answer the query. With the
+    scores of a teacher, in the order of `positives.ids` and `negatives.ids`, a query has only its own negatives.
     """
 
     collection: BM25Rows
@@ -50,13 +54,17 @@ class AugmenterPairs:
     positives: TokenCorpus
     negatives: TokenCorpus
     negatives_per_query: int = 1
+    positive_scores: np.ndarray | None = None
+    negative_scores: np.ndarray | None = None
 
     def save(self, file: str | Path) -> None:
         """Write all arrays into one file."""
         texts = {name: getattr(self, name) for name in ("queries", "positives", "negatives")}
         parts = {f"{name}_{part}": getattr(c, part) for name, c in texts.items() for part in ("ids", "offsets")}
-        count = np.array(self.negatives_per_query)
-        save_arrays(file, **self.collection.arrays(), **parts, own=self.own.pairs, negatives_per_query=count)
+        parts["negatives_per_query"] = np.array(self.negatives_per_query)
+        for name in _SCORES:
+            parts[name] = np.zeros(0, np.float32) if getattr(self, name) is None else getattr(self, name)
+        save_arrays(file, **self.collection.arrays(), **parts, own=self.own.pairs)
 
     @classmethod
     def open(cls, file: str | Path) -> AugmenterPairs:
@@ -65,8 +73,9 @@ class AugmenterPairs:
             TokenCorpus(*read_arrays(file, f"{name}_ids", f"{name}_offsets"))
             for name in ("queries", "positives", "negatives")
         )
-        own, count = read_arrays(file, "own", "negatives_per_query")
-        return cls(BM25Rows.read(file), queries, QueryTerms(own), positives, negatives, int(count))
+        own, count, *scores = read_arrays(file, "own", "negatives_per_query", *_SCORES)
+        given = scores if len(scores[0]) else (None, None)
+        return cls(BM25Rows.read(file), queries, QueryTerms(own), positives, negatives, int(count), *given)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` queries to encode; `extra` has their documents as BM25 rows."""
@@ -78,26 +87,40 @@ class AugmenterPairs:
         epoch, place = divmod(step, len(self.usable) // size)
         order = np.random.default_rng((seed, epoch)).permutation(len(self.usable))
         chosen = self.usable[order[place * size : (place + 1) * size]]
-        documents = self._draw_documents(chosen, np.random.default_rng((seed, epoch, place)))
+        drawn = self._draw_places(chosen, np.random.default_rng((seed, epoch, place)))
+        sides = zip((self.positives, self.negatives), drawn, strict=True)
+        documents = np.concatenate([side.ids[places].astype(np.int64) for side, places in sides])
         rows = BatchRows(
             torch.from_numpy(self.own.pairs[chosen]).to(device),
             self.collection.only(documents).matrix(device),
             *_tensors(self.collection, device),
+            self._margins(*drawn, device),
         )
         texts = [with_special_tokens(self.queries, chosen, device, max_length=MAX_QUERY_LENGTH)]
         return TrainingBatch(texts, self._false_negatives(chosen, documents).to(device), rows)
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """The queries that have an answer."""
-        return np.flatnonzero(np.diff(self.positives.offsets) > 0)
+        """The queries that have an answer, and a negative where a teacher compares both."""
+        answered = np.diff(self.positives.offsets) > 0
+        return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= (self.positive_scores is not None)))
 
-    def _draw_documents(self, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A positive of each query, then negatives of those queries that have some."""
-        positives = np.array([self.positives[q][rng.integers(len(self.positives[q]))] for q in queries], np.int64)
-        negatives = [self.negatives[q] for q in queries]
-        drawn = [n[rng.integers(len(n), size=self.negatives_per_query)] for n in negatives if len(n)]
-        return np.concatenate([positives, np.concatenate(drawn or [np.zeros(0, np.int64)]).astype(np.int64)])
+    def _draw_places(self, queries: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Where a positive of each query lies in `positives.ids`, and negatives of those that have some."""
+        first, last = self.positives.offsets[queries], self.positives.offsets[queries + 1]
+        positives = np.array([rng.integers(count) for count in (last - first).tolist()], np.int64) + first
+        first, last = self.negatives.offsets[queries], self.negatives.offsets[queries + 1]
+        sizes = zip(first.tolist(), (last - first).tolist(), strict=True)
+        drawn = [begin + rng.integers(count, size=self.negatives_per_query) for begin, count in sizes if count]
+        return positives, np.concatenate(drawn or [np.zeros(0, np.int64)])
+
+    def _margins(self, positives: np.ndarray, negatives: np.ndarray, device: torch.device) -> Tensor | None:
+        """[queries, negatives_per_query] the teacher's margins of what was drawn; None without a teacher."""
+        if self.positive_scores is None or self.negative_scores is None:
+            return None
+        others = self.negative_scores[negatives].reshape(len(positives), -1)
+        margins = self.positive_scores[positives][:, None] - others
+        return torch.from_numpy(margins.astype(np.float32)).to(device)
 
     def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> Tensor:
         """[queries, documents] where a document answers a query and is not the positive drawn for it."""

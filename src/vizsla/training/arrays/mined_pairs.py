@@ -68,7 +68,7 @@ class MinedPairs:
 
     def __len__(self) -> int:
         """How many queries are drawn in an epoch: those with positives, and with negatives where some are drawn."""
-        return len(self._usable)
+        return len(self.usable)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` queries, one positive for each, and `size * negatives_per_query` negatives."""
@@ -97,13 +97,8 @@ class MinedPairs:
 
     def draw_places(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The numbers of queries, and the places of what is drawn for them in `positives.ids` and `negatives.ids`."""
-        usable = self._usable
-        if size > len(usable):
-            needed = "positives and negatives" if self.negatives_per_query else "positives"
-            raise VizslaError(
-                f"a batch of {size:,} needs as many queries with {needed}, and there are {len(usable):,}; use a "
-                "smaller batch, as in --set training.batch_size=64"
-            )
+        self.check_size(size)
+        usable = self.usable
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
         if (seed, epoch) not in self._orders:  # the order of one epoch is kept, not of all
@@ -111,7 +106,16 @@ class MinedPairs:
             self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
         chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
         rng = np.random.default_rng((seed, epoch, place))
-        return chosen, self._draw_positives(chosen, epoch, rng), self._draw_negatives(chosen, rng).ravel()
+        return chosen, self.draw_positives(chosen, epoch, rng), self._draw_negatives(chosen, rng).ravel()
+
+    def check_size(self, size: int) -> None:
+        """Refuse a batch of more queries than there are."""
+        if size > len(self.usable):
+            needed = "positives and negatives" if self.negatives_per_query else "positives"
+            raise VizslaError(
+                f"a batch of {size:,} needs as many queries with {needed}, and there are {len(self.usable):,}; use a "
+                "smaller batch, as in --set training.batch_size=64"
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write texts and numbers into a folder."""
@@ -130,13 +134,13 @@ class MinedPairs:
         return {}
 
     @cached_property
-    def _usable(self) -> np.ndarray:
+    def usable(self) -> np.ndarray:
         """The queries that can be drawn."""
         answered = np.diff(self.positives.offsets) > 0
         return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= min(self.negatives_per_query, 1)))
 
-    def _draw_positives(self, queries: np.ndarray, epoch: int, rng: np.random.Generator) -> np.ndarray:
-        """Where a positive of each query lies."""
+    def draw_positives(self, queries: np.ndarray, epoch: int, rng: np.random.Generator) -> np.ndarray:
+        """Where a positive of each query lies in `positives.ids`."""
         first, counts = _slices(self.positives, queries)
         if self.positive_decay is None:
             rank = epoch % counts

@@ -52,6 +52,13 @@ class SparseMatrix(NamedTuple):
         )
 
 
+def sparse_rows(dense: Tensor) -> Tensor:
+    """A matrix of few numbers other than 0, in CSR."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns once per process that CSR matrices are in beta
+        return dense.to_sparse_csr()
+
+
 def _csr(
     rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, ...], device: torch.device
 ) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vizsla.errors import VizslaError
 from vizsla.training.arrays.batch import TrainingBatch
@@ -17,12 +19,21 @@ from vizsla.training.arrays.mined_pairs import MinedPairs
 _SCORES = "scores.npz"
 
 
+class Margins(NamedTuple):
+    """By how much a teacher scores a query's positive higher than other documents."""
+
+    pairs: Tensor
+    """[queries, negatives_per_query] than each of its own negatives."""
+    in_batch: Tensor | None = None
+    """[queries, documents] than each document of the batch, as a second teacher scores them."""
+
+
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
     """Mined pairs, and the score that a teacher gives each query with each of its positives and negatives.
 
-    The scores lie in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch is [queries,
-    negatives_per_query] by how much the teacher scores a query's positive higher than each of its negatives.
+    The scores lie in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch are the teacher's
+    margins.
     """
 
     pairs: MinedPairs
@@ -37,17 +48,27 @@ class ScoredPairs:
         if given != needed:
             raise VizslaError(f"the teacher's scores do not fit the pairs: {given} scores for {needed} documents")
 
+    @classmethod
+    def concatenate(cls, several: Sequence[ScoredPairs]) -> ScoredPairs:
+        """Pairs of several data sets as pairs of one."""
+        scores = ([getattr(one, name) for one in several] for name in ("positive_scores", "negative_scores"))
+        return cls(MinedPairs.concatenate([one.pairs for one in several]), *map(np.concatenate, scores))
+
     def __len__(self) -> int:
         """How many queries are drawn in an epoch."""
         return len(self.pairs)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` queries, one positive for each, `size * negatives_per_query` negatives, and the teacher's margins."""
-        places = self.pairs.draw_places(size, seed, step)
+        return self.batch_of(self.pairs.draw_places(size, seed, step), device)
+
+    def batch_of(self, places: tuple[np.ndarray, np.ndarray, np.ndarray], device: torch.device) -> TrainingBatch:
+        """The batch of some queries, and of positives and negatives given by their places in the arrays of numbers."""
+        queries, positives, negatives = places
         batch = self.pairs.batch_of(self.pairs.numbers_at(*places), device)
-        _, positives, negatives = places
-        margins = self.positive_scores[positives][:, None] - self.negative_scores[negatives].reshape(size, -1)
-        return batch._replace(extra=torch.from_numpy(margins.astype(np.float32)).to(device))
+        others = self.negative_scores[negatives].reshape(len(queries), -1)
+        margins = self.positive_scores[positives][:, None] - others
+        return batch._replace(extra=Margins(torch.from_numpy(margins.astype(np.float32)).to(device)))
 
     def save(self, folder: str | Path) -> None:
         """Write texts, numbers and scores into a folder."""

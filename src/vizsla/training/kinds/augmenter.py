@@ -15,6 +15,7 @@ from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.augmenter import AugmenterDataSettings, TermVocabulary, augmenter_data
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder
+from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
 from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of
@@ -82,6 +83,7 @@ class AugmenterSettings:
             raise VizslaError(
                 "only word pieces can be tied to the input embeddings; set network.head to free or narrow"
             )
+        check_loss(self.data, self.loss.name)
 
 
 @TRAINED_KINDS.register("augmenter", help="Expands the queries of BM25.", needs=("torch", "transformers", "onnx"))
@@ -129,6 +131,7 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
             base.analyzer,
             max_added_terms=network.max_added_terms,
             tied_head=network.is_tied,
+            folder=folder,
         )
         embeddings, hidden = base.network.embeddings.word_embeddings.weight.shape
         if network.is_tied and len(data.terms) != embeddings:

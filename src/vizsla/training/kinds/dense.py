@@ -18,13 +18,14 @@ from vizsla.training.prepare.sources import (
     GeneratedSource,
     JudgedSource,
     PairSource,
-    check_loss,
     open_dev,
     prepare_dev,
 )
+from vizsla.training.prepare.teacher import check_loss
+from vizsla.training.prepare.topics import TopicSource, check_in_batch
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
-from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_positive
+from vizsla.training.settings import ContrastiveLoss, DenseLoss, TrainingSettings, require_positive
 
 if TYPE_CHECKING:
     from vizsla.networks import Pooled, Towers, WithFrozenCompanion
@@ -94,12 +95,13 @@ class DenseSettings:
     """The settings of a dense model."""
 
     network: DenseNetwork = field(default_factory=DenseNetwork)
-    data: JudgedSource | DenseCropSource | GeneratedSource = field(default_factory=JudgedSource)
-    loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
+    data: JudgedSource | DenseCropSource | GeneratedSource | TopicSource = field(default_factory=JudgedSource)
+    loss: DenseLoss = field(default_factory=DenseLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
-        check_loss(self.data, self.loss)
+        check_loss(self.data, self.loss.name)
+        check_in_batch(self.data, self.loss)
 
 
 D = TypeVar("D", bound=DenseKindSettings)
@@ -129,8 +131,10 @@ class DenseKindBase(TrainedKind[D]):
         prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
-        """The pairs and the dev sets."""
-        return TrainingData(self.settings.data.open_pairs(folder), open_dev(folder))
+        """The pairs and the dev sets, and what mines new negatives."""
+        data = self.settings.data
+        refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
+        return TrainingData(data.open_pairs(folder), open_dev(folder), refresh)
 
     def objective(self) -> Objective:
         """A contrastive or margin loss."""
@@ -215,6 +219,18 @@ class DenseKind(DenseKindBase[DenseSettings]):
     """Trains a dense model on judged or generated queries, or on crops of documents."""
 
     settings_class = DenseSettings
+
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
+        """Pack pairs and dev sets, and cluster queries where batches are of one topic."""
+        super().prepare(inputs, base, folder)
+        if isinstance(self.settings.data, TopicSource):
+            self.settings.data.prepare_clusters(base.network, folder)
+
+    def objective(self) -> Objective:
+        """A contrastive or margin loss, or one that learns the scores of one teacher or two."""
+        from vizsla.training.loop.objectives import DualObjective
+
+        return DualObjective(self.settings.loss) if self.settings.loss.in_batch_weight else super().objective()
 
 
 def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Towers | WithFrozenCompanion, Analyzer]:

@@ -19,10 +19,10 @@ from vizsla.training.prepare.sources import (
     CropSource,
     GeneratedSource,
     JudgedSource,
-    check_loss,
     open_dev,
     prepare_dev,
 )
+from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.texts import packed_documents
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
@@ -97,7 +97,7 @@ class LearnedSparseSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
-        check_loss(self.data, self.loss)
+        check_loss(self.data, self.loss.name)
 
 
 @TRAINED_KINDS.register(
@@ -134,7 +134,9 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
         """The pairs, and the dev sets, which use as much of documents as the written model does."""
         used = {"max_length": SPARTA_LENGTH, "document_terms": SPARTA_TERMS}
         dev = open_dev(folder, sparse=True, **(used if self.settings.network.head == "sparta" else {}))
-        return TrainingData(self.settings.data.open_pairs(folder), dev)
+        data = self.settings.data
+        refresh = data.open_refresh(folder, sparse=True) if isinstance(data, JudgedSource) else None
+        return TrainingData(data.open_pairs(folder), dev, refresh)
 
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
         """The masked-language-model stage of a new head; it leaves a text with few active terms."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vizsla.errors import VizslaError
 from vizsla.models import Dense, Spar
 from vizsla.training.inputs import TrainingData
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.dense import DenseKindBase, DenseNetwork
 from vizsla.training.prepare.sources import TeacherSource
-from vizsla.training.settings import ContrastiveLoss, TrainingSettings
+from vizsla.training.settings import TAUGHT, ContrastiveLoss, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class LambdaSettings:
     data: TeacherSource = field(default_factory=TeacherSource)
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        if self.loss.name in TAUGHT:
+            raise VizslaError(f"loss.name={self.loss.name} learns a teacher's scores, and a lambda its ranking")
 
 
 @TRAINED_KINDS.register(

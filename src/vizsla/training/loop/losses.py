@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vizsla.training.arrays.products import inner_products
-from vizsla.training.settings import BINARY, CONTRASTIVE, MARGIN
+from vizsla.training.settings import BINARY, CONTRASTIVE, KL, MARGIN
 
 
 def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:
@@ -50,10 +50,45 @@ def margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
     >>> margin_mse_loss(scores, torch.tensor([[1.0], [1.0]])).item()
     5.0
     """
-    queries, negatives = margins.shape
-    own = torch.arange(queries, device=scores.device)[:, None]
-    places = queries + own * negatives + torch.arange(negatives, device=scores.device)
-    return F.mse_loss(scores.gather(1, own) - scores.gather(1, places), margins.to(scores.dtype))
+    return F.mse_loss(own_margins(scores, margins.shape[1]), margins.to(scores.dtype))
+
+
+def kl_loss(scores: Tensor, margins: Tensor) -> Tensor:
+    """The KL divergence of a network's softmax over a query's document and its negatives from a teacher's.
+
+    `scores` and `margins` as for `margin_mse_loss`; the mean over queries.
+
+    >>> round(kl_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0986123]])).item(), 4)
+    0.1308
+    """
+    own, given = own_margins(scores, margins.shape[1]), margins.to(scores.dtype)
+    logits, wanted = (F.pad(-one, (1, 0)).log_softmax(1) for one in (own, given))
+    return F.kl_div(logits, wanted, reduction="batchmean", log_target=True)
+
+
+def own_margins(scores: Tensor, negatives: int) -> Tensor:
+    """[queries, negatives] by how much each query's document scores higher than its negatives.
+
+    Document i belongs to query i; behind the documents of all queries lie the negatives of the first, and so on.
+    """
+    own = torch.arange(len(scores), device=scores.device)[:, None]
+    places = len(scores) + own * negatives + torch.arange(negatives, device=scores.device)
+    return scores.gather(1, own) - scores.gather(1, places)
+
+
+def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
+    """The mean square of a network's margins minus a teacher's, between a query's document and all others of the batch.
+
+    `scores` and `margins`: [queries, documents]. Document i belongs to query i.
+    """
+    own = scores.diagonal()[:, None] - scores
+    others = torch.ones_like(own, dtype=torch.bool).fill_diagonal_(False)
+    return F.mse_loss(own[others], margins.to(scores.dtype)[others])
+
+
+def taught_loss(name: str, scores: Tensor, margins: Tensor) -> Tensor:
+    """The loss that learns a teacher's margins, by its name."""
+    return kl_loss(scores, margins) if name == KL else margin_mse_loss(scores, margins)
 
 
 def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:

@@ -19,11 +19,12 @@ from vizsla.training.loop.losses import (
     contrastive_loss,
     flops,
     group_loss,
+    in_batch_margin_mse_loss,
     margin_loss,
-    margin_mse_loss,
     quadratic_rise,
+    taught_loss,
 )
-from vizsla.training.settings import MARGIN, MARGIN_MSE, AugmenterLoss, ContrastiveLoss, GroupLoss, SparseLoss
+from vizsla.training.settings import MARGIN, TAUGHT, AugmenterLoss, ContrastiveLoss, DenseLoss, GroupLoss, SparseLoss
 
 
 class Step(NamedTuple):
@@ -60,8 +61,21 @@ class ContrastiveObjective:
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
         """The loss of a step; logs the share of queries whose own document has the highest score."""
-        loss, _, _ = _contrast(self.loss, step, metrics)
-        return loss
+        return _contrast(self.loss, step, metrics).loss
+
+
+@dataclass(frozen=True)
+class DualObjective:
+    """As `ContrastiveObjective`, plus the loss of a second teacher, which scores all documents of the batch."""
+
+    loss: DenseLoss = field(default_factory=DenseLoss)
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step; logs also both parts of it."""
+        pairs = _contrast(self.loss, step, metrics)
+        in_batch = in_batch_margin_mse_loss(pairs.scores, step.batch.extra.in_batch)
+        metrics["pair_loss"], metrics["in_batch_loss"] = pairs.loss.detach(), in_batch.detach()
+        return pairs.loss + self.loss.in_batch_weight * in_batch
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,7 @@ class SparseObjective:
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
         """The loss of a step; logs also how many terms vectors have."""
         settings = self.loss
-        loss, queries, documents = _contrast(settings, step, metrics)
+        loss, _, queries, documents = _contrast(settings, step, metrics)
         with torch.no_grad():
             metrics["query_terms"] = (queries > 0).sum(1).float().mean()
             metrics["document_terms"] = (documents[0] > 0).sum(1).float().mean()
@@ -85,8 +99,16 @@ class SparseObjective:
         return loss + share * cost
 
 
-def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The loss of a step, its query vectors, and its document vectors side by side."""
+class _Contrast(NamedTuple):
+    """The loss of a step, its scores, its query vectors, and its document vectors side by side."""
+
+    loss: Tensor
+    scores: Tensor
+    queries: Tensor
+    documents: list[Tensor]
+
+
+def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> _Contrast:
     queries, *documents = (step.vectors(side) for side in range(len(step.outputs)))
     scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
     if settings.temperature != 1:
@@ -94,11 +116,12 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
     metrics["accuracy"] = _accuracy(scores)
     false_negatives = step.batch.false_negatives
     if settings.name == MARGIN:
-        return margin_loss(scores, false_negatives), queries, documents
-    if settings.name == MARGIN_MSE:
-        return margin_mse_loss(scores, step.batch.extra), queries, documents
-    loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
-    return loss, queries, documents
+        loss = margin_loss(scores, false_negatives)
+    elif settings.name in TAUGHT:
+        loss = taught_loss(settings.name, scores, step.batch.extra.pairs)
+    else:
+        loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
+    return _Contrast(loss, scores, queries, documents)
 
 
 @dataclass(frozen=True)
@@ -144,7 +167,7 @@ class RegressionObjective:
 
 @dataclass(frozen=True)
 class AugmenterObjective:
-    """An augmenter's queries must find their documents by BM25's score, and each added term has a cost.
+    """An augmenter's queries must find their documents by BM25's score, or as a teacher does; added terms have a cost.
 
     A term costs the square root of the share of documents that contain it, so common terms are expensive; with
     `uniform_cost` all terms cost the same. A term that no document contains is never added.
@@ -164,7 +187,10 @@ class AugmenterObjective:
         scores = sparse_product(rows.documents, (queries * rows.idf).T.contiguous()).T
         false_negatives = step.batch.false_negatives
         scaled = scores / self.loss.temperature
-        loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
+        if rows.margins is None:
+            loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
+        else:
+            loss = taught_loss(self.loss.name, scaled, rows.margins)
         prices = (shares > 0).to(added.dtype) if self.loss.uniform_cost else shares.sqrt().to(added.dtype)
         rise = quadratic_rise(step.number + 1, self.loss.cost_warmup_steps)
         cost = self.loss.added_cost * rise * (added @ prices).mean()

@@ -22,6 +22,7 @@ from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.gradient_cache import cached_backward
 from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
 from vizsla.training.loop.optimizer import adamw
+from vizsla.training.loop.refresh import NegativesRefresh
 from vizsla.training.schema import keys_of
 from vizsla.training.settings import TrainingSettings
 
@@ -44,9 +45,9 @@ class TrainingResult:
 class Trainer:
     """Trains a network.
 
-    `pairs` gives the batches and `objective` their loss. Checkpoints and the log go to `folder`; without a folder,
-    nothing is written. After a run with dev sets the network has the parameters of its best evaluation, by the mean
-    over all values.
+    `pairs` gives the batches and `objective` their loss; `refresh` gives pairs with new negatives now and then.
+    Checkpoints and the log go to `folder`; without a folder, nothing is written. After a run with dev sets the network
+    has the parameters of its best evaluation, by the mean over all values.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class Trainer:
         settings: TrainingSettings,
         *,
         objective: Objective | None = None,
+        refresh: NegativesRefresh | None = None,
         dev: Sequence[Dev] = (),
         folder: str | Path | None = None,
         distributed: Distributed | None = None,
         report: Report | None = None,
     ) -> None:
         self.network, self.pairs, self.settings, self.dev = network, pairs, settings, dev
-        self.report, self.objective = report, objective or ContrastiveObjective()
+        self.report, self.objective, self.refresh = report, objective or ContrastiveObjective(), refresh
         self.distributed = distributed or Distributed.start()
         self.folder = Path(folder) if folder is not None else None
         self.network.to(self.distributed.device)
@@ -79,6 +81,7 @@ class Trainer:
         self.result = TrainingResult()
         self._best_parameters: dict[str, Tensor] = {}
         self._evaluations_since_best = 0
+        self._saved_step, self._refreshed_step = 0, 0
 
     def run(self, *, resume: bool = False) -> TrainingResult:
         """Train to the last step, or until the dev sets show no progress any more."""
@@ -87,6 +90,8 @@ class Trainer:
         settings = self.settings
         self.network.train()
         while self.result.step < settings.steps:
+            if self.refresh is not None:
+                self._refresh_negatives(self.refresh)
             line = self.step()
             step = self.result.step
             if self.dev and (step % settings.eval_steps == 0 or step == settings.steps):
@@ -164,6 +169,22 @@ class Trainer:
             self._evaluations_since_best += 1
         return figures
 
+    def _refresh_negatives(self, refresh: NegativesRefresh) -> None:
+        """Take the negatives of this step: mine them where it is due, or read them where the run was resumed."""
+        step = self.result.step
+        due = refresh.last(step)
+        if due == self._refreshed_step:
+            return
+        if due == step:
+            self.network.eval()
+            self.pairs = refresh.mined(step, self.encode, self.network.vectors, self.distributed)
+            self.network.train()
+            if self.distributed.is_main:
+                refresh.drop_before(refresh.last(self._saved_step))
+        else:
+            self.pairs = refresh.opened(due)
+        self._refreshed_step = due
+
     def _log(self, line: dict[str, Any]) -> None:
         self.result.log.append(line)
         if self.distributed.is_main:
@@ -187,6 +208,7 @@ class Trainer:
             "identity": self._identity(),
         }  # fmt: skip
         save_checkpoint(self.folder, self.network, self.optimizer, state, self._best_parameters)
+        self._saved_step = self.result.step
 
     def _resume(self) -> None:
         if self.folder is None or not has_checkpoint(self.folder):
@@ -200,6 +222,7 @@ class Trainer:
             )
         self.result = TrainingResult(state["step"], state["best"], state["best_step"], state["figures"])
         self._evaluations_since_best = state["evaluations_since_best"]
+        self._saved_step = self.result.step
 
     @contextmanager
     def _memory_errors(self) -> Iterator[None]:

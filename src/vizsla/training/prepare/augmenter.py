@@ -13,11 +13,18 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
-from vizsla.models import BM25, count_statistics, field_text
+from vizsla.models import BM25, Model, Reranker, count_statistics, field_text
 from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.judged import judgement_rows, positives_and_negatives
+from vizsla.training.prepare.teacher import (
+    MarginSquares,
+    TeacherSettings,
+    answer_scores,
+    open_teacher,
+    teacher_factor,
+)
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least, require_one_of
 
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 
 _SAMPLED_DOCUMENTS = 20_000  # of a data set, to see which word a term most often is
 _UNKNOWN_PIECE = 100
+_SCORES = ("positive_scores", "negative_scores")
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class TermVocabulary:
 
 
 @dataclass(frozen=True)
-class AugmenterDataSettings:
-    """Which queries and hard negatives of data sets are used."""
+class AugmenterDataSettings(TeacherSettings):
+    """Which queries and hard negatives of data sets are used, and whose scores are learnt."""
 
     negatives_per_query: int = setting(4, "hard negatives drawn for a query in each step; 0 for none")
     negatives_depth: int = setting(0, "hard negatives of a query that are used, the best; 0 for all")
@@ -79,6 +87,7 @@ class AugmenterDataSettings:
 
     def __post_init__(self) -> None:
         require_at_least(self, "data", 0, "negatives_per_query", "negatives_depth", "max_queries")
+        self.check_teacher(self.negatives_per_query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +213,13 @@ class DatasetArrays:
             pairs.append([(place, column) for column, places in columns for place in places or [UNREAD]])
         return SplitQueries(texts, TokenCorpus.of(ids), QueryTerms.of(pairs))
 
-    def pairs(self, split: str = "train") -> AugmenterPairs:
-        """The judged queries with their positives and hard negatives; other documents are left out."""
+    def pairs(
+        self, split: str = "train", teacher: Model | Reranker | None = None, scores: Path = Path()
+    ) -> AugmenterPairs:
+        """The judged queries with their positives and hard negatives; other documents are left out.
+
+        `teacher`: what scores the queries with both; its scores are kept in the file `scores`.
+        """
         from vizsla.training.arrays.augmenter import AugmenterPairs
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
@@ -213,6 +227,9 @@ class DatasetArrays:
         bm25 = replace(self.vocabulary.bm25, variant="lucene")
         positives, ranked = positives_and_negatives(self.dataset.documents, texts, self.dataset.dataset, split, bm25)
         negatives = TokenCorpus.of([ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked))])
+        given: tuple[np.ndarray | None, np.ndarray | None] = None, None
+        if teacher is not None:
+            given = answer_scores(self.dataset.documents, list(texts.values()), positives, negatives, teacher, scores)
         used, numbers = np.unique(np.concatenate([positives.ids, negatives.ids]), return_inverse=True)
         positive_numbers, negative_numbers = np.split(numbers, [len(positives.ids)])
         return AugmenterPairs(
@@ -222,6 +239,7 @@ class DatasetArrays:
             TokenCorpus(positive_numbers, positives.offsets),
             TokenCorpus(negative_numbers, negatives.offsets),
             self.settings.negatives_per_query,
+            *given,
         )
 
     def dev(self, max_added_terms: int, split: str = "dev") -> AugmenterDev:
@@ -241,8 +259,12 @@ def augmenter_data(
     *,
     max_added_terms: int,
     tied_head: bool,
+    folder: Path = Path(),
 ) -> AugmenterData:
-    """The train queries of data sets, the dev queries of the same or others, and the terms that can be added."""
+    """The train queries of data sets, the dev queries of the same or others, and the terms that can be added.
+
+    The scores of a teacher are kept in the folder, so that a run that was stopped there goes on.
+    """
     from vizsla.training.arrays.augmenter import AugmenterData
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
@@ -261,8 +283,13 @@ def augmenter_data(
         splits = [split for split, folders in (("train", train), ("dev", dev)) if path in folders]
         arrays[path] = DatasetArrays(one, terms, vocabulary, settings, pieces, splits)
     words = None if tied_head else TokenCorpus.pack(surface_pieces(train_sets, terms, vocabulary, pieces))
-    pairs = [arrays[path].pairs() for path in train]
+    teacher = open_teacher(settings.teacher) if settings.teacher else None
+    pairs = [
+        arrays[path].pairs(teacher=teacher, scores=folder / f"teacher-{number}.scores")
+        for number, path in enumerate(train)
+    ]
     _check_answers(train, pairs)
+    pairs = _scaled(pairs, settings) if settings.teacher else pairs
     return AugmenterData(terms, words, pairs, [arrays[path].dev(max_added_terms) for path in dev])
 
 
@@ -270,3 +297,16 @@ def _check_answers(folders: Sequence[Path], pairs: Sequence[AugmenterPairs]) -> 
     for path, one in zip(folders, pairs, strict=True):
         if not len(one.usable):
             raise VizslaError(f"{path}: no train query has an answer among the documents")
+
+
+def _scaled(pairs: Sequence[AugmenterPairs], settings: AugmenterDataSettings) -> list[AugmenterPairs]:
+    """Pairs of all data sets with the teacher's scores multiplied as the settings say."""
+    sizes = [
+        MarginSquares.of(one.positives, one.negatives, one.positive_scores, one.negative_scores)
+        for one in pairs
+        if one.positive_scores is not None and one.negative_scores is not None
+    ]
+    factor = teacher_factor(settings, sizes)
+    return [
+        replace(one, **{name: (factor * getattr(one, name)).astype(np.float32) for name in _SCORES}) for one in pairs
+    ]

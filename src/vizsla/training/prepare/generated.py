@@ -17,7 +17,7 @@ from vizsla.models import QUERIES, field_text, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
 from vizsla.training.prepare.searching import temporary_index
-from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, packed_texts
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least, require_positive
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them
+_SCORES = "teacher.scores"
 _SEARCHED = 20_000  # queries searched at once
 
 
 @dataclass(frozen=True)
-class GeneratedQueries:
+class GeneratedQueries(TeacherSettings):
     """How many queries are generated, and what they are paired with; the defaults are those of GenQ in BEIR.
 
     Documents that have a field `queries` bring their queries; a generator writes those of others.
@@ -53,21 +54,16 @@ class GeneratedQueries:
         "bm25", "model whose best documents are the hard negatives, and that ranks for max_own_rank"
     )
     negatives_depth: int = setting(50, "documents of a ranking that hard negatives are drawn from")
-    teacher: str = setting("", "cross-encoder or model whose scores are learnt (GPL); empty for none")
-    teacher_scale: float = setting(
-        0.0, "what the teacher's scores are multiplied by; 0: until their margins are about 1"
-    )
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
     seed: int = setting(0, "seed of the sample of documents and of generated queries")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 0, "negatives_per_query", "top_k", "teacher_scale", "max_own_rank")
+        require_at_least(self, "data", 0, "negatives_per_query", "top_k", "max_own_rank")
         require_at_least(self, "data", 1, "queries_per_document", "max_documents", "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
         require_positive(self, "data", "top_p", "temperature")
-        if self.teacher and not self.negatives_per_query:
-            raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
+        self.check_teacher(self.negatives_per_query)
 
     @property
     def searches(self) -> bool:
@@ -89,11 +85,10 @@ def generated_pairs(
     """Generated queries, each paired with its document; perhaps with hard negatives and a teacher's scores.
 
     A query that was generated for several documents is answered by all of them. Hard negatives come from all
-    documents, also from those that no query is learnt of. What a generator writes is kept in the folder, so that a run
-    that was stopped there goes on.
+    documents, also from those that no query is learnt of. What a generator writes and a teacher's scores are kept in
+    the folder, so that a run that was stopped there goes on.
     """
     from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
 
     everything = list(documents)
     chosen = _sample(len(everything), settings)
@@ -114,7 +109,10 @@ def generated_pairs(
         _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings),
         negatives_per_query=settings.negatives_per_query,
     )
-    return ScoredPairs(mined, *_scores(everything, texts, mined, settings)) if settings.teacher else mined
+    if not settings.teacher:
+        return mined
+    teacher = open_teacher(settings.teacher)
+    return scaled(taught_pairs(mined, everything, texts, teacher, folder / _SCORES), settings)
 
 
 def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:
@@ -211,22 +209,3 @@ def _negatives(
             f"{settings.negatives} finds no document but its own for any query, so there are no negatives"
         )
     return TokenCorpus.of(rows)
-
-
-def _scores(
-    documents: Sequence[Document], queries: Sequence[str], pairs: MinedPairs, settings: GeneratedQueries
-) -> tuple[np.ndarray, np.ndarray]:
-    """The teacher's scores of all positives and negatives, scaled."""
-    sides = [pairs.positives, pairs.negatives]
-    query_numbers = np.concatenate([np.repeat(np.arange(len(queries)), np.diff(side.offsets)) for side in sides])
-    document_numbers = np.concatenate([side.ids for side in sides])
-    teacher = open_teacher(settings.teacher)
-    scores = teacher_scores(teacher, documents, queries, query_numbers, document_numbers)
-    positive, negative = np.split(scores, [len(pairs.positives.ids)])
-    own = positive[pairs.positives.offsets[:-1]]  # each pair's own document is its first positive
-    margins = np.repeat(own, np.diff(pairs.negatives.offsets)) - negative
-    size = float(np.sqrt(np.mean(np.square(margins))))
-    if not size > 0:
-        raise VizslaError(f"the teacher {settings.teacher} gives all documents of a query the same score")
-    scale = settings.teacher_scale or 1 / size
-    return (positive * scale).astype(np.float32), (negative * scale).astype(np.float32)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,41 @@ if TYPE_CHECKING:
 NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
 
 
+class JudgedTexts(NamedTuple):
+    """The train queries of a data set, its documents, and both as pairs."""
+
+    documents: list[Document]
+    queries: dict[str, str]
+    pairs: MinedPairs
+
+    def own_documents(self) -> np.ndarray:
+        """[queries] the number of the document that has the id of a query; -1 for none."""
+        numbers = {document.id: number for number, document in enumerate(self.documents)}
+        return np.array([numbers.get(query, -1) for query in self.queries], np.int64)
+
+
+def judged_texts(
+    datasets: Sequence[BeirDataset],
+    analyzer: Analyzer,
+    *,
+    negatives: str = "",
+    negatives_depth: int = NEGATIVES_DEPTH,
+    fields: Sequence[str] = FIELDS,
+) -> Iterator[JudgedTexts]:
+    """The train queries of each data set with their answers and hard negatives; see `positives_and_negatives`."""
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+
+    check_run_has_one_dataset(negatives, datasets)
+    for dataset in datasets:
+        queries, documents = dataset.queries_of(dataset.qrels("train")), list(dataset.documents())
+        numbers = positives_and_negatives(
+            documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth
+        )
+        contents = [field_text(d.content, fields) for d in documents]
+        packed_queries = packed_texts(list(queries.values()), analyzer)
+        yield JudgedTexts(documents, queries, MinedPairs(packed_queries, packed_texts(contents, analyzer), *numbers))
+
+
 def judged_pairs(
     datasets: Sequence[BeirDataset],
     analyzer: Analyzer,
@@ -32,26 +67,11 @@ def judged_pairs(
     negatives_depth: int = NEGATIVES_DEPTH,
     fields: Sequence[str] = FIELDS,
 ) -> MinedPairs:
-    """The train queries of data sets with their answers and hard negatives; see `positives_and_negatives`."""
+    """The train queries of data sets as pairs; options as for `judged_texts`."""
     from vizsla.training.arrays.mined_pairs import MinedPairs
 
-    check_run_has_one_dataset(negatives, datasets)
-    pairs = [_judged_pairs(dataset, analyzer, negatives, negatives_depth, fields) for dataset in datasets]
-    return MinedPairs.concatenate(pairs)
-
-
-def _judged_pairs(
-    dataset: BeirDataset, analyzer: Analyzer, negatives: str, depth: int, fields: Sequence[str]
-) -> MinedPairs:
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-
-    queries, documents = dataset.queries_of(dataset.qrels("train")), list(dataset.documents())
-    positive_numbers, negative_numbers = positives_and_negatives(
-        documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, depth
-    )
-    contents = [field_text(d.content, fields) for d in documents]
-    packed_queries = packed_texts(list(queries.values()), analyzer)
-    return MinedPairs(packed_queries, packed_texts(contents, analyzer), positive_numbers, negative_numbers)
+    options: dict[str, Any] = {"negatives": negatives, "negatives_depth": negatives_depth, "fields": fields}
+    return MinedPairs.concatenate([texts.pairs for texts in judged_texts(datasets, analyzer, **options)])
 
 
 def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset]) -> None:

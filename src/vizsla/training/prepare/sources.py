@@ -5,10 +5,12 @@ A source is a section of a recipe, and knows how to turn the inputs of a run int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.models import parse_model
@@ -16,19 +18,23 @@ from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.judged import NEGATIVES_DEPTH, dev_set, judged_pairs
+from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
-from vizsla.training.settings import MARGIN_MSE, ContrastiveLoss, CropSettings, require_at_least
+from vizsla.training.settings import CropSettings, require_at_least
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.imitation_dev import ImitationDev
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.loop.refresh import Collections, NegativesRefresh
 
-_CORPUS, _PAIRS, _IMITATION = "corpus", "pairs", "imitation"
-_SOURCE_HELP = "where pairs come from: crops of documents, judged queries of data sets, or generated queries"
+_CORPUS, _PAIRS, _IMITATION, _COLLECTIONS = "corpus", "pairs", "imitation", "collections.npz"
+SOURCE_HELP = "where pairs come from: crops of documents, judged queries, the same by topics, or generated queries"
 
 
 class PairSource(Protocol):
@@ -56,7 +62,7 @@ class CropSource(CropSettings):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
-    source: str = setting("crops", _SOURCE_HELP)
+    source: str = setting("crops", SOURCE_HELP)
     passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
@@ -77,24 +83,30 @@ class CropSource(CropSettings):
 
 
 @dataclass(frozen=True)
-class JudgedSource:
+class JudgedSource(TeacherSettings):
     """Judged queries of data sets, each with a document that answers it and hard negatives."""
 
     reads_datasets: ClassVar[bool] = True
-    source: str = setting("judged", _SOURCE_HELP)
+    source: str = setting("judged", SOURCE_HELP)
     negatives_per_query: int = setting(
         7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
     )
     negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
+    refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
     fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
 
     def __post_init__(self) -> None:
-        require_at_least(self, "data", 0, "negatives_per_query")
+        require_at_least(self, "data", 0, "negatives_per_query", "refresh_steps")
         require_at_least(self, "data", 1, "negatives_depth")
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+        self.check_teacher(self.negatives_per_query)
+        if self.refresh_steps and not self.negatives_per_query:
+            raise VizslaError("data.refresh_steps finds hard negatives; set data.negatives_per_query to 1 or more")
+        if self.refresh_steps and self.teacher:
+            raise VizslaError("data.teacher does not score what data.refresh_steps finds; set only one of both")
         fields_of(self.fields)
 
     @property
@@ -103,26 +115,57 @@ class JudgedSource:
         return fields_of(self.fields)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
-        """Find positives and hard negatives, and pack all texts."""
-        pairs = judged_pairs(
+        """Find positives and hard negatives, and a teacher's scores, and pack all texts."""
+        self.save(self.read(inputs, analyzer), folder)
+
+    def read(self, inputs: TrainingInputs, analyzer: Analyzer) -> Iterator[JudgedTexts]:
+        """The queries of each data set with positives and hard negatives."""
+        return judged_texts(
             inputs.datasets,
             analyzer,
             negatives=self.negatives,
             negatives_depth=self.negatives_depth,
             fields=self.document_fields,
         )
-        pairs.save(folder / _PAIRS)
 
-    def open_pairs(self, folder: Path) -> BatchSource:
-        """The queries with their positives and negatives."""
+    def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
+        """Write the pairs of all data sets into a folder, with the scores of the teacher if there is one."""
+        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+        if not self.teacher:
+            several = [(one.pairs, one.own_documents()) for one in collections]
+            MinedPairs.concatenate([pairs for pairs, _ in several]).save(folder / _PAIRS)
+            if self.refresh_steps:
+                collections_of(several).save(folder / _COLLECTIONS)
+            return
+        teacher = open_teacher(self.teacher)
+        taught = [
+            taught_pairs(pairs, documents, list(queries.values()), teacher, folder / f"teacher-{number}.scores")
+            for number, (documents, queries, pairs) in enumerate(collections)
+        ]
+        scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
+
+    def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
+        """What mines new negatives while the run goes on; `sparse`: a query finds only scores above 0."""
+        from vizsla.training.loop.refresh import Collections, NegativesRefresh
+
+        if not self.refresh_steps:
+            return None
+        collections = Collections.open(folder / _COLLECTIONS)
+        return NegativesRefresh(
+            self.open_mined(folder), collections, self.refresh_steps, self.negatives_depth, folder, sparse
+        )
+
+    def open_mined(self, folder: Path) -> MinedPairs:
+        """The pairs without a teacher's scores."""
         from vizsla.training.arrays.mined_pairs import MinedPairs
 
-        return MinedPairs.open(
-            folder / _PAIRS,
-            negatives_per_query=self.negatives_per_query,
-            max_query_length=self.max_query_length,
-            max_document_length=self.max_document_length,
-        )
+        return MinedPairs.open(folder / _PAIRS, **_options(self))
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their positives and negatives, perhaps with a teacher's scores."""
+        return _open_pairs(self, folder)
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The documents of the data sets."""
@@ -137,7 +180,7 @@ class GeneratedSource(GeneratedQueries):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
-    source: str = setting("generated", _SOURCE_HELP)
+    source: str = setting("generated", SOURCE_HELP)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
@@ -145,16 +188,7 @@ class GeneratedSource(GeneratedQueries):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their documents, perhaps with negatives and a teacher's scores."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
-        from vizsla.training.arrays.scored_pairs import ScoredPairs
-
-        kind = ScoredPairs if self.teacher else MinedPairs
-        return kind.open(
-            folder / _PAIRS,
-            negatives_per_query=self.negatives_per_query,
-            max_query_length=self.max_query_length,
-            max_document_length=self.max_document_length,
-        )
+        return _open_pairs(self, folder)
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The packed documents."""
@@ -163,11 +197,33 @@ class GeneratedSource(GeneratedQueries):
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
 
-def check_loss(data: object, loss: ContrastiveLoss) -> None:
-    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads."""
-    taught = isinstance(data, GeneratedSource) and bool(data.teacher)
-    if taught != (loss.name == MARGIN_MSE):
-        raise VizslaError(f"loss.name={MARGIN_MSE} learns the scores of data.teacher, so set both or neither")
+def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
+    """Where the queries and documents of each data set lie, given its pairs and the documents named as its queries."""
+    from vizsla.training.loop.refresh import Collections
+
+    queries, documents = (
+        np.cumsum([0, *(len(getattr(pairs, name)) for pairs, _ in several)]) for name in ("queries", "documents")
+    )
+    own = [np.where(named >= 0, named + first, -1) for (_, named), first in zip(several, documents[:-1], strict=True)]
+    return Collections(queries, documents, np.concatenate(own))
+
+
+def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPairs | ScoredPairs:
+    """The pairs that a source has prepared."""
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if source.teacher else MinedPairs
+    return kind.open(folder / _PAIRS, **_options(source))
+
+
+def _options(source: JudgedSource | GeneratedSource) -> dict[str, int]:
+    """How pairs are drawn and read."""
+    return {
+        "negatives_per_query": source.negatives_per_query,
+        "max_query_length": source.max_query_length,
+        "max_document_length": source.max_document_length,
+    }
 
 
 @dataclass(frozen=True)

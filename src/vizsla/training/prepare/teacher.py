@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from vizsla.datasets import Document
 from vizsla.encoders.packages import package_of
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models import Model, Reranker, field_text, parse_model
+from vizsla.models import CollectionStatistics, Model, Reranker, field_text, parse_model
+from vizsla.training.prepare.score_file import kept_scores, scores_key
+from vizsla.training.schema import setting
+from vizsla.training.settings import TAUGHT, require_at_least
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, Vectors
 
-_PAIRS = 65_536  # dense products made at once
-_QUERIES = 10_000  # encoded at once
+if TYPE_CHECKING:
+    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+_PAIRS = 65_536  # scored at once by a model
+_READ_PAIRS = 1024  # scored at once by a cross-encoder
+
+
+@dataclass(frozen=True)
+class TeacherSettings:
+    """Whose scores a model learns, if any."""
+
+    teacher: str = setting("", "cross-encoder or model whose scores are learnt; empty for none")
+    teacher_scale: float = setting(
+        0.0, "what the teacher's scores are multiplied by; 0: until their margins are about 1"
+    )
+
+    def check_teacher(self, negatives_per_query: int) -> None:
+        """Refuse a teacher that has nothing to compare."""
+        require_at_least(self, "data", 0, "teacher_scale")
+        if self.teacher and not negatives_per_query:
+            raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
+
+
+def check_loss(data: object, loss_name: str) -> None:
+    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads."""
+    taught = isinstance(data, TeacherSettings) and bool(data.teacher)
+    if taught and loss_name not in TAUGHT:
+        raise VizslaError(
+            f"loss.name={loss_name} does not read the scores of data.teacher; set loss.name to {' or '.join(TAUGHT)}"
+        )
+    if not taught and loss_name in TAUGHT:
+        raise VizslaError(f"loss.name={loss_name} learns the scores of data.teacher, so set both or neither")
 
 
 def open_teacher(text: str) -> Model | Reranker:
@@ -40,40 +80,156 @@ def teacher_scores(
     queries: Sequence[str],
     query_numbers: np.ndarray,
     document_numbers: np.ndarray,
+    file: Path | None = None,
 ) -> np.ndarray:
     """[pairs] the score of each query with the document at the same place, both given by their numbers.
 
-    A model that counts words counts them in all documents.
+    A model that counts words counts them in all documents. `file`: where scores are kept, so that those that are there
+    are not computed again.
     """
-    if isinstance(teacher, Reranker):
-        texts = [field_text(documents[d].content, teacher.fields) for d in document_numbers.tolist()]
-        scores = teacher.pair_scores([queries[q] for q in query_numbers.tolist()], texts)
+    scorer = PairScorer(teacher, documents, queries, np.unique(document_numbers))
+    order = np.argsort(query_numbers, kind="stable")  # so that a query is encoded once or twice
+    pairs = query_numbers[order], document_numbers[order]
+
+    def score(first: int, last: int) -> np.ndarray:
+        return scorer.scores(pairs[0][first:last], pairs[1][first:last])
+
+    scores = np.zeros(len(order), np.float32)
+    if file is None:
+        scores[order] = score(0, len(order))
     else:
-        scores = _model_scores(teacher, documents, queries, query_numbers, document_numbers)
-    if not np.isfinite(scores).all():
-        raise VizslaError(f"the teacher {teacher.name} gives scores that are not finite")
+        key = scores_key(scorer.identity(), *(numbers.astype(np.int64) for numbers in pairs))
+        scores[order] = kept_scores(file, key, len(order), scorer.block, score)
     return scores
 
 
-def _model_scores(
-    model: Model, documents: Sequence[Document], queries: Sequence[str], query_numbers: np.ndarray,
-    document_numbers: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    contents = [d.content for d in documents]
-    if model.needs_corpus_statistics or model.needs_fit:
-        model = model.fit(contents)
-    if model.needs_texts:
-        raise VizslaError(f"{model.name} searches before it scores, so it cannot be a teacher; name a model without it")
-    statistics = model.statistics(contents)
-    used, places = np.unique(document_numbers, return_inverse=True)
-    encoded = model.encode_documents([contents[d] for d in used.tolist()], statistics)
-    scores = np.zeros(len(query_numbers))
-    for first in range(0, len(queries), _QUERIES):
-        block = queries[first : first + _QUERIES]
-        here = np.flatnonzero((query_numbers >= first) & (query_numbers < first + len(block)))
-        vectors = model.encode_queries(block, statistics)
-        scores[here] = pair_products(vectors, encoded, query_numbers[here] - first, places[here])
-    return scores
+@dataclass(frozen=True)
+class PairScorer:
+    """A teacher that scores pairs of queries and documents, given by their numbers."""
+
+    teacher: Model | Reranker
+    documents: Sequence[Document]
+    queries: Sequence[str]
+    used: np.ndarray
+    """The numbers of the documents that are scored, in order; a model counts words in all documents."""
+
+    @property
+    def block(self) -> int:
+        """Pairs that are scored at once."""
+        return _READ_PAIRS if isinstance(self.teacher, Reranker) else _PAIRS
+
+    def identity(self) -> str:
+        """The hash of teacher and texts."""
+        teacher, fields = self.teacher, self.teacher.fields
+        if isinstance(teacher, Reranker):
+            about: object = (teacher.network.digest, teacher.query_length, teacher.length)
+        else:
+            with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
+                about = json.dumps(teacher.describe(Path(folder)))
+        texts = (field_text(document.content, fields) for document in self.documents)
+        return scores_key(teacher.name, about, *self.queries, len(self.queries), *texts)
+
+    def scores(self, query_numbers: np.ndarray, document_numbers: np.ndarray) -> np.ndarray:
+        """[pairs] the score of each query with the document at the same place."""
+        teacher = self.teacher
+        if isinstance(teacher, Reranker):
+            texts = [field_text(self.documents[d].content, teacher.fields) for d in document_numbers.tolist()]
+            scores = teacher.pair_scores([self.queries[q] for q in query_numbers.tolist()], texts)
+        else:
+            used, places = np.unique(query_numbers, return_inverse=True)
+            vectors = self.query_vectors([self.queries[q] for q in used.tolist()])
+            scores = pair_products(vectors, self.document_vectors, places, np.searchsorted(self.used, document_numbers))
+        if not np.isfinite(scores).all():
+            raise VizslaError(f"the teacher {teacher.name} gives scores that are not finite")
+        return scores
+
+    def query_vectors(self, queries: Sequence[str]) -> Vectors:
+        """The vectors that a model gives queries."""
+        return self._model.encode_queries(queries, self._statistics)
+
+    @cached_property
+    def document_vectors(self) -> Vectors:
+        """The vectors that a model gives the documents that are scored."""
+        return self._model.encode_documents([self.documents[d].content for d in self.used.tolist()], self._statistics)
+
+    @cached_property
+    def _model(self) -> Model:
+        model = self.teacher
+        assert isinstance(model, Model)
+        if model.needs_corpus_statistics or model.needs_fit:
+            model = model.fit([d.content for d in self.documents])
+        if model.needs_texts:
+            raise VizslaError(
+                f"{model.name} searches before it scores, so it cannot be a teacher; name a model without it"
+            )
+        return model
+
+    @cached_property
+    def _statistics(self) -> CollectionStatistics:
+        return self._model.statistics([d.content for d in self.documents])
+
+
+def answer_scores(
+    documents: Sequence[Document], queries: Sequence[str], positives: TokenCorpus, negatives: TokenCorpus,
+    teacher: Model | Reranker, file: Path,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """A teacher's scores of each query with its positives and its negatives, in the order of their `ids`."""
+    sides = positives, negatives
+    query_numbers = np.concatenate([np.repeat(np.arange(len(queries)), np.diff(side.offsets)) for side in sides])
+    document_numbers = np.concatenate([side.ids for side in sides])
+    scores = teacher_scores(teacher, documents, queries, query_numbers, document_numbers, file)
+    positive, negative = np.split(scores, [len(positives.ids)])
+    return positive, negative
+
+
+def taught_pairs(
+    pairs: MinedPairs, documents: Sequence[Document], queries: Sequence[str], teacher: Model | Reranker, file: Path
+) -> ScoredPairs:
+    """Pairs with the scores of a teacher, as it gives them."""
+    from vizsla.training.arrays.scored_pairs import ScoredPairs
+
+    given = replace(pairs, negatives_per_query=max(pairs.negatives_per_query, 1))
+    return ScoredPairs(given, *answer_scores(documents, queries, pairs.positives, pairs.negatives, teacher, file))
+
+
+class MarginSquares(NamedTuple):
+    """The sum of a teacher's squared margins, over all pairs of a query's positive and negative, and their number."""
+
+    total: float
+    pairs: int
+
+    @classmethod
+    def of(
+        cls, positives: TokenCorpus, negatives: TokenCorpus, positive_scores: np.ndarray, negative_scores: np.ndarray
+    ) -> MarginSquares:
+        """From the scores of each query's positives and negatives."""
+        counts, sums, squares = [], [], []
+        for side, scores in ((positives, positive_scores), (negatives, negative_scores)):
+            rows, exact = np.repeat(np.arange(len(side)), np.diff(side.offsets)), scores.astype(np.float64)
+            counts.append(np.diff(side.offsets))
+            sums.append(np.bincount(rows, exact, len(side)))
+            squares.append(np.bincount(rows, exact**2, len(side)))
+        total = counts[1] * squares[0] - 2 * sums[0] * sums[1] + counts[0] * squares[1]
+        return cls(float(total.sum()), int((counts[0] * counts[1]).sum()))
+
+
+def teacher_factor(settings: TeacherSettings, collections: Sequence[MarginSquares]) -> float:
+    """What a teacher's scores are multiplied by: until the root mean square of its margins is 1, unless it is given."""
+    count = sum(one.pairs for one in collections)
+    if not count:
+        raise VizslaError("no query has both an answer and a hard negative among the documents, so there is no margin")
+    mean = sum(one.total for one in collections) / count
+    if not mean > 0:
+        raise VizslaError(f"the teacher {settings.teacher} gives all documents of a query the same score")
+    return settings.teacher_scale or float(1 / np.sqrt(mean))
+
+
+def scaled(pairs: ScoredPairs, settings: TeacherSettings) -> ScoredPairs:
+    """Pairs with the teacher's scores multiplied as the settings say."""
+    scores = pairs.positive_scores, pairs.negative_scores
+    factor = teacher_factor(settings, [MarginSquares.of(pairs.pairs.positives, pairs.pairs.negatives, *scores)])
+    positive, negative = ((factor * one).astype(np.float32) for one in scores)
+    return replace(pairs, positive_scores=positive, negative_scores=negative)
 
 
 def pair_products(
