@@ -32,6 +32,7 @@ from vizsla.models.sparse_component import (
 )
 from vizsla.models.sparta import Sparta
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+from vizsla.models.token_component import TokenComponent, TokenDocuments
 
 __all__ = [
     "BM25",
@@ -71,6 +72,8 @@ __all__ = [
     "Sum",
     "TermCounts",
     "TermWeightEncoder",
+    "TokenComponent",
+    "TokenDocuments",
     "as_text",
     "average_length",
     "check_model",

@@ -79,7 +79,8 @@ def parts_of(query: Query, spaces: Sequence[int]) -> list[Query]:
     for space in spaces:
         here = query.spaces == space
         dense = {space: query.dense[space]} if space in query.dense else {}
-        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense))
+        tokens = {space: query.tokens[space]} if space in query.tokens else {}
+        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens))
     return parts
 
 

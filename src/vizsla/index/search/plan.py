@@ -71,7 +71,7 @@ class Search:
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
-        if not bound.dense and combination.name == "sum":
+        if not bound.has_vectors and combination.name == "sum":
             return cls(searcher, bound, k, condition, threads, expected)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
@@ -124,10 +124,10 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
-        dense = bool(self.bound.dense)
-        size = DENSE_BATCH_SIZE if dense else BATCH_SIZE
+        multiplies = self.bound.has_vectors
+        size = DENSE_BATCH_SIZE if multiplies else BATCH_SIZE
         batches = [queries[a : a + size] for a in range(0, len(queries), size)]
-        if self.threads == 1 or dense or len(batches) <= 1:
+        if self.threads == 1 or multiplies or len(batches) <= 1:
             found = [search(batch) for batch in batches]
         else:
             with ThreadPoolExecutor(self.threads) as pool:
