@@ -6,6 +6,7 @@ from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
+from vizsla.models.colbert import ColBERT
 from vizsla.models.context import SearchContext
 from vizsla.models.counts import BM25OverCounts, TermCounts
 from vizsla.models.deepct import DeepCT
@@ -45,6 +46,7 @@ __all__ = [
     "Augmenter",
     "AutoWeightedSum",
     "BM25OverCounts",
+    "ColBERT",
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
