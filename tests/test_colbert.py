@@ -108,7 +108,7 @@ def test_a_folder_of_pylate(tmp_path: Path, bert: Any, linear: Any) -> None:
 
 def test_it_is_stored_with_an_index_and_explained(tmp_path: Path, bert: Any, linear: Any) -> None:
     save_stanford(tmp_path / "c", bert, linear)
-    model = ColBERT.open(tmp_path / "c")
+    model = ColBERT.open(tmp_path / "c", "int8")
     with Index.create(tmp_path / "i", parse_model("bm25") + 0.1 * model) as index:
         index.add(DOCUMENTS)
         index.commit()

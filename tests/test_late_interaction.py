@@ -141,6 +141,12 @@ def test_sums_are_exact_and_unions_take_the_best_of_each_part(tmp_path: Path) ->
         best = {hit.id for hit in index.search("dog fish", 1, combine="union(depth=1)")}
         assert best <= {max(bm25, key=bm25.__getitem__), max(words, key=words.__getitem__)}
         assert found(index, "dog fish", combine="rrf").keys() == words.keys()
+        among = {d: score for d, score in sums.items() if d in bm25}
+        assert found(index, "dog fish", combine="candidates(depth=10)") == pytest.approx(among)
+        with pytest.raises(VizslaError, match="candidates combines the parts of a sum"):
+            index.search("dog", model=WordVectors(), combine="candidates")
+        with pytest.raises(VizslaError, match="weight 0 finds no candidates"):
+            index.search("dog", model=0 * model.parts[0].component + WordVectors(), combine="candidates")
         explanation = index.explain("dog fish", "d3")
         assert explanation.score == pytest.approx(sums["d3"])
         tokens = explanation.parts[1]

@@ -82,7 +82,7 @@ class ColbertCheckpoint:
     def analyzer(self) -> Analyzer:
         return Analyzer(self.pieces)
 
-    def network(self, precision: Precision = "int8") -> Network:
+    def network(self, precision: Precision = "float32") -> Network:
         """The network written for onnxruntime and torch, once, into the user's cache."""
         heads = int(self.config["num_attention_heads"])
         files = [digest(folder, weight_files(folder)) for folder in dict.fromkeys((self.place, self.projection))]

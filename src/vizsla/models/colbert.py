@@ -69,7 +69,7 @@ class ColBERT(TokenComponent):
                 raise VizslaError(f"this network reads {_SHORTEST} to {self.network.length} tokens, not {length}")
 
     @classmethod
-    def open(cls, which: str | Path, precision: Precision = "int8", **options: Any) -> ColBERT:
+    def open(cls, which: str | Path, precision: Precision = "float32", **options: Any) -> ColBERT:
         """A checkpoint from a folder, or by its name on the model hub; options replace what its files say."""
         checkpoint = ColbertCheckpoint.read(which)
         told = vars(checkpoint.settings)
@@ -183,7 +183,7 @@ class ColBERT(TokenComponent):
     help="ColBERT: a vector for each token; any checkpoint of ColBERT's authors or of PyLate.",
     options=(
         Option("checkpoint", "str", "", "a folder or a name on the model hub"),
-        Option("precision", "str", "int8", f"of the network's weights: {', '.join(get_args(Precision))}"),
+        Option("precision", "str", "float32", f"of the network's weights: {', '.join(get_args(Precision))}"),
         Option("length", "int", None, "how many tokens of a document are read; by default what the checkpoint says"),
         Option("query_length", "int", None, "how many tokens a query has; by default what the checkpoint says"),
         Option("fields", "tuple[str, ...]", ("title", "text"), "the fields it reads, separated by /"),
@@ -191,7 +191,7 @@ class ColBERT(TokenComponent):
     ),
     needs=("onnxruntime|torch",),
 )
-def colbert(checkpoint: str = "", precision: str = "int8", **options: Any) -> ColBERT:
+def colbert(checkpoint: str = "", precision: str = "float32", **options: Any) -> ColBERT:
     if not checkpoint:
         raise VizslaError("name a checkpoint, as in colbert(checkpoint=FOLDER)")
     if precision not in get_args(Precision):
