@@ -38,12 +38,15 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     deleted = f" ({gone} or replaced, not yet compacted away)" if facts["deleted"] else ""
     rows.append(("documents", f"{facts['documents']:,}{passages}{deleted}"))
     for name, namespace in facts["namespaces"].items():
-        tokens, average = namespace["tokens"], namespace["average_length"]
+        count, average = namespace["tokens"], namespace["average_length"]
         dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
-        rows.append((f"namespace {name}", f"{tokens:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
+        rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
     if facts["dense"] is not None:
         rows.append(("dense vectors", _vectors(facts["dense"])))
+    if (tokens := facts["token_vectors"]) is not None:
+        text = f"{tokens['vectors']:,}, {console.size(tokens['vector_bytes'])} in {tokens['store']}"
+        rows.append(("token vectors", text))
     rows.append(("index", console.size(facts["index_bytes"])))
     rows.append(("stored documents", console.size(facts["document_bytes"])))
     rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))

@@ -107,7 +107,7 @@ Combine = Annotated[
     typer.Option(
         "--combine",
         metavar="METHOD",
-        help="How the models of a sum become one ranking: sum (exact), union, rrf, linear.",
+        help="How the models of a sum become one ranking: sum (exact), union, candidates, rrf, linear.",
     ),
 ]
 SearchParams = Annotated[

@@ -91,13 +91,7 @@ class Checkpoint:
     @cached_property
     def pieces(self) -> WordPiece | None:
         """BERT's word pieces, where the tokenizer is BERT's and its special tokens have the usual numbers."""
-        file, words = self.place / "tokenizer.json", self.place / "vocab.txt"
-        if not file.is_file() and not words.is_file():
-            return None
-        content = file.read_bytes() if file.is_file() else bert_tokenizer(words)
-        pieces = WordPiece(content, str(file))
-        numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
-        return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
+        return bert_pieces(self.place)
 
     @property
     def plain(self) -> bool:
@@ -259,6 +253,17 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     for name, size in norm.items():
         shapes |= {f"{name}.weight": size, f"{name}.bias": size}
     return shapes
+
+
+def bert_pieces(place: Path) -> WordPiece | None:
+    """The word pieces of an encoder, where they are BERT's and their special tokens have the usual numbers."""
+    file, words = place / "tokenizer.json", place / "vocab.txt"
+    if not file.is_file() and not words.is_file():
+        return None
+    content = file.read_bytes() if file.is_file() else bert_tokenizer(words)
+    pieces = WordPiece(content, str(file))
+    numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
+    return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
 
 
 def bert_tokenizer(words: Path) -> bytes:

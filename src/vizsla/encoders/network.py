@@ -34,6 +34,7 @@ class Running(Protocol):
     def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]: ...
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Network:
     end: int = 102
     pooling: str = ""
     width: int = 0
-    """How many numbers a dense vector has."""
+    """How many numbers a dense vector, or that of a token, has."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Network:
@@ -91,10 +92,11 @@ class Network:
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
         width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
+        if kind == "colbert":
+            width = len(weights["linear.weight"])
         network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, width=width)
         about = {name: value for name, value in asdict(network).items() if name != "folder"}
-        if not pooling:
-            del about["pooling"], about["width"]
+        about = {name: value for name, value in about.items() if value or name not in ("pooling", "width")}
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
         return network
 

@@ -54,7 +54,7 @@ def read_settings(folder: Path) -> list[EncoderSettings]:
     """Of documents, and of queries where they go another way."""
     if not (folder / "modules.json").is_file():
         return [EncoderSettings()]
-    modules = [(_kind(m["type"]), _path(m["path"], folder)) for m in _modules(folder / "modules.json")]
+    modules = modules_of(folder)
     config: dict[str, Any] = {}
     if (folder / "config_sentence_transformers.json").is_file():
         config = read_json(folder / "config_sentence_transformers.json")
@@ -62,6 +62,11 @@ def read_settings(folder: Path) -> list[EncoderSettings]:
         routes = _routes(folder, modules[0][1])
         return [_settings(folder, [*routes[side], *modules[1:]], config) for side in _ROUTES]
     return [_settings(folder, modules, config)]
+
+
+def modules_of(folder: Path) -> list[tuple[str, str]]:
+    """The kinds of an encoder's modules, and where in its folder they lie."""
+    return [(_kind(m["type"]), _path(m["path"], folder)) for m in _modules(folder / "modules.json")]
 
 
 def read_json(file: Path) -> dict[str, Any]:

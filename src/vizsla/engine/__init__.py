@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.max_sim import exact_max_sims
 from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
-from vizsla.engine.query import Query
+from vizsla.engine.query import Query, TokenQuery
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
 from vizsla.engine.vector_indexes import STORES, VECTOR_INDEXES, Approximate, Exact, VectorIndex, read_vector_index
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
 from vizsla.engine.weighting import Weighting, Weightings
@@ -27,6 +29,8 @@ __all__ = [
     "ScaledRows",
     "Segment",
     "SegmentList",
+    "TokenQuery",
+    "TokenRows",
     "TopDocuments",
     "VectorIndex",
     "VectorRows",
@@ -37,6 +41,8 @@ __all__ = [
     "by_document",
     "check_gpu",
     "convert_rows",
+    "convert_token_rows",
+    "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
     "living_frequencies",
@@ -45,4 +51,5 @@ __all__ = [
     "search_among",
     "search_many",
     "storage_of",
+    "token_store",
 ]

@@ -1,9 +1,9 @@
-"""Exact top k of inner products with dense vectors, alone or added to what terms give.
+"""Exact top k of inner products with dense vectors and of MaxSim with token vectors, alone or added to what terms give.
 
 Products are made for some documents at a time, in 32 bits, by the fastest routine the machine has. Each stands for the
 interval its rounding allows, as wide as the longest vector of its segment makes it. Whatever could be among the best k
 by these intervals is then scored again in 64 bits and rounded at the end, so what is found does not depend on segments,
-batches or threads. A document with a dense vector is a hit, whether it shares a term with the query or not.
+batches or threads. A document with a vector is a hit, whether it shares a term with the query or not.
 
 Where a segment has an ANN index, and search parameters are given, faiss names the candidates instead. They are scored
 in the same way: such a search may miss documents, but every score is exact.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentError
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
@@ -27,7 +28,6 @@ from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
-_ROUNDING, _VANISHING = 2.0**-23, 2.0**-126  # errors of 32-bit floats: relative, and absolute where they are tiny
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
@@ -157,11 +157,13 @@ def search_dense(
             _search_segment(segment, mask, first, queries, term_scores[-1], intervals)
         first += len(segment)
     chosen = [np.sort(np.concatenate([intervals.of_query(q), *places])) for q, places in enumerate(candidates)]
-    return [_scored(segments, term_scores, q, query.dense, chosen[q], k) for q, query in enumerate(queries)]
+    return [_scored(segments, term_scores, q, query, chosen[q], k) for q, query in enumerate(queries)]
 
 
 def _only_space(queries: Sequence[Query]) -> int | None:
-    """The one namespace all queries have their vectors in, None if there are others, or terms."""
+    """The one namespace all queries have their dense vectors in, None if there are others, or terms."""
+    if any(query.tokens for query in queries):
+        return None
     spaces = {s for query in queries for s in query.dense}
     return spaces.pop() if len(spaces) == 1 and not any(len(query.terms) for query in queries) else None
 
@@ -181,7 +183,7 @@ def score_places(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of some documents, by their ascending places among those of all segments, and their scores."""
     term_scores = [[_from_terms(segment, query, weightings)] for segment in segments]
-    return _scored(segments, term_scores, 0, query.dense, places, k)
+    return _scored(segments, term_scores, 0, query, places, k)
 
 
 def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _TermScores | None:
@@ -206,38 +208,63 @@ def _search_segment(
     spaces = sorted({s for query in queries for s in query.dense})
     zeros = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
     vectors = {s: np.stack([q.dense.get(s, zeros[s]) for q in queries]) for s in spaces}
-    margins = _margins(segment, vectors, term_scores)
-    sound = np.isfinite(margins)[:, None]  # what 32 bits cannot hold is not multiplied: all of it is a candidate
-    query_rows = {s: np.where(sound, rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
-    partly = [has_vector for s in spaces if (has_vector := segment.has_vector[s]) is not None]
-    has_any_vector = np.any(partly, axis=0) if len(partly) == len(spaces) else None
+    margins = _margins(segment, queries, vectors, term_scores)
+    sound = np.isfinite(margins)  # what 32 bits cannot hold is not multiplied: all of it is a candidate
+    query_rows = {s: np.where(sound[:, None], rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
+    has_any_vector = [_has_any_vector(segment, query.vector_spaces) for query in queries]
     chunk = _CHUNK * max(_FEW // len(queries), 1)
     for a in range(0, len(segment), chunk):
         z = min(a + chunk, len(segment))
-        scores = sum(products(rows, segment.dense[s], a, z) for s, rows in query_rows.items())
-        assert isinstance(scores, np.ndarray)
-        for q, terms in enumerate(term_scores):
+        scores = np.zeros((len(queries), z - a), np.float32)
+        for s, rows in query_rows.items():
+            scores += products(rows, segment.dense[s], a, z)
+        _add_max_sims(segment, queries, sound, a, scores)
+        for q, (terms, has_vector) in enumerate(zip(term_scores, has_any_vector, strict=True)):
             if terms is not None and sound[q]:
                 scores[q] += terms.sums[a:z]
-            if has_any_vector is not None:
-                is_hit = has_any_vector[a:z] if terms is None else has_any_vector[a:z] | terms.touched[a:z]
+            if has_vector is not None:
+                is_hit = has_vector[a:z] if terms is None else has_vector[a:z] | terms.touched[a:z]
                 scores[q, ~is_hit] = -np.inf
             if mask is not None:
                 scores[q, ~mask[a:z]] = -np.inf
         intervals.add(scores, margins, first + a)
 
 
+def _has_any_vector(segment: Segment, spaces: Sequence[int]) -> np.ndarray | None:
+    """Which documents have a vector in any of some namespaces; None where all have."""
+    masks = [has_vector for s in spaces if (has_vector := segment.has_vector[s]) is not None]
+    return np.logical_or.reduce(masks) if len(masks) == len(spaces) else None
+
+
+def _add_max_sims(segment: Segment, queries: Sequence[Query], sound: np.ndarray, a: int, scores: np.ndarray) -> None:
+    """Add what token vectors give to the documents from `a` on, for the queries that 32 bits can hold."""
+    for s, rows in segment.tokens.items():
+        here = [q for q, query in enumerate(queries) if s in query.tokens and sound[q]]
+        if here:
+            weights = np.array([queries[q].tokens[s].weight for q in here], np.float32)
+            found = max_sims(rows, [queries[q].tokens[s].vectors for q in here], a, a + scores.shape[1])
+            scores[here] += weights[:, None] * found
+
+
 def _margins(
-    segment: Segment, vectors: Mapping[int, np.ndarray], term_scores: Sequence[_TermScores | None]
+    segment: Segment,
+    queries: Sequence[Query],
+    vectors: Mapping[int, np.ndarray],
+    term_scores: Sequence[_TermScores | None],
 ) -> np.ndarray:
     """[queries] by how much scores made in 32 bits may be off; infinite where 32 bits cannot hold them."""
     from_terms = np.array([0.0 if terms is None else np.abs(terms.sums).max(initial=0.0) for terms in term_scores])
-    margins, highest = 4 * _ROUNDING * from_terms, from_terms
+    margins, highest = 4 * ROUNDING * from_terms, from_terms.copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for s, rows in vectors.items():
             width, max_norm, norms = rows.shape[1], segment.max_norms[s], np.linalg.norm(rows, axis=1)
-            margins = margins + (width + 8) * (_ROUNDING * norms * max_norm + _VANISHING * (1 + max_norm + norms))
+            margins = margins + (width + 8) * (ROUNDING * norms * max_norm + VANISHING * (1 + max_norm + norms))
             highest = highest + norms * np.maximum(max_norm, MAX_CODE * np.sqrt(width))
+        for q, query in enumerate(queries):
+            for s, (rows, weight) in query.tokens.items():
+                max_norm, norms = segment.max_norms[s], np.linalg.norm(rows.astype(np.float64), axis=1)
+                margins[q] += abs(weight) * score_margin(rows, max_norm) + VANISHING
+                highest[q] += max(abs(weight), 1) * norms.sum() * max(max_norm, MAX_CODE * np.sqrt(rows.shape[1]))
     return np.where(highest < _MAX_SCORE, margins, np.inf)
 
 
@@ -245,7 +272,7 @@ def _scored(
     segments: Sequence[Segment],
     term_scores: Sequence[Sequence[_TermScores | None]],
     q: int,
-    vectors: Mapping[int, np.ndarray],
+    query: Query,
     places: np.ndarray,
     k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -258,8 +285,10 @@ def _scored(
         terms = from_terms[q]
         if terms is not None:
             scores[own] += terms.sums[rows]
-        for s, vector in vectors.items():
+        for s, vector in query.dense.items():
             scores[own] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
+        for s, (token_vectors, weight) in query.tokens.items():
+            scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
         first += len(segment)
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)

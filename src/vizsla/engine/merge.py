@@ -14,6 +14,7 @@ import numpy as np
 
 from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, DamagedSegmentError, PostingLists
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
+from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, select_rows
 from vizsla.kernels import njit
 
@@ -191,6 +192,27 @@ class Merge:
         for segment, mask in zip(self.old, self.masks, strict=True):
             for a in range(0, len(segment), size):
                 yield select_rows(segment.dense[space], a, a + size, mask[a : a + size])
+
+    def token_starts(self, space: int) -> np.ndarray:
+        """Where the tokens of the new segment's documents begin in a namespace."""
+        counts = [np.diff(rows.bounds(0, len(rows)))[mask] for rows, mask in self._token_rows(space)]
+        return np.append(0, np.cumsum(np.concatenate(counts)))
+
+    def token_pieces(self, space: int, chunk: int) -> Iterator[VectorRows]:
+        """The living documents' token vectors of a namespace, about `chunk` numbers at a time, as they are stored."""
+        tokens = max(chunk // max(self.old[0].tokens[space].width, 1), 1)
+        for rows, mask in self._token_rows(space):
+            for first, last in rows.blocks(0, len(rows), tokens):
+                starts = rows.bounds(first, last)
+                living = np.repeat(mask[first:last], np.diff(starts))
+                yield select_rows(rows.vectors, int(starts[0]), int(starts[-1]), living)
+
+    def _token_rows(self, space: int) -> list[tuple[TokenRows, np.ndarray]]:
+        """The token vectors of the old segments in a namespace, and which documents live."""
+        rows = [segment.tokens[space] for segment in self.old]
+        if len({some.width for some in rows}) > 1:
+            raise DamagedSegmentError
+        return list(zip(rows, self.masks, strict=True))
 
     @classmethod
     def plan(cls, segments: Sequence[Segment], alive: Sequence[np.ndarray | None]) -> Merge:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+
+
+class TokenQuery(NamedTuple):
+    """The token vectors of a query, [tokens, dimensions], and what their score is multiplied by."""
+
+    vectors: np.ndarray
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,9 +21,16 @@ class Query:
     """Term numbers, the namespace each belongs to, and their weights, in the order they are summed.
 
     `dense`: a vector for each namespace that has dense ones, its weight multiplied in.
+    `tokens`: several vectors for each namespace that has token vectors.
     """
 
     terms: np.ndarray
     spaces: np.ndarray
     weights: np.ndarray
     dense: Mapping[int, np.ndarray] = field(default_factory=dict)
+    tokens: Mapping[int, TokenQuery] = field(default_factory=dict)
+
+    @property
+    def vector_spaces(self) -> tuple[int, ...]:
+        """The namespaces in which the query has a vector, or several."""
+        return (*self.dense, *self.tokens)

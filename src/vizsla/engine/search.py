@@ -2,8 +2,8 @@
 
 The score of a document is the sum, in 64-bit floats and in the order of the query's terms, of query weight
 times document weight, rounded to 32 bits at the end. A hit shares at least one term with the query, even one of
-weight 0. Hits come by descending score; equal scores by ascending insertion number. Queries with dense vectors are
-searched in `dense.py`.
+weight 0. Hits come by descending score; equal scores by ascending insertion number. Queries with vectors are searched
+in `dense.py`.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ def search_many(
     all_positive = _are_positive(weights)
     pruned, dense = [], []
     for i, query in enumerate(queries):
-        if k == 0 or (len(query.terms) == 0 and not query.dense):
+        if k == 0 or (len(query.terms) == 0 and not query.dense and not query.tokens):
             continue
-        if query.dense:
+        if query.dense or query.tokens:
             dense.append(i)
             continue
         if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MAX_TERMS:

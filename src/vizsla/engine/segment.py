@@ -20,7 +20,8 @@ from vizsla.engine.posting_lists import (
     freeze,
     pack,
 )
-from vizsla.engine.vector_rows import VectorRows
+from vizsla.engine.token_rows import TokenRows
+from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
 
 _ALL = np.zeros(0, np.bool_)
@@ -67,6 +68,8 @@ class Segment:
     """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
     ann: Mapping[int, AnnIndex] = field(default_factory=dict)
     """The ANN index of each dense namespace that has one."""
+    tokens: Mapping[int, TokenRows] = field(default_factory=dict)
+    """The documents' token vectors, by the places of the namespaces that have them."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -97,21 +100,19 @@ class Segment:
             and len(self.large.values) == len(self.large)
             and len(self.large.maxima) == len(self.large.terms)
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
+            and all(0 <= s < spaces and s not in self.dense and rows.fits(n) for s, rows in self.tokens.items())
         )
 
     @cached_property
     def max_norms(self) -> dict[int, float]:
-        """The length of the longest dense vector of each dense namespace."""
-        chunks = range(0, len(self), RANGE_SIZE)
-        return {
-            s: max(float(np.linalg.norm(rows[a : a + RANGE_SIZE].astype(np.float64), axis=1).max()) for a in chunks)
-            for s, rows in self.dense.items()
-        }
+        """The length of the longest vector of each namespace with dense or token vectors."""
+        vectors = {**self.dense, **{s: rows.vectors for s, rows in self.tokens.items()}}
+        return {s: _max_norm(rows) for s, rows in vectors.items()}
 
     @cached_property
     def has_vector(self) -> dict[int, np.ndarray | None]:
-        """Which documents have a vector in each dense namespace; None where all have."""
-        masks = {s: self.sizes[s] > 0 for s in self.dense}
+        """Which documents have a vector in each namespace with dense or token vectors; None where all have."""
+        masks = {s: self.sizes[s] > 0 for s in (*self.dense, *self.tokens)}
         return {s: None if mask.all() else mask for s, mask in masks.items()}
 
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
@@ -148,8 +149,10 @@ class Segment:
         rows = (self.lengths.nbytes + self.sizes.nbytes) // len(self.sizes)
         return self.small.bytes_of(terms) + self.large.bytes_of(terms) + rows + self.numbers.nbytes
 
-    def dense_bytes(self, space: int) -> int:
-        """How many bytes the dense vectors of a namespace take, with their ANN index."""
+    def vector_bytes(self, space: int) -> int:
+        """How many bytes the dense or token vectors of a namespace take, with their ANN index."""
+        if space in self.tokens:
+            return self.tokens[space].nbytes
         return self.dense[space].nbytes + (self.ann[space].bytes if space in self.ann else 0)
 
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,6 +161,21 @@ class Segment:
         documents, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(2))
         order = np.argsort(documents, kind="stable")
         return documents[order], values[order]
+
+
+def _max_norm(rows: VectorRows) -> float:
+    """The length of the longest of some vectors."""
+    longest = 0.0
+    for a in range(0, len(rows), RANGE_SIZE):
+        z = min(a + RANGE_SIZE, len(rows))
+        if storage_of(rows) == "float16":  # whose squares 32 bits can hold
+            chunk = wide_rows(rows, a, z)
+            squares = np.einsum("ij,ij->i", chunk, chunk).astype(np.float64) * (1 + 1e-6 * rows.shape[1])
+        else:
+            wide = rows[a:z].astype(np.float64)
+            squares = np.einsum("ij,ij->i", wide, wide)
+        longest = max(longest, float(np.sqrt(squares.max())))
+    return longest
 
 
 @njit
@@ -237,6 +255,7 @@ def build_segment(
     indices: np.ndarray,
     values: np.ndarray,
     dense: Mapping[int, VectorRows] | None = None,
+    tokens: Mapping[int, TokenRows] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 
@@ -265,4 +284,5 @@ def build_segment(
         small=small,
         large=large,
         dense=dense or {},
+        tokens=tokens or {},
     )

@@ -95,17 +95,14 @@ def products(queries: np.ndarray, rows: VectorRows, a: int, z: int) -> np.ndarra
             scores = np.empty((len(queries), z - a), np.float32)
             _multiply(queries, codes, scores)
         else:
-            scores = queries @ codes.astype(np.float32).T
+            scores = queries @ wide_rows(rows, a, z).T
         scores *= rows.scales[a:z]
         return scores
-    chunk = rows[a:z]
-    if chunk.dtype == np.float16:
-        if len(queries) <= _FEW:
-            scores = np.empty((len(queries), z - a), np.float32)
-            _multiply_halves(queries, np.ascontiguousarray(chunk).view(np.uint16), scores)
-            return scores
-        chunk = _widened(chunk)
-    scores = queries @ chunk.astype(np.float32, copy=False).T
+    if rows.dtype == np.float16 and len(queries) <= _FEW:
+        scores = np.empty((len(queries), z - a), np.float32)
+        _multiply_halves(queries, np.ascontiguousarray(rows[a:z]).view(np.uint16), scores)
+        return scores
+    scores = queries @ wide_rows(rows, a, z).T
     return scores
 
 
@@ -117,6 +114,14 @@ def _multiply(queries, codes, out):
             for j in range(codes.shape[1]):
                 total += queries[q, j] * np.float32(codes[i, j])
             out[q, i] = total
+
+
+def wide_rows(rows: VectorRows, a: int, z: int) -> np.ndarray:
+    """The rows from a to z in 32 bits; those in 8 bits before they are scaled."""
+    if isinstance(rows, ScaledRows):
+        return rows.codes[a:z].astype(np.float32)
+    chunk = rows[a:z]
+    return _widened(chunk) if chunk.dtype == np.float16 else chunk.astype(np.float32, copy=False)
 
 
 def _widened(chunk: np.ndarray) -> np.ndarray:

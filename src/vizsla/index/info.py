@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.vector_indexes import dense_facts
+from vizsla.index.search.vector_indexes import dense_facts, token_facts
 from vizsla.index.storage import database
-from vizsla.models import DenseComponent
+from vizsla.models import DenseComponent, TokenComponent
 
 
 def index_info(snapshot: Snapshot) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
             "documents": statistics.documents,
             "tokens": statistics.total_length,
             "average_length": statistics.total_length / max(statistics.documents, 1),
-            "dimensions": component.dimensions if isinstance(component, DenseComponent) else 0,
+            "dimensions": component.dimensions if isinstance(component, DenseComponent | TokenComponent) else 0,
         }
     return {
         "path": str(snapshot.path),
@@ -30,6 +30,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
         "postings": sum(segment.postings for segment in snapshot.segments),
         "namespaces": namespaces,
         "dense": dense_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
+        "token_vectors": token_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "index_bytes": snapshot.file_bytes,
         "document_bytes": sum(f.stat().st_size for f in snapshot.path.glob(database.FILE + "*")),
         "stored": snapshot.meta["stored"],

@@ -6,6 +6,7 @@ from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
+from vizsla.models.colbert import ColBERT
 from vizsla.models.context import SearchContext
 from vizsla.models.counts import BM25OverCounts, TermCounts
 from vizsla.models.deepct import DeepCT
@@ -32,6 +33,7 @@ from vizsla.models.sparse_component import (
 )
 from vizsla.models.sparta import Sparta
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+from vizsla.models.token_component import TokenComponent, TokenDocuments
 
 __all__ = [
     "BM25",
@@ -44,6 +46,7 @@ __all__ = [
     "Augmenter",
     "AutoWeightedSum",
     "BM25OverCounts",
+    "ColBERT",
     "CollectionStatistics",
     "Component",
     "CountedStatistics",
@@ -71,6 +74,8 @@ __all__ = [
     "Sum",
     "TermCounts",
     "TermWeightEncoder",
+    "TokenComponent",
+    "TokenDocuments",
     "as_text",
     "average_length",
     "check_model",

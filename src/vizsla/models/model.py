@@ -160,8 +160,8 @@ class Model(ABC):
 class Component(Model):
     """A leaf of every sum: a model with one namespace.
 
-    A component is a `SparseComponent` (weighted terms) or a `DenseComponent` (one vector a text). It is a frozen
-    dataclass; a subclass with a `kind` can be stored in an index.
+    A component is a `SparseComponent` (weighted terms), a `DenseComponent` (one vector a text) or a `TokenComponent`
+    (a vector for each token). It is a frozen dataclass; a subclass with a `kind` can be stored in an index.
     """
 
     kind: ClassVar[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -77,3 +78,13 @@ def packed(ids: Tensor, mask: Tensor, tokens: int, side: int = 0) -> Batch:
         chunks.append(Chunk(flat[base:end], positions[base:end], starts.int(), power, side))
         first = last
     return Batch(chunks, order)
+
+
+def visible_tokens(batch: Batch, limits: Tensor) -> Iterator[Tensor]:
+    """For each chunk [tokens] which are among the first of their text, given [texts] how many these are."""
+    first = 0
+    for chunk in batch.chunks:
+        sizes = chunk.starts.diff()
+        own = limits[batch.order[first : first + len(sizes)]]
+        yield chunk.positions < torch.repeat_interleave(own, sizes)
+        first += len(sizes)

@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from vizsla.networks.chunks import Chunk
 
 
-def attend(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """Attention inside each text, given [tokens, 3, heads, size]; by a kernel for ragged texts where there is one."""
-    if qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
+def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = None) -> Tensor:
+    """Attention inside each text, given [tokens, 3, heads, size]; by a kernel for ragged texts where there is one.
+
+    `visible`: [tokens] which tokens others look at; by default all.
+    """
+    if visible is None and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
         from vizsla.networks.attention import LONGEST, short_attention
 
         if longest <= LONGEST:
@@ -29,7 +32,8 @@ def attend(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
     rows = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
     rows[mask] = qkv
     q, k, v = (x.transpose(1, 2) for x in rows.unbind(2))
-    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
+    keys = mask if visible is None else torch.zeros_like(mask).masked_scatter_(mask, visible)
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=keys[:, None, None, :])
     return mixed.transpose(1, 2)[mask]
 
 
@@ -51,8 +55,11 @@ class PackedBert(nn.Module):
         self.token_types = False
         """Whether documents are of the second segment; else all texts are of the first."""
 
-    def forward(self, chunk: Chunk, token_types: Tensor | None = None) -> Tensor:
-        """[tokens, hidden] the states of the last layer. `token_types`: of each token, where a text has both."""
+    def forward(self, chunk: Chunk, token_types: Tensor | None = None, visible: Tensor | None = None) -> Tensor:
+        """[tokens, hidden] the states of the last layer.
+
+        `token_types`: of each token, where a text has both. `visible`: [tokens] which ones others look at.
+        """
         e: Any = self.embeddings
         if token_types is None:
             token_type = e.token_type_embeddings.weight[chunk.side if self.token_types else 0]
@@ -64,7 +71,7 @@ class PackedBert(nn.Module):
             looks = (layer.attention.self.query, layer.attention.self.key, layer.attention.self.value)
             weight, bias = torch.cat([f.weight for f in looks]), torch.cat([f.bias for f in looks])
             qkv = F.linear(states, weight, bias).view(len(states), 3, self.heads, -1)
-            seen = attend(qkv, chunk.starts, chunk.longest).flatten(-2)
+            seen = attend(qkv, chunk.starts, chunk.longest, visible).flatten(-2)
             gives = layer.attention.output
             states = _short(gives.LayerNorm(gives.dropout(gives.dense(seen)) + states))
             inner = F.gelu(layer.intermediate.dense(states))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vizsla.networks.chunks import Batch, packed
+from vizsla.networks.chunks import Batch, packed, visible_tokens
 from vizsla.networks.encoder import encoder_of
 from vizsla.networks.heads import HEADS, expect_head
 from vizsla.networks.weights import read_weights
@@ -75,13 +75,27 @@ class TorchNetwork:
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The weight of each token of texts that lie behind one another, aligned with the ids."""
-        weights = np.zeros(len(ids), np.float32)
-        for first, batch, outputs in self._encoded(ids, offsets):
+        return self._of_tokens(ids, offsets, np.zeros(len(ids), np.float32))
+
+    def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray:
+        """[tokens, width] the vector of each token of texts that lie behind one another, aligned with the ids.
+
+        `attended`: [texts] how many tokens of each text, from the first, its tokens look at; by default all.
+        """
+        expect_head(self.head, "token_vectors")
+        vectors = np.zeros((len(ids), self.network.linear.out_features), np.float32)
+        return self._of_tokens(ids, offsets, vectors, attended)
+
+    def _of_tokens(
+        self, ids: np.ndarray, offsets: np.ndarray, out: np.ndarray, attended: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What the network gives for each token, put into an array in the order of the ids."""
+        for first, batch, outputs in self._encoded(ids, offsets, attended):
             sizes = np.concatenate([c.starts.diff().cpu().numpy() for c in batch.chunks])
             starts = offsets[first + batch.order.cpu().numpy()]
             places = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes) + np.arange(sizes.sum())
-            weights[places] = torch.cat(outputs).float().cpu().numpy()
-        return weights
+            out[places] = torch.cat(outputs).float().cpu().numpy()
+        return out
 
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
@@ -119,7 +133,9 @@ class TorchNetwork:
         return augmentations
 
     @torch.inference_mode()
-    def _encoded(self, ids: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, Batch, list[Tensor]]]:
+    def _encoded(
+        self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None
+    ) -> Iterator[tuple[int, Batch, list[Tensor]]]:
         """For some thousand texts at a time: the number of the first, the batch, and the outputs for its chunks."""
         for first in range(0, len(offsets) - 1, _TEXTS):
             bounds = offsets[first : first + _TEXTS + 1]
@@ -129,7 +145,12 @@ class TorchNetwork:
             padded = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
             batch = packed(padded, mask, _TOKENS[self.device.type], side=1)  # a network that is run reads documents
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                yield first, batch, [self.network(chunk) for chunk in batch.chunks]
+                if attended is None:
+                    yield first, batch, [self.network(chunk) for chunk in batch.chunks]
+                else:
+                    limits = torch.from_numpy(attended[first : first + _TEXTS]).to(self.device)
+                    pairs = zip(batch.chunks, visible_tokens(batch, limits), strict=True)
+                    yield first, batch, [self.network(chunk, visible) for chunk, visible in pairs]
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

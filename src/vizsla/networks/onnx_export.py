@@ -56,7 +56,7 @@ def need_onnx() -> None:
 
 
 def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Output]) -> None:
-    shapes = [[None] if output.name.startswith(_PEAKS) else ["batch", output.width] for output in outputs]
+    shapes = [_shape(output) for output in outputs]
     folder.mkdir(parents=True, exist_ok=True)
     save_graph(
         folder / NETWORK,
@@ -66,6 +66,12 @@ def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Outpu
         [(o.node, o.name, np.float32, shape) for o, shape in zip(outputs, shapes, strict=True)],
         {"head": head, "longest": str(graph.longest), "words": str(graph.words)},
     )
+
+
+def _shape(output: Output) -> list[Any]:
+    if output.name.startswith(_PEAKS):
+        return [None]
+    return ["batch", "length", output.width] if output.per_token else ["batch", output.width]
 
 
 def save_graph(

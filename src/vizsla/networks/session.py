@@ -86,6 +86,20 @@ class OnnxNetwork:
         expect_head(self.head, "embeddings")
         return self._rows(ids, offsets)
 
+    def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray:
+        """[tokens, width] the vector of each token of texts that lie behind one another, aligned with the ids.
+
+        `attended`: [texts] how many tokens of each text, from the first, its tokens look at; by default all.
+        """
+        expect_head(self.head, "token_vectors")
+        lengths = np.diff(offsets) if attended is None else attended
+
+        def encode(text: int) -> np.ndarray:
+            rows: np.ndarray = self.run(ids[None, offsets[text] : offsets[text + 1]], lengths[text : text + 1])[0]
+            return rows
+
+        return np.concatenate(list(side_by_side(encode, range(len(offsets) - 1), self.threads)))
+
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts] the scores of pairs that lie behind one another, each as one text."""
         expect_head(self.head, "scores")

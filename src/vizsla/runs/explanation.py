@@ -56,6 +56,8 @@ class Explanation:
         facts = self.facts
         if "term" in facts:
             return _term_note(facts)
+        if "query_token" in facts:
+            return _token_note(facts)
         if "length_norm" in facts:
             norm = f"length norm {facts['length_norm']:.3f}, average length {facts['average_length']:.1f}"
             return f"{norm}, {_count(facts['documents'], facts)}"
@@ -68,7 +70,7 @@ class Explanation:
 
     def _lines(self, top: bool = True) -> Iterator[str]:
         head = f"{self.score:.4f}  {self.name}"
-        if "term" in self.facts:
+        if "term" in self.facts or "query_token" in self.facts:
             yield f"{head}  {self.note}"
             return
         yield head if top else head + self.weight_note
@@ -100,6 +102,13 @@ def _term_note(facts: Mapping[str, Any]) -> str:
     )
     times = "once" if count == 1 else f"{count} times"
     return f"{added}= {query} ({rarity}{repeats}) x {document} ({times} here)"
+
+
+def _token_note(facts: Mapping[str, Any]) -> str:
+    """Which token of the document a token of the query met; without the text of the document its number alone."""
+    place = f"token {facts['position']:,} of this document"
+    met = facts["document_token"]
+    return f"~ {place if met is None else f'{met} ({place})'}"
 
 
 def _count(number: int, facts: Mapping[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""What models make of texts: sparse and dense vectors, their concatenation, scaling and quantisation."""
+"""What models make of texts: sparse, dense and token vectors, their concatenation, scaling and quantisation."""
 
 from __future__ import annotations
 
 from vizsla.vectors.dense import DenseVectors, JoinedVectors, Vectors
 from vizsla.vectors.quantise import Quantiser
 from vizsla.vectors.sparse import SparseVectors
+from vizsla.vectors.token import TokenVectors
 from vizsla.vectors.vocabulary import Vocabulary
 
-__all__ = ["DenseVectors", "JoinedVectors", "Quantiser", "SparseVectors", "Vectors", "Vocabulary"]
+__all__ = ["DenseVectors", "JoinedVectors", "Quantiser", "SparseVectors", "TokenVectors", "Vectors", "Vocabulary"]

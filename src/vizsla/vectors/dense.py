@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.vectors.sparse import SparseVectors
+from vizsla.vectors.token import TokenVectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class DenseVectors:
             return JoinedVectors(other.sparse, _joined(self, other.dense))
         if isinstance(other, SparseVectors):
             return JoinedVectors(other, self)
-        return _joined(self, other)
+        return _joined(self, other) if isinstance(other, DenseVectors) else NotImplemented
 
     def __radd__(self, other: SparseVectors) -> JoinedVectors:
         return JoinedVectors(other, self)
@@ -90,6 +91,8 @@ class JoinedVectors:
             return JoinedVectors(self.sparse + other, self.dense)
         if isinstance(other, DenseVectors):
             return JoinedVectors(self.sparse, _joined(self.dense, other))
+        if not isinstance(other, JoinedVectors):
+            return NotImplemented
         return JoinedVectors(self.sparse + other.sparse, _joined(self.dense, other.dense))
 
     def __radd__(self, other: SparseVectors) -> JoinedVectors:
@@ -101,5 +104,5 @@ class JoinedVectors:
         return total
 
 
-Vectors = SparseVectors | DenseVectors | JoinedVectors
+Vectors = SparseVectors | DenseVectors | JoinedVectors | TokenVectors
 """What models make of texts."""

@@ -18,7 +18,7 @@ from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, model_files, segment_files
-from vizsla.models import DenseComponent, Model
+from vizsla.models import DenseComponent, Model, TokenComponent
 
 _ATTEMPTS = 5
 
@@ -127,9 +127,12 @@ class Snapshot:
         """Whether a segment has what the model's namespaces need."""
         components = [part.component for part in self.model.parts]
         sizes = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, DenseComponent)}
-        return len(segment.sizes) == len(components) and sizes == {
-            space: rows.shape[1] for space, rows in segment.dense.items()
-        }
+        tokens = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, TokenComponent)}
+        return (
+            len(segment.sizes) == len(components)
+            and sizes == {space: rows.shape[1] for space, rows in segment.dense.items()}
+            and tokens == {space: rows.width for space, rows in segment.tokens.items()}
+        )
 
     def _summed(self, space: int, entries: list[dict[str, int]]) -> NamespaceStatistics:
         return NamespaceStatistics(

@@ -8,12 +8,13 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from vizsla.engine import Query, Weighting, Weightings
+from vizsla.engine import Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
 from vizsla.index.reading.terms import NamespaceStatistics
-from vizsla.models import Component, DenseComponent, Model, SearchContext, SparseComponent
+from vizsla.models import Component, DenseComponent, Model, SearchContext, SparseComponent, TokenComponent
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
+_QueryVectors = tuple[dict[int, np.ndarray], dict[int, TokenQuery]]
 _NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
 
@@ -58,7 +59,21 @@ class DensePart:
         return [row if has_token else None for row, has_token in zip(weighted, known.tolist(), strict=True)]
 
 
-BoundPart = SparsePart | DensePart
+@dataclass(frozen=True, eq=False)
+class TokenPart:
+    """A component of late interaction, its weight, and its namespace in the index."""
+
+    space: int
+    weight: float
+    component: TokenComponent
+
+    def encode(self, texts: Sequence[str]) -> list[TokenQuery | None]:
+        """The token vectors of queries and their weight; None for a query without a known token."""
+        rows = self.component.query_embeddings(texts)
+        return [TokenQuery(vectors, self.weight) if len(vectors) else None for vectors in rows]
+
+
+BoundPart = SparsePart | DensePart | TokenPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +84,10 @@ class BoundModel:
     parts: tuple[BoundPart, ...]
     sparse: tuple[SparsePart, ...]
     dense: tuple[DensePart, ...]
+    tokens: tuple[TokenPart, ...]
     weightings: Weightings
+    has_vectors: bool
+    """Whether documents are found by vectors, too, and not by terms alone."""
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
@@ -94,31 +112,36 @@ class BoundModel:
         parts = tuple(_part(space, *bound[space], statistics) for space in bound)
         sparse = tuple(part for part in parts if isinstance(part, SparsePart))
         dense = tuple(part for part in parts if isinstance(part, DensePart))
-        return cls(model, parts, sparse, dense, Weightings.pack(weightings))
+        tokens = tuple(part for part in parts if isinstance(part, TokenPart))
+        return cls(model, parts, sparse, dense, tokens, Weightings.pack(weightings), len(sparse) < len(parts))
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
         sparse = []
         for part in self.sparse:
             sparse.append(part.encode(part.component.query_terms(texts, context)))  # noqa: PERF401 (a frame less)
-        dense = self._dense_vectors(texts) if len(sparse) < len(self.parts) else [{}] * len(texts)
+        vectors = self._vectors(texts) if len(sparse) < len(self.parts) else [({}, {})] * len(texts)
         if len(sparse) == 1:
-            return [Query(*encoded, vectors) for encoded, vectors in zip(sparse[0], dense, strict=True)]
+            return [Query(*encoded, *some) for encoded, some in zip(sparse[0], vectors, strict=True)]
         if not sparse:
-            return [Query(*_NO_TERMS, vectors) for vectors in dense]
+            return [Query(*_NO_TERMS, *some) for some in vectors]
         queries = []
-        for encoded, vectors in zip(zip(*sparse, strict=True), dense, strict=True):
+        for encoded, some in zip(zip(*sparse, strict=True), vectors, strict=True):
             terms, spaces, weights = map(np.concatenate, zip(*encoded, strict=True))
-            queries.append(Query(terms, spaces, weights, vectors))
+            queries.append(Query(terms, spaces, weights, *some))
         return queries
 
-    def _dense_vectors(self, texts: Sequence[str]) -> list[dict[int, np.ndarray]]:
-        """For each query its vector in each dense namespace."""
-        vectors: list[dict[int, np.ndarray]] = [{} for _ in texts]
+    def _vectors(self, texts: Sequence[str]) -> list[_QueryVectors]:
+        """For each query its vector in each dense namespace, and its token vectors in each namespace that has some."""
+        vectors: list[_QueryVectors] = [({}, {}) for _ in texts]
         for part in self.dense:
-            for by_space, vector in zip(vectors, part.encode(texts), strict=True):
+            for (dense, _), vector in zip(vectors, part.encode(texts), strict=True):
                 if vector is not None:
-                    by_space[part.space] = vector
+                    dense[part.space] = vector
+        for token_part in self.tokens:
+            for (_, tokens), token_query in zip(vectors, token_part.encode(texts), strict=True):
+                if token_query is not None:
+                    tokens[token_part.space] = token_query
         return vectors
 
     def query_weights(self, text: str, context: SearchContext) -> dict[str, dict[str, float]]:
@@ -131,6 +154,8 @@ class BoundModel:
 def _part(space: int, weight: float, component: Component, statistics: Mapping[str, NamespaceStatistics]) -> BoundPart:
     if isinstance(component, SparseComponent):
         return SparsePart(space, weight, component, statistics[component.namespace])
+    if isinstance(component, TokenComponent):
+        return TokenPart(space, weight, component)
     assert isinstance(component, DenseComponent)
     return DensePart(space, weight, component)
 
@@ -149,9 +174,10 @@ def _find(component: Component, held: Sequence[Component], taken: Mapping[int, o
 
 def _mismatch(component: Component, held: Sequence[Component]) -> str:
     """Why an index cannot be searched with a component, and what can be changed."""
-    if isinstance(component, DenseComponent):
-        free, fixed = "other weights", "other dense vectors"
-        sizes = sorted({other.dimensions for other in held if isinstance(other, DenseComponent)})
+    if isinstance(component, DenseComponent | TokenComponent):
+        kind = DenseComponent if isinstance(component, DenseComponent) else TokenComponent
+        free, fixed = "other weights", f"other {'dense' if kind is DenseComponent else 'token'} vectors"
+        sizes = sorted({other.dimensions for other in held if isinstance(other, kind)})
         if sizes and component.dimensions not in sizes:
             fixed += f": its own have {' and '.join(map(str, sizes))} numbers, these {component.dimensions}"
     else:

@@ -14,7 +14,8 @@ from vizsla.runs import FUSIONS, Fusion, Ranking, Run
 from vizsla.spec import Option, format_call, parse_call
 
 DEPTH = 100
-_OWN = ("sum", "union")
+CANDIDATES = "candidates"
+_OWN = ("sum", "union", CANDIDATES)
 _DEPTH_OPTION = Option("depth", "int", DEPTH, "how many documents of each part are looked at")
 
 
@@ -23,8 +24,9 @@ class Combination:
     """A rule by its name; parsed from text, printed back.
 
     `sum`: every document by the sum of its scores, which is exact. `union(depth=100)`: the best documents of each part,
-    `depth` or k if that is more, by the sum of their scores. A fusion, as in `rrf(k=60, depth=100)`: the best documents
-    of each part by their ranks or normalised scores; the weights of the sum do not count.
+    `depth` or k if that is more, by the sum of their scores. `candidates(depth=100)`: the same, but parts of late
+    interaction only score what the others find. A fusion, as in `rrf(k=60, depth=100)`: the best documents of each part
+    by their ranks or normalised scores; the weights of the sum do not count.
 
     >>> str(Combination.parse("rrf")), str(Combination.parse("union(depth=20)"))
     ('rrf(k=60, depth=100)', 'union(depth=20)')
@@ -79,7 +81,8 @@ def parts_of(query: Query, spaces: Sequence[int]) -> list[Query]:
     for space in spaces:
         here = query.spaces == space
         dense = {space: query.dense[space]} if space in query.dense else {}
-        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense))
+        tokens = {space: query.tokens[space]} if space in query.tokens else {}
+        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens))
     return parts
 
 

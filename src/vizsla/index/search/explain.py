@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.engine import exact_max_sims
 from vizsla.errors import VizslaError
-from vizsla.index.search.bound_model import DensePart, SparsePart
+from vizsla.index.search.bound_model import DensePart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import ExpandedBM25, Model
 from vizsla.runs import Explanation, Filter
@@ -35,6 +36,10 @@ def _explain_row(searcher: Searcher, model: Model, text: str, number: int, condi
             query, _ = part.component.query_embeddings([text])
             with searcher.snapshot.naming_damage():
                 branches.append(_explain_dense(searcher, part, query[0], number))
+        elif isinstance(part, TokenPart):
+            (vectors,) = part.component.query_embeddings([text])
+            with searcher.snapshot.naming_damage():
+                branches.append(_explain_tokens(searcher, part, text, vectors, number))
         else:
             (terms,) = part.component.query_terms([text], searcher.context(condition))
             with searcher.snapshot.naming_damage():
@@ -65,6 +70,29 @@ def _explain_dense(searcher: Searcher, part: DensePart, vector: np.ndarray, numb
     if len(leaves) == 1:
         return Explanation(component.name, leaves[0].score, facts_of_part | leaves[0].facts)
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts_of_part, tuple(leaves))
+
+
+def _explain_tokens(searcher: Searcher, part: TokenPart, text: str, vectors: np.ndarray, number: int) -> Explanation:
+    """A leaf for each query token: the document token it met, and the product of their vectors."""
+    snapshot, component = searcher.snapshot, part.component
+    position = snapshot.position(number)
+    assert position is not None
+    segment = snapshot.segments[position[0]]
+    rows, row = segment.tokens[part.space], np.array([position[1]])
+    _, (products,), (places,) = exact_max_sims(rows, row, vectors, segment.max_norms[part.space])
+    document = snapshot.documents.by_number([number])[number]
+    names = component.document_tokens(document.content) if snapshot.documents.has_texts else []
+    queries = component.query_tokens(text)
+    leaves = []
+    for i, (product, place) in enumerate(zip(products.tolist(), places.tolist(), strict=True)):
+        if place < 0:
+            continue
+        name = queries[i] if i < len(queries) else f"query token {i + 1}"
+        met = names[place] if place < len(names) else None
+        facts = {"query_token": name, "document_token": met, "position": place + 1, "similarity": product}
+        leaves.append(Explanation(name, part.weight * product, facts))
+    facts = {"namespace": component.namespace, "weight": part.weight, "tokens": int(np.diff(rows.starts)[position[1]])}
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 
 def _explain_sparse(

@@ -41,7 +41,7 @@ def _allowed_rows(searcher: Searcher, condition: Filter | None) -> list[np.ndarr
 def _rows_with_a_score(segment: Segment, query: Query) -> np.ndarray:
     """The rows that share a term with a query, or have a vector where the query has one: what the engine scores."""
     rows = np.zeros(len(segment), np.bool_)
-    for space in query.dense:
+    for space in query.vector_spaces:
         has_vector = segment.has_vector[space]
         if has_vector is None:
             return np.ones(len(segment), np.bool_)

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from vizsla.engine import Query, TopDocuments, VectorIndex
 from vizsla.errors import VizslaError, kind_of
-from vizsla.index.search.bound_model import BoundModel
-from vizsla.index.search.combining import Combination, parts_of, union_of
+from vizsla.index.search.bound_model import BoundModel, TokenPart
+from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
 from vizsla.index.search.hits import best_passages, documents_by_id, hits_of
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import DenseComponent, Model
@@ -71,7 +71,7 @@ class Search:
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
-        if not bound.dense and combination.name == "sum":
+        if not bound.has_vectors and combination.name == "sum":
             return cls(searcher, bound, k, condition, threads, expected)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
@@ -84,6 +84,8 @@ class Search:
         return plan if combination.name == "sum" else plan._combined(combination)
 
     def _combined(self, combination: Combination) -> Search:
+        if combination.name == CANDIDATES:
+            self._check_candidates()
         if combination.fusion is None:
             return replace(self, union=combination)
         deep = replace(self, k=max(self.k, combination.depth))
@@ -91,6 +93,14 @@ class Search:
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
         parts = tuple(replace(deep if bound.dense else sparse, bound=bound) for bound in models)
         return replace(self, fusion=combination, parts=parts)
+
+    def _check_candidates(self) -> None:
+        """Refuse a model that has nothing to find candidates by, or nothing to score them by."""
+        finding = [part.weight for part in self.bound.parts if not isinstance(part, TokenPart)]
+        if not self.bound.tokens or not finding:
+            raise VizslaError(f"{CANDIDATES} needs a sum of late interaction and another model, as bm25 + colbert(...)")
+        if 0 in finding:
+            raise VizslaError("a model with the weight 0 finds no candidates; give it a small weight, such as 1e-6")
 
     def hits_of(self, query: str) -> list[Hit]:
         """The best k documents for one query with words."""
@@ -124,10 +134,10 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
-        dense = bool(self.bound.dense)
-        size = DENSE_BATCH_SIZE if dense else BATCH_SIZE
+        multiplies = self.bound.has_vectors
+        size = DENSE_BATCH_SIZE if multiplies else BATCH_SIZE
         batches = [queries[a : a + size] for a in range(0, len(queries), size)]
-        if self.threads == 1 or dense or len(batches) <= 1:
+        if self.threads == 1 or multiplies or len(batches) <= 1:
             found = [search(batch) for batch in batches]
         else:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -167,8 +177,10 @@ class Search:
         return self.searcher.top_k(queries, self.bound, k, self.condition, self.expected, self.vector_index)
 
     def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
-        """The best, by the sum of all parts, of the documents that any part finds."""
-        spaces = [part.space for part in self.bound.parts]
+        """The best, by the sum of all parts, of the documents that any part finds that looks for some."""
+        assert self.union is not None
+        finding = [p for p in self.bound.parts if self.union.name != CANDIDATES or not isinstance(p, TokenPart)]
+        spaces = [part.space for part in finding]
         by_part = zip(*(parts_of(query, spaces) for query in queries), strict=True)
         top_k, rest = self.searcher.top_k, (depth, self.condition, self.expected, self.vector_index)
         found = zip(*(top_k(part, self.bound, *rest) for part in by_part), strict=True)

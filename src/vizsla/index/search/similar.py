@@ -44,7 +44,7 @@ def similar_query(searcher: Searcher, doc_id: str, model: Model | None) -> str:
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if not store.has_texts:
         raise VizslaError("this index does not keep the texts of documents, so none can be found that are like another")
-    return _beginning(document, bound) if bound.dense else _telling_words(document, bound.sparse)
+    return _beginning(document, bound) if bound.has_vectors else _telling_words(document, bound.sparse)
 
 
 def _beginning(document: Document, bound: BoundModel) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from vizsla.engine import by_document
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.bound_model import DensePart, SparsePart
+from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model
 
@@ -50,8 +50,8 @@ def bytes_of(searcher: Searcher, model: Model) -> int:
     """What an index of this model alone would take, without the documents."""
     snapshot, total = searcher.snapshot, 0
     for part in searcher.bind(model).parts:
-        if isinstance(part, DensePart):
-            total += sum(segment.dense_bytes(part.space) + segment.numbers.nbytes for segment in snapshot.segments)
+        if not isinstance(part, SparsePart):
+            total += sum(segment.vector_bytes(part.space) + segment.numbers.nbytes for segment in snapshot.segments)
             continue
         terms = snapshot.terms.numbers_of(part.space)
         with snapshot.naming_damage():
@@ -64,8 +64,9 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
 
     In a sum the terms are prefixed by their namespaces.
     """
-    if searcher.own.dense:
-        raise VizslaError(f"the vectors of {searcher.own.dense[0].component.name} are dense and have no terms to list")
+    if searcher.own.has_vectors:
+        name = next(part.component.name for part in searcher.own.parts if not isinstance(part, SparsePart))
+        raise VizslaError(f"the vectors of {name} are dense and have no terms to list")
     snapshot, parts = searcher.snapshot, searcher.own.sparse
     names, spaces, factors = _term_table(snapshot, parts)
     weightings = [p.component.weighting(p.statistics) for p in parts]

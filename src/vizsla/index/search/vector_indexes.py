@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vizsla.engine import STORES, Approximate, Exact, Segment, VectorIndex, check_gpu, faiss_for
+from vizsla.engine import STORES, Approximate, Exact, Segment, VectorIndex, check_gpu, faiss_for, token_store
 from vizsla.errors import VizslaError
-from vizsla.models import DenseComponent, Model
+from vizsla.models import DenseComponent, Model, TokenComponent
 
 
 def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
@@ -15,7 +15,8 @@ def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
     if vector_index == Exact():
         return
     sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
-    if not sizes:
+    has_tokens = any(isinstance(p.component, TokenComponent) for p in model.parts)
+    if not sizes and not (has_tokens and isinstance(vector_index, Exact)):
         raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
     for dimensions in sizes:
         vector_index.check_width(dimensions)
@@ -48,4 +49,17 @@ def dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: M
         "vector_bytes": sum(segment.dense[s].nbytes for segment in segments for s in spaces),
         "structure_bytes": sum(ann_index.bytes for ann_index in ann_indexes),
         "built": sorted({ann_index.factory for ann_index in ann_indexes}),
+    }
+
+
+def token_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
+    """How an index keeps its token vectors; None if it has none."""
+    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, TokenComponent)]
+    if not spaces:
+        return None
+    rows = [segment.tokens[s] for segment in segments for s in spaces]
+    return {
+        "store": token_store(vector_index.store),
+        "vectors": sum(len(some.vectors) for some in rows),
+        "vector_bytes": sum(some.nbytes for some in rows),
     }

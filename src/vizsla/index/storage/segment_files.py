@@ -23,10 +23,12 @@ from vizsla.engine import (
     PostingLists,
     ScaledRows,
     Segment,
+    TokenRows,
     VectorRows,
     build_ann_index,
     convert_rows,
     storage_of,
+    token_store,
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import trust
@@ -58,6 +60,7 @@ SMALL_PARTS = tuple(part for part in LARGE_PARTS if part not in ("values", "tops
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
 ALIVE, FREQUENCIES = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
+TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -76,6 +79,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     DENSE: (2, ("<f4", "<f2")),
     CODES: (2, ("|i1",)),
     SCALES: (1, ("<f4",)),
+    TOKENS: (1, ("<i8",)),
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
@@ -88,8 +92,10 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    codes, scales = ({part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES))
-    return codes == scales and all(_is_valid_entry(*item) for item in facts.items())
+    codes, scales, plain, tokens = (
+        {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
+    )
+    return codes == scales and tokens <= codes | plain and all(_is_valid_entry(*item) for item in facts.items())
 
 
 def _is_valid_entry(part: str, entry: Any) -> bool:
@@ -100,7 +106,7 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{ANN})[0-9]{{1,4}}", part)
+    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{TOKENS}|{ANN})[0-9]{{1,4}}", part)
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
@@ -119,7 +125,11 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
         for space, rows in arrays.dense.items():
-            written |= _write_dense(folder, space, rows.shape, [rows], storage_of(rows))
+            written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
+        for space, tokens in arrays.tokens.items():
+            rows = tokens.vectors
+            written |= _write_starts(folder, space, tokens.starts)
+            written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
         return written
 
 
@@ -137,14 +147,23 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str)
             written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
         for space in merge.old[0].dense:
             pieces = merge.dense_pieces(space, 4 * chunk)
-            written |= _write_dense(folder, space, merge.dense_shape(space), pieces, store)
+            written |= _write_vectors(folder, space, merge.dense_shape(space), pieces, store)
+        for space, tokens in merge.old[0].tokens.items():
+            starts, pieces = merge.token_starts(space), merge.token_pieces(space, 4 * chunk)
+            written |= _write_starts(folder, space, starts)
+            written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
         return written
 
 
-def _write_dense(
+def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Facts]:
+    """Write where the token vectors of each document begin."""
+    return {f"{TOKENS}{space}": write_array(folder / f"{TOKENS}{space}.npy", starts.astype(np.int64, copy=False))}
+
+
+def _write_vectors(
     folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str
 ) -> dict[str, Facts]:
-    """Write the dense vectors of a namespace, piece by piece, as the type `store`."""
+    """Write the dense or token vectors of a namespace, piece by piece, as the type `store`."""
     files: dict[str, tuple[np.dtype, tuple[int, ...]]]
     if store == "sq8":
         files = {CODES: (np.dtype(np.int8), shape), SCALES: (np.dtype(np.float32), shape[:1])}
@@ -235,8 +254,11 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
         dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
+    tokens = {i: TokenRows(dense.pop(i), read_array(path, segment, f)) for i, f in _of_spaces(facts, TOKENS)}
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
-    mapped = Segment(**documents, small=PostingLists(**small), large=PostingLists(**large), dense=dense, ann=ann)
+    mapped = Segment(
+        **documents, small=PostingLists(**small), large=PostingLists(**large), dense=dense, ann=ann, tokens=tokens
+    )
     if not mapped.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return mapped

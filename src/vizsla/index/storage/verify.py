@@ -178,11 +178,15 @@ def _check_arrays(path: Path, name: str, s: Segment, namespaces: int, terms: int
 
 
 def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
-    """Check that dense vectors are finite, and that an ANN index has as many vectors."""
-    for rows in s.dense.values():
+    """Check that vectors are finite, that token vectors lie where they should, and the size of ANN indexes."""
+    for space, tokens in s.tokens.items():
+        counts = np.diff(np.asarray(tokens.starts, np.int64))
+        if (counts < 0).any() or ((counts > 0) != (s.sizes[space] > 0)).any():
+            yield f"{path}: the token vectors of segment {name} are not those of its documents"
+    for rows in (*s.dense.values(), *(tokens.vectors for tokens in s.tokens.values())):
         chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
         if not all(np.isfinite(chunk).all() for chunk in chunks):
-            yield f"{path}: the dense vectors of segment {name} hold numbers that are NaN or infinite"
+            yield f"{path}: the vectors of segment {name} hold numbers that are NaN or infinite"
     if s.ann and find_spec("faiss") is not None:
         for ann_index in s.ann.values():
             if ann_index.trusted and ann_index.open().ntotal != len(s):

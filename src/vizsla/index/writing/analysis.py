@@ -26,7 +26,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
 from vizsla.errors import VizslaError
-from vizsla.models import Component, DenseComponent, Model, SparseComponent, as_text, is_text
+from vizsla.models import Component, DenseComponent, Model, SparseComponent, TokenComponent, as_text, is_text
 from vizsla.runs.documents import refusal
 from vizsla.vectors import SparseVectors
 
@@ -68,7 +68,21 @@ class DenseBatch:
         return (self.lengths > 0).astype(np.uint32)
 
 
-NamespaceBatch = SparseBatch | DenseBatch
+@dataclass(frozen=True, eq=False)
+class TokenBatch:
+    """The token vectors of a batch, [tokens, dimensions], and where those of each document begin."""
+
+    vectors: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def findable(self) -> np.ndarray:
+        """The number of vectors of each document."""
+        return np.diff(self.starts).astype(np.uint32)
+
+
+NamespaceBatch = SparseBatch | DenseBatch | TokenBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +113,14 @@ class _NamespaceEncoder(ABC):
 
     @staticmethod
     def of(component: Component) -> _NamespaceEncoder:
-        """The encoder for a sparse or dense component; other kinds of component are refused."""
+        """The encoder for a sparse, dense or token component; other kinds of component are refused."""
         if isinstance(component, SparseComponent):
             return _SparseEncoder(component)
         if isinstance(component, DenseComponent):
             return _DenseEncoder(component)
-        raise VizslaError(f"{component.name} is neither a sparse nor a dense component, so it cannot be indexed")
+        if isinstance(component, TokenComponent):
+            return _TokenEncoder(component)
+        raise VizslaError(f"{component.name} is no sparse, dense or token component, so it cannot be indexed")
 
 
 class _SparseEncoder(_NamespaceEncoder):
@@ -151,6 +167,20 @@ class _DenseEncoder(_NamespaceEncoder):
                 f"expected {len(documents), self._component.dimensions}"
             )
         return DenseBatch(vectors, lengths.astype(np.uint32, copy=False))
+
+
+class _TokenEncoder(_NamespaceEncoder):
+    def __init__(self, component: TokenComponent) -> None:
+        self._component = component
+
+    def encode(self, documents: Sequence[Document]) -> TokenBatch:
+        vectors, starts, lengths = self._component.encode([d.content for d in documents])
+        if len(starts) != len(documents) + 1 or vectors.shape != (starts[-1], self._component.dimensions):
+            raise VizslaError(
+                f"{self._component.name} gives vectors of the shape {vectors.shape} for {len(starts) - 1:,} of "
+                f"{len(documents):,} documents; expected {starts[-1], self._component.dimensions}"
+            )
+        return TokenBatch(vectors, starts, lengths.astype(np.uint32, copy=False))
 
 
 class Analyst:

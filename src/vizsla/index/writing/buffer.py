@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Segment, build_segment, convert_rows, fits_a_segment
+from vizsla.engine import Segment, TokenRows, build_segment, convert_rows, convert_token_rows, fits_a_segment
 from vizsla.errors import VizslaError
 from vizsla.index.storage import database
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.writing.analysis import AnalysedBatch, DenseBatch, NamespaceBatch, SparseBatch
-from vizsla.models import Model, SparseComponent
+from vizsla.index.writing.analysis import AnalysedBatch, DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.models import Component, Model, SparseComponent, TokenComponent
 
 MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
 
@@ -25,15 +25,10 @@ class Buffer:
     def __init__(
         self, path: Path, model: Model, db: sqlite3.Connection, checksums: Checksums, store: str = "float32"
     ) -> None:
-        """`store`: the type that dense vectors are stored in."""
+        """`store`: the type that vectors are stored in."""
         numbers = TermNumbers(path, db, checksums)
         self._store = store
-        self._namespaces: list[_SparseNamespace | _DenseNamespace] = [
-            _SparseNamespace(space, component, numbers)
-            if isinstance(component, SparseComponent)
-            else _DenseNamespace(component.name)
-            for space, (_, component) in enumerate(model.parts)
-        ]
+        self._namespaces = [_namespace(space, component, numbers) for space, (_, component) in enumerate(model.parts)]
         self._first = 0
         self._count = 0
 
@@ -76,6 +71,11 @@ class Buffer:
         dense = {
             space: convert_rows(rows.dense, self._store) for space, rows in enumerate(rows_of) if rows.dense is not None
         }
+        tokens = {
+            space: convert_token_rows(rows.tokens, self._store)
+            for space, rows in enumerate(rows_of)
+            if rows.tokens is not None
+        }
         segment = build_segment(
             numbers,
             np.array([rows.length_codes for rows in rows_of]),
@@ -84,6 +84,7 @@ class Buffer:
             np.concatenate([rows.indices for rows in rows_of]),
             np.concatenate([rows.values for rows in rows_of]),
             dense,
+            tokens,
         )
         self._first += self._count
         self._count = 0
@@ -95,7 +96,7 @@ def _postings(batch: AnalysedBatch) -> int:
 
 
 class _SegmentRows(NamedTuple):
-    """The rows of one namespace for a segment; a dense namespace has no terms."""
+    """The rows of one namespace for a segment; one with vectors has no terms."""
 
     length_codes: np.ndarray
     lengths: np.ndarray
@@ -103,6 +104,15 @@ class _SegmentRows(NamedTuple):
     indices: np.ndarray
     values: np.ndarray
     dense: np.ndarray | None = None
+    tokens: TokenRows | None = None
+
+    @classmethod
+    def without_terms(
+        cls, lengths: np.ndarray, dense: np.ndarray | None = None, tokens: TokenRows | None = None
+    ) -> _SegmentRows:
+        """The rows of a namespace that has vectors."""
+        none, counts = np.zeros(0, np.uint32), np.zeros(len(lengths), np.uint32)
+        return cls(np.zeros(len(lengths), np.uint8), lengths, counts, none, none, dense, tokens)
 
 
 class TermNumbers:
@@ -188,8 +198,7 @@ class _DenseNamespace:
 
     def check(self, rows: NamespaceBatch) -> None:
         assert isinstance(rows, DenseBatch)
-        if not np.isfinite(rows.vectors).all():
-            raise VizslaError(f"{self._model_name} makes vectors with numbers that are NaN or infinite")
+        _check_finite(rows.vectors, self._model_name)
 
     def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (vectors have no terms)
         assert isinstance(rows, DenseBatch)
@@ -201,6 +210,44 @@ class _DenseNamespace:
         pending, self._pending, self.bytes = self._pending, [], 0
         lengths = np.concatenate([rows.lengths for rows in pending])
         vectors = np.concatenate([rows.vectors for rows in pending])
-        no_terms = np.zeros(0, np.uint32)
-        counts = np.zeros(len(lengths), np.uint32)
-        return _SegmentRows(np.zeros(len(lengths), np.uint8), lengths, counts, no_terms, no_terms, vectors)
+        return _SegmentRows.without_terms(lengths, dense=vectors)
+
+
+class _TokenNamespace:
+    """The token vectors of one namespace."""
+
+    postings = 0
+
+    def __init__(self, model_name: str) -> None:
+        self._model_name = model_name
+        self._pending: list[TokenBatch] = []
+        self.bytes = 0
+
+    def check(self, rows: NamespaceBatch) -> None:
+        assert isinstance(rows, TokenBatch)
+        _check_finite(rows.vectors, self._model_name)
+
+    def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (vectors have no terms)
+        assert isinstance(rows, TokenBatch)
+        self._pending.append(rows)
+        self.bytes += rows.vectors.nbytes + rows.starts.nbytes + rows.lengths.nbytes
+
+    def flush(self) -> _SegmentRows:
+        """Empty the namespace and return its rows."""
+        pending, self._pending, self.bytes = self._pending, [], 0
+        counts = np.concatenate([np.diff(rows.starts) for rows in pending])
+        tokens = TokenRows(np.concatenate([rows.vectors for rows in pending]), np.append(0, np.cumsum(counts)))
+        return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), tokens=tokens)
+
+
+def _check_finite(vectors: np.ndarray, model_name: str) -> None:
+    if not np.isfinite(vectors).all():
+        raise VizslaError(f"{model_name} makes vectors with numbers that are NaN or infinite")
+
+
+def _namespace(
+    space: int, component: Component, numbers: TermNumbers
+) -> _SparseNamespace | _DenseNamespace | _TokenNamespace:
+    if isinstance(component, SparseComponent):
+        return _SparseNamespace(space, component, numbers)
+    return _TokenNamespace(component.name) if isinstance(component, TokenComponent) else _DenseNamespace(component.name)

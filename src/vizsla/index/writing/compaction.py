@@ -24,6 +24,7 @@ from vizsla.engine import (
     fits_a_segment,
     living_frequencies,
     storage_of,
+    token_store,
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
@@ -129,8 +130,10 @@ class Compaction:
 
     def _is_compact(self, start: int, end: int) -> bool:
         first = self._entries[start]
-        stores = {storage_of(rows) for rows in first.segment.dense.values()}
-        return end - start == 1 and first.alive is None and stores <= {self._vector_index.store}
+        store = self._vector_index.store
+        stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}
+        stored |= {(token_store(store), storage_of(rows.vectors)) for rows in first.segment.tokens.values()}
+        return end - start == 1 and first.alive is None and all(wanted == present for wanted, present in stored)
 
     @staticmethod
     def _size_class(entry: _SegmentState) -> int:

@@ -20,11 +20,15 @@ SILENT = (0, 101, 102, 103)
 
 
 class Output(NamedTuple):
-    """What comes out of a graph: the node, the name it gets, and its width, a number or a name of ONNX's."""
+    """What comes out of a graph: the node, the name it gets, and its width, a number or a name of ONNX's.
+
+    `per_token`: there is a row for each token, and not for each text.
+    """
 
     node: str
     name: str
     width: int | str
+    per_token: bool = False
 
 
 class Head(ABC):

@@ -48,7 +48,7 @@ function explanationNodes(explanation, query, hit, info) {
 }
 
 function sentence(leaves, sum, query) {
-	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : `the vectors of ${l.name}`);
+	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : "query_token" in l ? `“${l.query_token}”` : `the vectors of ${l.name}`);
 	const best = leaves.filter((l) => l.score > 0).sort((a, b) => b.score - a.score);
 	if (!best.length) return "Nothing of the query is in this document.";
 	const top = best.slice(0, best[0].score > 0.7 * sum ? 1 : 2);
@@ -87,11 +87,12 @@ function termRow(t, most, query, info) {
 	const rarity = t.documents_with_term != null && `in ${number(t.documents_with_term)} of ${plural(info[`${unit}s`], unit)}`;
 	const times = t.counted && t.in_document ? (t.in_document === 1 ? "once here" : `${number(t.in_document)} times here`) : "";
 	const exact = t.query_weight != null ? `${score(t.score)} = ${t.query_weight.toFixed(4)} (query) × ${t.document_weight.toFixed(4)} (document)` : String(t.score);
+	const met = t.document_token ? `meets ${t.document_token}` : "";
 	const stem = t.term && word !== t.term ? `indexed as ${t.term}` : "";
 	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
 		el("dt", el("bdi", word), t.added && el("span.tag", "added")),
 		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
-			el("small", [times, rarity, stem].filter(Boolean).join(" · "))));
+			el("small", [times, rarity, met, stem].filter(Boolean).join(" · "))));
 }
 
 function denseRow(part, most) {

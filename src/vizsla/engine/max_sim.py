@@ -1,0 +1,130 @@
+"""MaxSim: the score of late interaction. Each query token takes the best product with a token of the document.
+
+Products are made in 32 bits for many tokens at a time, and say which documents may be among the best. Their scores are
+then made in 64 bits. Of each query token only those document tokens are multiplied again whose product may be the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vizsla.engine.token_rows import TokenRows
+from vizsla.engine.vector_rows import ScaledRows, VectorRows, wide_rows
+from vizsla.kernels import njit, njit_no_alloc
+
+ROUNDING, VANISHING = 2.0**-23, 2.0**-126
+"""Errors of 32-bit floats: relative, and absolute where they are tiny."""
+_TOKENS = 4096  # document tokens that are multiplied together
+_COLUMNS = 1024  # query tokens that are multiplied together
+_SAFE = 1e37  # products that 32 bits can surely hold
+
+
+def max_sims(rows: TokenRows, queries: Sequence[np.ndarray], first: int, last: int) -> np.ndarray:
+    """[queries, last - first] scores in 32 bits of neighbouring documents; 0 for one without tokens.
+
+    `queries`: [tokens, dimensions] the token vectors of each.
+    """
+    scores = np.zeros((len(queries), last - first), np.float32)
+    groups = _groups([len(query) for query in queries])
+    packed = [np.concatenate(queries[a:z]).astype(np.float32, copy=False).T for a, z in groups]
+    pointers = [np.cumsum([0, *map(len, queries[a:z])]) for a, z in groups]
+    for start, end in rows.blocks(first, last, _TOKENS):
+        bounds = rows.bounds(start, end)
+        vectors = wide_rows(rows.vectors, int(bounds[0]), int(bounds[-1]))
+        scales = rows.vectors.scales[bounds[0] : bounds[-1]] if isinstance(rows.vectors, ScaledRows) else None
+        for (a, z), columns, parts in zip(groups, packed, pointers, strict=True):
+            products = vectors @ columns
+            if scales is not None:
+                products *= scales[:, None]
+            best = np.empty(products.shape[1], np.float32)
+            _add_maxima(products, bounds - bounds[0], parts, best, scores[a:z, start - first : end - first])
+    return scores
+
+
+def _groups(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of queries with at most `_COLUMNS` tokens together, or of one query."""
+    groups, a = [], 0
+    for z in range(1, len(sizes) + 1):
+        if z == len(sizes) or sum(sizes[a : z + 1]) > _COLUMNS:
+            groups.append((a, z))
+            a = z
+    return groups
+
+
+@njit_no_alloc
+def _add_maxima(products, starts, pointers, best, scores):
+    """For each document the maxima of its rows of `products`, summed over the columns of each query."""
+    for d in range(starts.size - 1):
+        if starts[d] == starts[d + 1]:
+            continue
+        for c in range(best.size):
+            best[c] = products[starts[d], c]
+        for t in range(starts[d] + 1, starts[d + 1]):
+            for c in range(best.size):
+                best[c] = products[t, c] if products[t, c] > best[c] else best[c]
+        for q in range(pointers.size - 1):
+            total = 0.0
+            for c in range(pointers[q], pointers[q + 1]):
+                total += np.float64(best[c])
+            scores[q, d] = total
+
+
+def score_margin(query: np.ndarray, max_norm: float) -> float:
+    """By how much a score made in 32 bits may be off: each of its products, and their sum as it is rounded."""
+    highest = float(np.linalg.norm(query.astype(np.float64), axis=1).sum()) * max_norm
+    return float(token_margins(query, max_norm).sum()) + 4 * ROUNDING * highest
+
+
+def token_margins(query: np.ndarray, max_norm: float) -> np.ndarray:
+    """[query tokens] by how much a product made in 32 bits may be off, given the longest document vector."""
+    norms = np.linalg.norm(query.astype(np.float64), axis=1)
+    off: np.ndarray = (query.shape[1] + 8) * (ROUNDING * norms * max_norm + VANISHING * (1 + max_norm + norms))
+    return off
+
+
+def exact_max_sims(
+    rows: TokenRows, documents: np.ndarray, query: np.ndarray, max_norm: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The scores of some documents in 64 bits, and [documents, query tokens] the best products and their tokens.
+
+    A query token without a match, as of a document without tokens, has the product 0 and the token -1. Of equal
+    products the first token counts. Vectors too long for 32 bits are multiplied in 64 alone.
+    """
+    best = np.zeros((len(documents), len(query)))
+    which = np.full((len(documents), len(query)), -1, np.int64)
+    wide_query = np.ascontiguousarray(query, np.float64)
+    scores = np.zeros(len(documents))
+    safe = bool((np.linalg.norm(wide_query, axis=1) * max(max_norm, 1.0) < _SAFE).all())
+    narrow = (wide_query if safe else np.zeros_like(wide_query)).astype(np.float32).T
+    off = 2 * token_margins(query, max_norm) if safe else np.full(len(query), np.inf)
+    for i, document in enumerate(documents.tolist()):
+        a, z = rows.bounds(document, document + 1).tolist()
+        if z > a:
+            vectors = _plain(rows.vectors, a, z)
+            products = vectors @ narrow
+            scores[i] = _best_products(vectors, wide_query, products, products.max(axis=0) - off, best[i], which[i])
+    return scores, best, which
+
+
+def _plain(rows: VectorRows, a: int, z: int) -> np.ndarray:
+    """The numbers that stored vectors stand for, in 32 bits."""
+    return rows[a:z] if isinstance(rows, ScaledRows) else wide_rows(rows, a, z)
+
+
+@njit
+def _best_products(vectors, query, products, least, best, which):
+    """The best product of each query token in 64 bits, among those that reach `least` in 32; gives their sum."""
+    score = 0.0
+    for q in range(query.shape[0]):
+        for t in range(vectors.shape[0]):
+            if products[t, q] < least[q]:
+                continue
+            total = 0.0
+            for j in range(query.shape[1]):
+                total += np.float64(vectors[t, j]) * query[q, j]
+            if which[q] < 0 or total > best[q]:
+                best[q], which[q] = total, t
+        score += best[q]
+    return score

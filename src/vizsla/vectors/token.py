@@ -1,0 +1,64 @@
+"""Token vectors: several vectors a text, compared by the best match of each query token (late interaction)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class TokenVectors:
+    """A vector for each token of some texts; `*` scales the scores, `vectors[i]` shows the vectors of a text.
+
+    They do not concatenate: a maximum is taken for each query token, so that a score is no product of two vectors.
+
+    >>> documents = TokenVectors.of([np.eye(2), np.array([[0.5, 0.5]]), np.zeros((0, 2))], "tokens")
+    >>> queries = TokenVectors.of([np.array([[1.0, 0.0], [0.0, 2.0]])], "tokens")
+    >>> queries.dot(documents).tolist()
+    [[3.0, 1.5, 0.0]]
+    """
+
+    namespace: str
+    rows: np.ndarray
+    """[tokens of all texts, dimensions]"""
+    starts: np.ndarray
+    """[texts + 1] where the tokens of each text begin."""
+    weight: float = 1.0
+
+    @classmethod
+    def of(cls, texts: Sequence[np.ndarray], namespace: str) -> TokenVectors:
+        """The token vectors of texts, given as a matrix for each."""
+        rows = np.concatenate(texts) if texts else np.zeros((0, 0), np.float32)
+        return cls(namespace, rows, np.cumsum([0, *map(len, texts)]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, text: int) -> np.ndarray:
+        vectors: np.ndarray = self.rows[self.starts[text] : self.starts[text + 1]]
+        return vectors
+
+    def __mul__(self, factor: float) -> TokenVectors:
+        return TokenVectors(self.namespace, self.rows, self.starts, self.weight * factor)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: object) -> NoReturn:
+        raise ValueError(
+            f"the token vectors of {self.namespace!r} cannot be concatenated with others; search an index with the sum"
+        )
+
+    __radd__ = __add__
+
+    def dot(self, other: TokenVectors) -> np.ndarray:
+        """All scores, row by row: the sum over query tokens of the best product; 0 with a text without tokens."""
+        scores = np.zeros((len(self), len(other)))
+        if self.namespace == other.namespace:
+            for q in range(len(self)):
+                for d in range(len(other)):
+                    products = self[q].astype(np.float64) @ other[d].astype(np.float64).T
+                    scores[q, d] = products.max(axis=1).sum() if products.size else 0.0
+        return scores * (self.weight * other.weight)
