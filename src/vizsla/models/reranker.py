@@ -34,6 +34,10 @@ class PairNetwork(Protocol):
         """Where it comes from."""
 
     @property
+    def digest(self) -> str:
+        """A hash of its weights and tokenizer."""
+
+    @property
     def length(self) -> int:
         """How many tokens of a pair it reads at most."""
 
@@ -55,6 +59,10 @@ class BertPairs:
     @property
     def folder(self) -> Path:
         return self.network.folder
+
+    @property
+    def digest(self) -> str:
+        return self.network.digest
 
     @property
     def length(self) -> int:
