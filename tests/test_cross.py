@@ -86,7 +86,7 @@ def test_scores_are_those_of_transformers(trained: Path) -> None:
     reranker = Reranker.open(trained, "float32")
     offsets = np.cumsum([0, *map(len, PAIRS)])
     flat = np.array([i for row in PAIRS for i in row])
-    np.testing.assert_allclose(reranker.network.running.scores(flat, offsets), expected, atol=1e-5)
+    np.testing.assert_allclose(reranker.network.network.running.scores(flat, offsets), expected, atol=1e-5)
 
 
 def test_two_labels_score_by_the_second_less_the_first(trained: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_two_labels_score_by_the_second_less_the_first(trained: Path, tmp_path: 
     reranker = Reranker.open(tmp_path, "float32")
     assert (reranker.query_length, reranker.length) == (64, 64)  # as many as the network has places for
     offsets = np.cumsum([0, *map(len, PAIRS)])
-    made = reranker.network.running.scores(np.array([i for row in PAIRS for i in row]), offsets)
+    made = reranker.network.network.running.scores(np.array([i for row in PAIRS for i in row]), offsets)
     np.testing.assert_allclose(made, second - first, atol=1e-5)
     np.testing.assert_allclose(torch_scores(cross_encoder(tmp_path).eval(), PAIRS), second - first, atol=1e-5)
 

@@ -1,4 +1,4 @@
-// Starts the page and connects its parts: the address says what is shown, each change of it is drawn here.
+// Starts the page and connects its parts: each change of the address is drawn here.
 import { api } from "./api.js";
 import { showDocument } from "./document.js";
 import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";

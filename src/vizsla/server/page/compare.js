@@ -50,7 +50,7 @@ function summary(rankA, rankB) {
 	return [...out, "."];
 }
 
-/** Draws a curve between the two places of each document, and lights up both on hover or focus. */
+/** Draws a curve between the places of each document; both light up on hover or focus. */
 function link(grid, lines) {
 	const draw = () => {
 		const area = lines.getBoundingClientRect();

@@ -49,7 +49,7 @@ function withMarks(text) {
 	return text.split(/([\p{L}\p{N}]+)/u).map((part, i) => (i % 2 && words.has(part.toLowerCase()) ? el("mark", part) : part));
 }
 
-/** A long text is shown a piece at a time, so that a document of megabytes does not freeze the page. */
+/** A long text is shown a piece at a time: megabytes would freeze the page. */
 function longText(text) {
 	const node = el("div.text", { dir: "auto" });
 	let at = 0;

@@ -1,4 +1,4 @@
-// Choosing how to search: a model of the index, or an expression, with expansion, reranking and combination.
+// Choosing how to search: a model, with expansion, reranking and combination.
 import { button, cut, el, fill, icon } from "./dom.js";
 import { change, get } from "./state.js";
 

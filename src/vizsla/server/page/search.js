@@ -1,4 +1,4 @@
-// Runs the searches of a state: drops answers that come late, says when it is slow, tries again when the server is away.
+// Runs the searches of a state: drops late answers, says when it is slow, tries again when the server is away.
 import { api } from "./api.js";
 import { DEPTH, compareNodes } from "./compare.js";
 import { $, el, fill, icon, number, plural } from "./dom.js";
@@ -91,7 +91,7 @@ async function runCompare(state, info, server, signal) {
 	finish(state, info, server, signal, { shown, more: shown === PAGE_SIZE, took: a.page.took + b.page.took, total: null });
 }
 
-/** What follows the results: first the counts and pages, then facets, grades, and words that are nowhere. */
+/** What follows the results: counts and pages, then facets, grades, and words that are nowhere. */
 function finish(state, info, server, signal, found) {
 	showCount(state, found);
 	drawPager(state, found.more);
@@ -104,12 +104,12 @@ function finish(state, info, server, signal, found) {
 }
 
 async function countFacets(state, info, signal, found) {
-	// To a dense model every document is a match, so that only the top can be counted.
+	// To a dense model every document is a match: only the top can be counted.
 	const model = state.a.model || info.model;
 	const over = info.parts.some((part) => part.kind === "dense" && model.includes(part.name)) ? DEPTH : "all";
 	const count = (fields, without, size = VALUES) => ask(info, { ...common(state), filter: filterOf(state, without), ...sideOf({ model: state.a.model }), k: 0, facets: { fields, over, size } }, signal);
 	const chosen = info.facets.filter((field) => state.filters.some((f) => f.field === field));
-	// The values of a field that is filtered are counted without that filter: they are its alternatives.
+	// Values of a filtered field are counted without that filter: they are its alternatives.
 	const [all, ...own] = await Promise.all([count(info.facets), ...chosen.map((field) => count([field], field))]);
 	const facets = Object.assign({}, all.facets, ...own.map((o) => o.facets));
 	for (const { field, value } of state.filters) {

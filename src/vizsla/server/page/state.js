@@ -55,7 +55,7 @@ let listener = null;
 export const get = () => state;
 export const onChange = (f) => { listener = f; };
 
-/** Changes the state. `push` makes a step for the back button; without it the current step is rewritten. */
+/** Changes the state. `push` makes a step for the back button; else the current one is rewritten. */
 export function change(patch, push = true) {
 	const before = state;
 	state = { ...state, ...patch };

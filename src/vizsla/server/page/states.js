@@ -1,4 +1,4 @@
-// What the page says when there are no results to show: the first visit, nothing found, something wrong.
+// What the page says without results: the first visit, nothing found, something wrong.
 import { api } from "./api.js";
 import { $, button, cut, el, fill, number, plural } from "./dom.js";
 import { wordOf } from "./explain.js";
@@ -21,7 +21,7 @@ export async function showWelcome(info, server) {
 			: el("p.about", el("b", cut(info.name, 60)), ` · ${facts(info)} · `, el("span.mono", cut(info.model, 80))),
 		words);
 	try {
-		// The longest of the frequent words with some first letters: they tell most about a collection.
+		// The longest of the frequent words with some first letters tell most.
 		const lists = await Promise.all([..."dgmptv"].map((letter) => api.suggest(info.name, letter, 16)));
 		const longest = lists.map((l) => l.suggestions.map((s) => s.text).sort((a, b) => b.length - a.length)[0]).filter((w) => w?.length > 4);
 		if (longest.length) fill(words, el("span", "Try"), longest.map((w) => button(".button", () => change({ q: w, page: 1 }), w)));
