@@ -112,7 +112,7 @@ class Reranker:
     ) -> Reranker:
         """A reranker that was trained here, or one of others, by its folder, its ONNX file or its name.
 
-        A BERT of transformers' is written anew in a `precision`: int8 unless torch runs it. An ONNX file is run as it
+        A BERT of transformers' is converted to a `precision`: int8 unless torch runs it. An ONNX file is run as it
         is; of model_quantized.onnx and model.onnx in a folder the precision chooses one, by default the first. Where a
         folder has weights, too, its ONNX files are left alone. One with two labels scores by the second minus the
         first.

@@ -28,7 +28,7 @@ def scores_key(*parts: object) -> str:
 def kept_scores(file: Path, key: str, count: int, block: int, score: Callable[[int, int], np.ndarray]) -> np.ndarray:
     """`count` scores; what the file has of them is read, and the others are computed and written, `block` at a time.
 
-    `score(first, last)` computes a stretch of them. A file with another key is written anew.
+    `score(first, last)` computes those from `first` up to `last`. A file with another key is overwritten.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     known = _known(file, key, count, block)
