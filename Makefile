@@ -45,6 +45,7 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 400 --model sparse
 	$(BIN)/python tests/crash.py --times 300 --model dense
 	$(BIN)/python tests/crash.py --times 300 --model mixed
+	$(BIN)/python tests/crash.py --times 300 --model tokens
 
 # Every file operation of a commit made to fail; what is said of it must be true.
 faults: $(READY)

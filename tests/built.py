@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.index import Index
+from vizsla.models import Model
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:
     return [{"id": str(i), "text": f"{word} word{i % 10}", "n": i} for i in range(count)]
 
 
-def build(folder: Path, documents: list[dict[str, Any]]) -> Index:
-    index = Index.create(folder)
+def build(folder: Path, documents: list[dict[str, Any]], model: Model | str = "bm25") -> Index:
+    index = Index.create(folder, model)
     index.add(documents)
     index.commit()
     return index

@@ -2,11 +2,11 @@
 
     python tests/crash.py --times 200 --model mixed
 
-A model is sparse, dense with structures of faiss's, or a sum of both. A child process adds, replaces, deletes,
-commits, compacts and replaces the whole index at random. Before each commit it writes down the state the commit will
-make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the index, and
-compares: it must show the last commit that was done, or the one that was under way, nothing else; `verify` must find
-nothing wrong; and the next child must be able to go on.
+A model is sparse, dense with structures of faiss's, a sum of both, or a sum with token vectors. A child process adds,
+replaces, deletes, commits, compacts and replaces the whole index at random. Before each commit it writes down the state
+the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the
+index, and compares: it must show the last commit that was done, or the one that was under way, nothing else; `verify`
+must find nothing wrong; and the next child must be able to go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scattered import Scattered
+from scattered import Scattered, ScatteredTokens
 from vizsla.index import Index, replace_index
 from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
@@ -34,6 +34,7 @@ MODELS: dict[str, tuple[Any, str]] = {
     "sparse": (parse_model("bm25"), "exact"),
     "dense": (Scattered(), "hnsw(min_documents=50)"),
     "mixed": (parse_model("bm25") + Scattered(), "sq8"),
+    "tokens": (parse_model("bm25") + ScatteredTokens(), "exact"),
 }
 
 

@@ -108,7 +108,7 @@ class Scenario:
 
 
 def scenarios() -> list[Scenario]:
-    from scattered import Scattered
+    from scattered import Scattered, ScatteredTokens
     from vizsla.models import parse_model
 
     def bm25() -> Any:
@@ -124,6 +124,8 @@ def scenarios() -> list[Scenario]:
         Scenario("dense", Scattered, hnsw, lambda index: index.commit()),
         Scenario("dense, compacted", Scattered, hnsw, lambda index: index.compact()),
         Scenario("mixed", mixed, hnsw, lambda index: index.commit()),
+        Scenario("tokens", ScatteredTokens, "exact", lambda index: index.commit()),
+        Scenario("tokens, compacted", ScatteredTokens, "sq8", lambda index: index.compact()),
         Scenario("adding", bm25, "exact", lambda index: index.commit(), adding=True),
     ]
 

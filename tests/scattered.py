@@ -1,4 +1,4 @@
-"""A dense model without a network, for tests of how its vectors are kept and searched."""
+"""A dense model and one with token vectors, both without a network: how vectors are kept and searched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models import DenseComponent, Fields, field_text
+from vizsla.models import DenseComponent, Fields, TokenComponent, field_text
 
 WIDTH = 8
 
@@ -49,6 +49,50 @@ class Scattered(DenseComponent):
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Scattered:  # noqa: ARG003
         return cls(**options)
+
+
+@dataclass(frozen=True)
+class ScatteredTokens(TokenComponent):
+    """Each word has the numbers 0 to 7 in an order of its own: it matches itself best, exactly so in 16 bits."""
+
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "scattered-tokens"
+    name: str = "scattered-tokens"
+
+    kind: ClassVar[str] = "scattered-tokens"
+
+    @property
+    def dimensions(self) -> int:
+        return WIDTH
+
+    @property
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.kind, self.fields
+
+    def document_embeddings(self, documents: Sequence[Fields]) -> list[np.ndarray]:
+        return self.query_embeddings([field_text(d, self.fields) for d in documents])
+
+    def query_embeddings(self, texts: Sequence[str]) -> list[np.ndarray]:
+        rows = [[_whole_vector(word) for word in text.lower().split()] for text in texts]
+        return [np.array(row, np.float32).reshape(-1, WIDTH) for row in rows]
+
+    def document_tokens(self, document: Fields) -> list[str]:
+        return field_text(document, self.fields).lower().split()
+
+    def query_tokens(self, text: str) -> list[str]:
+        return text.lower().split()
+
+    def options(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002
+        return {"namespace": self.namespace, "name": self.name}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> ScatteredTokens:  # noqa: ARG003
+        return cls(**options)
+
+
+@cache
+def _whole_vector(word: str) -> np.ndarray:
+    return np.random.default_rng(list(word.encode())).permutation(WIDTH)
 
 
 @cache

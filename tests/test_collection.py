@@ -14,12 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from built import build, records
+from scattered import ScatteredTokens
 from vizsla import Filter
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, document_vectors, term_statistics
 from vizsla.index.storage.verify import verify
 from vizsla.index.writing import compaction
+from vizsla.models import Model
+
+WITH_TOKENS = pytest.mark.parametrize("model", ["bm25", ScatteredTokens()], ids=["sparse", "tokens"])
 
 
 @pytest.fixture
@@ -27,8 +31,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "my.index"
 
 
-def test_filters_apply_before_the_best_are_taken(folder: Path) -> None:
-    with build(folder, records(1000)) as index:
+@WITH_TOKENS
+def test_filters_apply_before_the_best_are_taken(folder: Path, model: Model | str) -> None:
+    with build(folder, records(1000), model) as index:
         hits = index.search("common", k=5, filter="n >= 990 and n != 991")
         assert [h["n"] for h in hits] == [990, 992, 993, 994, 995]
         assert [h["n"] for h in index.search("common", 3, 'text = "common word7" and n > 500')] == [507, 517, 527]
@@ -102,8 +107,9 @@ def test_segments_stay_few(folder: Path) -> None:
         assert len(index.search("dog", 200)) == 100
 
 
-def test_compacting_under_a_reader_leaves_it_its_snapshot(folder: Path) -> None:
-    build(folder, records(50)).close()
+@WITH_TOKENS
+def test_compacting_under_a_reader_leaves_it_its_snapshot(folder: Path, model: Model | str) -> None:
+    build(folder, records(50), model).close()
     with Index.open(folder) as reader, Index.open(folder) as index:
         index.delete(str(i) for i in range(40))
         index.compact()
@@ -150,9 +156,9 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in ("writer.lock",))
 
 
-def worn_index(folder: Path) -> None:
+def worn_index(folder: Path, model: Model | str = "bm25") -> None:
     """An index with two segments, one of them with deletions."""
-    with build(folder, records(300)) as index:
+    with build(folder, records(300), model=model) as index:
         index.delete(str(i) for i in range(0, 60, 2))
         index.commit()
         index.add([{"id": f"new{i}", "text": "common new"} for i in range(40)])
@@ -169,12 +175,15 @@ HOSTILE_HEADERS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_damage_is_found_and_never_followed(folder: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "seed"), [("bm25", seed) for seed in range(40)] + [(ScatteredTokens(), seed) for seed in range(10)]
+)
+def test_damage_is_found_and_never_followed(folder: Path, model: Model | str, seed: int) -> None:
     rng = random.Random(seed)
-    worn_index(folder)
+    worn_index(folder, model)
     victims = files_of(folder)
-    victim = victims[seed % len(victims)]
+    own = victims if model == "bm25" else [file for file in victims if "tokens" in file.name]
+    victim = own[seed % len(own)]
     content = bytearray(victim.read_bytes())
     how = rng.choice(["flip", "flip", "flip", "truncate", "swap", "header", "remove"])
     if how == "flip" or not content:

@@ -17,11 +17,12 @@ from vizsla.index import Index
 from vizsla.index.storage.verify import verify
 
 
-def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "times"), [("sparse", 4), ("tokens", 3)])
+def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path, kind: str, times: int) -> None:
     """The short form of tests/crash.py."""
     import crash
 
-    assert crash.run(times=6, seed=1, folder=tmp_path) == []
+    assert crash.run(times, seed=1, folder=tmp_path, kind=kind) == []
 
 
 def fill(index: Index) -> None:

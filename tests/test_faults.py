@@ -12,12 +12,13 @@ import pytest
 from faults import library
 
 
-def test_what_is_said_of_a_commit_that_fails_is_true(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scenario", "step"), [("sparse", 31), ("tokens", 83)])
+def test_what_is_said_of_a_commit_that_fails_is_true(tmp_path: Path, scenario: str, step: int) -> None:
     made = library(tmp_path)
     if made is None:
         pytest.skip("failing file operations need Linux and a C compiler")
     ran = subprocess.run(
-        [sys.executable, Path(__file__).with_name("faults.py"), "--step", "23", "--only", "sparse"],
+        [sys.executable, Path(__file__).with_name("faults.py"), "--step", str(step), "--only", scenario],
         env={**os.environ, "LD_PRELOAD": str(made), "VIZSLA_FAULTS": "1"},
         capture_output=True,
         text=True,

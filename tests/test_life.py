@@ -14,11 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from scattered import ScatteredTokens
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.index.storage.verify import verify
 from vizsla.index.writing import compaction
-from vizsla.models import parse_model
+from vizsla.models import Model, parse_model
 
 WORDS = st.lists(st.sampled_from(["dog", "dogs", "cat", "bark", "the", "fish", "7"]), max_size=8).map(" ".join)
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.sampled_from([0.5, 2.0, "a", "b", "2", ""]))
@@ -29,7 +30,8 @@ METADATA = st.dictionaries(
 )
 IDS = st.sampled_from([f"d{i}" for i in range(8)])
 DOCUMENTS = st.dictionaries(IDS, st.tuples(WORDS, WORDS, METADATA), max_size=5)
-MODELS = ["bm25", "bm25-multifield", "bm25(lengths=exact, variant=bm25+)"]
+MODELS = [parse_model(text) for text in ("bm25", "bm25-multifield", "bm25(lengths=exact, variant=bm25+)")]
+MODELS.append(ScatteredTokens())
 
 
 # The meaning of filters, said again in plain Python.
@@ -130,13 +132,13 @@ class Life(RuleBasedStateMachine):
     """Random operations on a collection and on two plain dicts: what is committed, and what is pending."""
 
     @initialize(model=st.sampled_from(MODELS), factor=st.sampled_from([2, 3, 8]), memory=st.sampled_from([1, 1 << 30]))
-    def create(self, model: str, factor: int, memory: int) -> None:
+    def create(self, model: Model, factor: int, memory: int) -> None:
         self.folder = Path(tempfile.mkdtemp()) / "i"
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(compaction, "FACTOR", factor)
         self.patch.setattr(compaction, "SMALLEST", 2)
         self.memory = memory
-        self.model = parse_model(model)
+        self.model = model
         self.index = Index.create(self.folder, self.model, memory=memory)
         self.committed: dict[str, dict[str, Any]] = {}
         self.pending: dict[str, dict[str, Any]] = {}

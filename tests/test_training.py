@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 transformers = pytest.importorskip("transformers", reason="training needs transformers")
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
+from vizsla.networks import PackedBert, Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
+from vizsla.networks.colbert import TokenProjection  # noqa: E402
+from vizsla.networks.late_interaction import Framing, LateInteraction  # noqa: E402
 from vizsla.training import (  # noqa: E402
     ContrastiveLoss,
     ContrastiveObjective,
@@ -47,6 +49,13 @@ def small_bert(dropout: float = 0.0) -> transformers.BertModel:
 
 def small_network(dropout: float = 0.0) -> UniCoil:
     return UniCoil(encoder_of(small_bert(dropout)), silent=(0, 1)).double()
+
+
+def small_colbert() -> LateInteraction:
+    framing = Framing(query_marker=1, document_marker=2, query_length=9, length=16, skipped=(7, 8))
+    encoder = encoder_of(small_bert())
+    assert isinstance(encoder, PackedBert)
+    return LateInteraction(TokenProjection(encoder, 8), framing).double()
 
 
 def batch(seed: int, rows: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
@@ -346,19 +355,21 @@ SHARED = """
 import sys, torch
 sys.path.insert(0, {tests!r})
 from dataclasses import replace
-from test_training import SMALL, small_network, small_pairs
-from vizsla.training import Distributed, SparseLoss, SparseObjective, Trainer
+from test_training import SMALL, small_colbert, small_network, small_pairs
+from vizsla.training import ContrastiveObjective, Distributed, SparseLoss, SparseObjective, Trainer
 distributed = Distributed.start("cpu")
 torch.set_num_threads(1)
 settings = replace(SMALL, batch_size=13)
 objective = SparseObjective(SparseLoss(flops_queries=0.01, flops_documents=0.02))
-network = small_network()
-for parameter in network.parameters():
-    parameter.data += distributed.rank  # the main process's parameters win
-trainer = Trainer(network, small_pairs(), settings, objective=objective, distributed=distributed)
-trainer.run()
+made = []
+for network, goal in ((small_network(), objective), (small_colbert(), ContrastiveObjective())):
+    for parameter in network.parameters():
+        parameter.data += distributed.rank  # the main process's parameters win
+    trainer = Trainer(network, small_pairs(), settings, objective=goal, distributed=distributed)
+    trainer.run()
+    made += [p.detach() for p in trainer.network.parameters()]
 if distributed.is_main:
-    torch.save([p.detach() for p in trainer.network.parameters()], {file!r})
+    torch.save(made, {file!r})
 """
 
 

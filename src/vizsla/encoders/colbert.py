@@ -112,6 +112,23 @@ class ColbertCheckpoint:
         return linear
 
 
+def write_pylate_settings(settings: ColbertSettings, folder: Path) -> None:
+    """Write how texts are read beside the modules of a ColBERT, where PyLate looks for it."""
+    about = {
+        "model_type": "ColBERT",
+        "prompts": {},
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": settings.query_marker,
+        "document_prefix": settings.document_marker,
+        "query_length": settings.query_length,
+        "document_length": settings.length,
+        "do_query_expansion": settings.expand_queries,
+        "attend_to_expansion_tokens": settings.attend_to_mask,
+        "skiplist_words": list(settings.skipped),
+    }
+    (folder / _PYLATE).write_text(json.dumps(about, indent=2) + "\n")
+
+
 def _stanford(folder: Path) -> tuple[Path, Path, ColbertSettings]:
     """Where the encoder and its projection lie, and the settings in artifact.metadata, the usual ones without it."""
     usual = ColbertSettings()

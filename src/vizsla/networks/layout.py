@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from vizsla.networks.colbert import TokenProjection
 from vizsla.networks.cross import Cross
 from vizsla.networks.inference import plain_name, transformers
 from vizsla.networks.joint import RERANKER
@@ -22,6 +23,10 @@ _DENSE = [
     ("1_Pooling", "sentence_transformers.models.Pooling"),
     ("2_Normalize", "sentence_transformers.models.Normalize"),
 ]
+_PROJECTED = [
+    ("", "sentence_transformers.models.Transformer"),
+    ("1_Dense", "pylate.models.Dense.Dense"),
+]
 _MODULES = [
     ("", "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer"),
     (_POOLING, "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"),
@@ -33,6 +38,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
 
     SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
     SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
+    ColBERT's becomes the modules of PyLate, which also wants to know how texts are read (`write_pylate_settings`).
     uniCOIL's, DeepCT's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
     `weigh.safetensors`.
     """
@@ -60,6 +66,8 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
         model.load_state_dict({n: v for n, v in values.items() if n in own})
         if isinstance(network, Pooled):
             _write_pooling(network, config, folder)
+        elif isinstance(network, TokenProjection):
+            _write_projection(network, config, folder)
         else:
             save_file({n: v for n, v in values.items() if n not in own}, folder / "weigh.safetensors")
     model.save_pretrained(folder)
@@ -100,6 +108,29 @@ def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
     }
     (folder / "1_Pooling").mkdir(exist_ok=True)
     _write_json(folder / "1_Pooling" / "config.json", pooled)
+    _write_limits(config, folder)
+
+
+def _write_projection(network: TokenProjection, config: Any, folder: Path) -> None:
+    """ColBERT's linear layer as a module of PyLate."""
+    from safetensors.torch import save_file
+
+    _write_json(folder / "modules.json", _modules(_PROJECTED))
+    linear = network.linear
+    about = {
+        "in_features": linear.in_features,
+        "out_features": linear.out_features,
+        "bias": False,
+        "activation_function": "torch.nn.modules.linear.Identity",
+        "use_residual": False,
+    }
+    (folder / "1_Dense").mkdir(exist_ok=True)
+    _write_json(folder / "1_Dense" / "config.json", about)
+    save_file({"linear.weight": linear.weight.detach().float().cpu()}, folder / "1_Dense" / "model.safetensors")
+    _write_limits(config, folder)
+
+
+def _write_limits(config: Any, folder: Path) -> None:
     limits = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
     _write_json(folder / "sentence_bert_config.json", limits)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vizsla.encoders.checkpoint import Checkpoint
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import MODELS, DeepCT, LearnedSparse, Network
+from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
@@ -53,6 +53,11 @@ def _start(model: str) -> list[str]:
         return [*_reading(base, length, length), f"network.head={known.network.kind}"]
     if isinstance(known, DeepCT):
         raise VizslaError(f"{model} is a DeepCT, which learns from judged queries; train it with: vizsla train deepct")
+    if isinstance(known, ColBERT):
+        raise VizslaError(
+            f"{model} is a ColBERT; train it with: vizsla train colbert --set data.source=generated "
+            f"--set network.base_model={model}"
+        )
     if known is not None:
         _check_prompts(model, known.query_prompt, known.document_prompt)
         length = known.length or known.network.length

@@ -62,3 +62,22 @@ class TokenVectors:
                     products = self[q].astype(np.float64) @ other[d].astype(np.float64).T
                     scores[q, d] = products.max(axis=1).sum() if products.size else 0.0
         return scores * (self.weight * other.weight)
+
+    def pair_scores(self, other: TokenVectors, own_numbers: np.ndarray, other_numbers: np.ndarray) -> np.ndarray:
+        """[pairs] the score of each text here with the text of `other` at the same place, both by their numbers.
+
+        >>> documents = TokenVectors.of([np.eye(2), np.array([[0.5, 0.5]])], "tokens")
+        >>> queries = TokenVectors.of([np.array([[1.0, 0.0], [0.0, 2.0]])], "tokens")
+        >>> queries.pair_scores(documents, np.array([0, 0]), np.array([1, 0])).tolist()
+        [1.5, 3.0]
+        """
+        scores = np.zeros(len(own_numbers))
+        sizes = np.diff(other.starts)[other_numbers]
+        for number in np.unique(own_numbers).tolist():
+            pairs = np.flatnonzero((own_numbers == number) & (sizes > 0))
+            if not len(pairs) or not len(self[number]):
+                continue
+            products = np.concatenate([other[text] for text in other_numbers[pairs].tolist()]) @ self[number].T
+            starts = np.cumsum(sizes[pairs]) - sizes[pairs]
+            scores[pairs] = np.maximum.reduceat(products, starts).sum(1, dtype=np.float64)
+        return scores * (self.weight * other.weight)

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.networks import Batch, Chunk, packed
-from vizsla.training.arrays.products import inner_products
+from vizsla.training.arrays.max_sim import scores_of
 from vizsla.training.arrays.sparse_rows import SparseRows
 from vizsla.training.arrays.special_tokens import with_special_tokens
 from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _TOKENS = 65_536  # encoded at once
-_BLOCK = 8192  # documents scored at once
+_BLOCK = 2048  # documents scored at once
 _DEPTH = 10
 _NAME = "name.txt"
 
@@ -94,7 +94,7 @@ class DevSet:
         queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
         scores = torch.cat(
             [
-                inner_products(queries, self._vectors(self.documents, first, last, 1, encode, assemble, device))
+                scores_of(queries, [self._vectors(self.documents, first, last, 1, encode, assemble, device)])
                 for first, last in _blocks(len(self.documents))
             ],
             dim=1,
@@ -120,10 +120,10 @@ class DevSet:
     def _vectors(
         self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
         device: torch.device,
-    ) -> Tensor:  # fmt: skip
+    ) -> Any:  # fmt: skip
         framed = with_special_tokens(texts, range(first, last), device, max_length=self.max_length)
         batch = packed(*framed, _TOKENS, side)
-        vectors: Tensor = assemble([encode(chunk) for chunk in batch.chunks], batch)
+        vectors = assemble([encode(chunk) for chunk in batch.chunks], batch)
         if side == 0 or not 0 < self.document_terms < vectors.shape[1]:
             return vectors
         best = vectors.topk(self.document_terms, 1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from vizsla.networks import packed
 from vizsla.training.arrays.dev_set import Assemble, Encode
@@ -19,8 +19,8 @@ _BLOCK = 4096  # texts whose vectors are made at once
 @torch.no_grad()
 def text_vectors(
     texts: TokenCorpus, side: int, max_length: int, encode: Encode, assemble: Assemble, device: torch.device
-) -> Iterator[Tensor]:
-    """The vectors of texts in order, block by block; `side`: 0 for queries, 1 for documents."""
+) -> Iterator[Any]:
+    """What `assemble` makes of texts in order, block by block; `side`: 0 for queries, 1 for documents."""
     for first in range(0, len(texts), _BLOCK):
         chosen = range(first, min(first + _BLOCK, len(texts)))
         batch = packed(*with_special_tokens(texts, chosen, device, max_length=max_length), _TOKENS, side)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from vizsla.networks.late_interaction import TokenTexts
+
 
 @dataclass(frozen=True)
 class Distributed:
@@ -66,6 +68,17 @@ class Distributed:
         rows = [part[:size] for part, size in zip(padded, sizes, strict=True)]
         rows[self.rank] = vectors
         return torch.cat(rows)
+
+    def all_gather_tokens(self, texts: TokenTexts) -> TokenTexts:
+        """The token vectors of all processes; gradients flow to those of this process."""
+        if self.world_size == 1:
+            return texts
+        lengths: list[int | None] = [None] * self.world_size
+        torch.distributed.all_gather_object(lengths, texts.vectors.shape[1])
+        padded = texts.padded(max(int(length or 0) for length in lengths))
+        rows = self.all_gather(padded.vectors.flatten(1))
+        compared = self.all_gather(padded.compared.to(rows.dtype)) > 0
+        return TokenTexts(rows.view(*compared.shape, -1), compared)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Give every process the sum of all gradients."""

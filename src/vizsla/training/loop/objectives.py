@@ -10,10 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vizsla.networks import AugmentedQueries, Batch
+from vizsla.networks.late_interaction import TokenTexts
 from vizsla.training.arrays.augmenter import BatchRows
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import query_vectors
-from vizsla.training.arrays.products import inner_products, sparse_product
+from vizsla.training.arrays.max_sim import scores_of
+from vizsla.training.arrays.products import sparse_product
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.losses import (
     contrastive_loss,
@@ -40,10 +42,11 @@ class Step(NamedTuple):
     outputs: tuple[list[Tensor], ...]
     """What the network made of each chunk."""
 
-    def vectors(self, side: int) -> Tensor:
+    def vectors(self, side: int) -> Any:
         """What the network made of the queries (0), of their documents (1) or of more documents, of all processes."""
         own = self.network.vectors(self.outputs[side], self.packed[side])
-        return self.distributed.all_gather(own)
+        gather = self.distributed.all_gather_tokens if isinstance(own, TokenTexts) else self.distributed.all_gather
+        return gather(own)
 
 
 class Objective(Protocol):
@@ -104,13 +107,13 @@ class _Contrast(NamedTuple):
 
     loss: Tensor
     scores: Tensor
-    queries: Tensor
-    documents: list[Tensor]
+    queries: Any
+    documents: list[Any]
 
 
 def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> _Contrast:
     queries, *documents = (step.vectors(side) for side in range(len(step.outputs)))
-    scores = inner_products(queries, torch.cat(documents) if len(documents) > 1 else documents[0])
+    scores = scores_of(queries, documents)
     if settings.temperature != 1:
         scores = scores / settings.temperature
     metrics["accuracy"] = _accuracy(scores)

@@ -6,16 +6,17 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vizsla.training.arrays.dev_set import Assemble, Encode, found, numbered_folders
 from vizsla.training.arrays.encoding import text_vectors
 from vizsla.training.arrays.files import read_arrays, save_arrays
+from vizsla.training.arrays.max_sim import scores_of
 from vizsla.training.arrays.mined_pairs import MinedPairs
-from vizsla.training.arrays.products import inner_products, sparse_rows
+from vizsla.training.arrays.products import sparse_rows
 from vizsla.training.arrays.token_corpus import TokenCorpus
 from vizsla.training.loop.distributed import Distributed
 
@@ -118,14 +119,14 @@ def mined_negatives(refresh: NegativesRefresh, encode: Encode, assemble: Assembl
 class _Best:
     """The documents with the highest scores for some queries, of those that were added so far."""
 
-    def __init__(self, queries: Tensor, depth: int) -> None:
+    def __init__(self, queries: Any, depth: int) -> None:
         self.queries, self.depth = queries, depth
         self.scores = torch.full((len(queries), depth), -torch.inf, device=queries.device)
         self.numbers = torch.full((len(queries), depth), -1, device=queries.device)
 
-    def add(self, documents: Tensor, first: int, rows: np.ndarray, columns: np.ndarray, *, sparse: bool) -> None:
+    def add(self, documents: Any, first: int, rows: np.ndarray, columns: np.ndarray, *, sparse: bool) -> None:
         """Score documents, which are numbered from `first`; pairs of these rows and columns are left out."""
-        scores = self.queries @ documents.T if sparse else inner_products(self.queries, documents)
+        scores = self.queries @ documents.T if sparse else scores_of(self.queries, [documents])
         if sparse:
             scores = found(scores)
         scores[torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)] = -torch.inf
@@ -143,7 +144,7 @@ class _Best:
 def _vectors(
     texts: TokenCorpus, part: slice, side: int, max_length: int, encode: Encode, assemble: Assemble,
     device: torch.device,
-) -> Iterator[Tensor]:  # fmt: skip
+) -> Iterator[Any]:  # fmt: skip
     """The vectors of some neighbouring texts, block by block."""
     some = TokenCorpus(texts.ids, texts.offsets[part.start : part.stop + 1])
     return (block.float() for block in text_vectors(some, side, max_length, encode, assemble, device))

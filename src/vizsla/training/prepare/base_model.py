@@ -10,12 +10,13 @@ from vizsla.encoders.checkpoint import bert_arrays, find_checkpoint, trainable_c
 from vizsla.encoders.network import ABOUT, Network
 from vizsla.encoders.transformer import Transformer
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import DeepCT, Dense, LearnedSparse, Model
+from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 SPARSE_HEADS = ("unicoil", "splade", "sparta")
+_WITH_NETWORK = (LearnedSparse, Dense, DeepCT, ColBERT)
 
 
 class Base(NamedTuple):
@@ -64,7 +65,7 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     return Base(networks[head](encoder), analyzer)
 
 
-def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | None:
+def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | None:
     """A model of Vizsla's own, by name or by folder; None if it is none."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
         raise VizslaError(
@@ -74,7 +75,7 @@ def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | None:
         return LearnedSparse.shipped(base_model)
     if (Path(base_model) / "model.json").is_file():
         components = [p.component for p in Model.load(base_model).parts]
-        networks = [component for component in components if isinstance(component, LearnedSparse | Dense | DeepCT)]
+        networks = [component for component in components if isinstance(component, _WITH_NETWORK)]
         if len(networks) != 1:
             raise InputError("this model has no network to start from, or several", file=base_model)
         return networks[0]

@@ -15,11 +15,11 @@ import numpy as np
 from vizsla.datasets import Document
 from vizsla.encoders.packages import package_of
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models import CollectionStatistics, Model, Reranker, field_text, parse_model
+from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.training.prepare.score_file import kept_scores, scores_key
 from vizsla.training.schema import setting
 from vizsla.training.settings import TAUGHT, require_at_least
-from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, Vectors
+from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.mined_pairs import MinedPairs
@@ -137,20 +137,30 @@ class PairScorer:
             scores = teacher.pair_scores([self.queries[q] for q in query_numbers.tolist()], texts)
         else:
             used, places = np.unique(query_numbers, return_inverse=True)
-            vectors = self.query_vectors([self.queries[q] for q in used.tolist()])
-            scores = pair_products(vectors, self.document_vectors, places, np.searchsorted(self.used, document_numbers))
+            vectors, rows = self.query_vectors([self.queries[q] for q in used.tolist()]), self.document_vectors
+            numbers = places, np.searchsorted(self.used, document_numbers)
+            scores = np.sum([pair_products(*both, *numbers) for both in zip(vectors, rows, strict=True)], axis=0)
         if not np.isfinite(scores).all():
             raise VizslaError(f"the teacher {teacher.name} gives scores that are not finite")
         return scores
 
-    def query_vectors(self, queries: Sequence[str]) -> Vectors:
-        """The vectors that a model gives queries."""
-        return self._model.encode_queries(queries, self._statistics)
+    def query_vectors(self, queries: Sequence[str]) -> list[Vectors]:
+        """The vectors that a model gives queries: one group for each of its summands."""
+        return [model.encode_queries(queries, self._statistics) for model in self._summands]
 
     @cached_property
-    def document_vectors(self) -> Vectors:
-        """The vectors that a model gives the documents that are scored."""
-        return self._model.encode_documents([self.documents[d].content for d in self.used.tolist()], self._statistics)
+    def document_vectors(self) -> list[Vectors]:
+        """The vectors that a model gives the documents that are scored, in the same groups."""
+        contents = [self.documents[d].content for d in self.used.tolist()]
+        return [model.encode_documents(contents, self._statistics) for model in self._summands]
+
+    @cached_property
+    def _summands(self) -> list[Model]:
+        """The parts of the model with token vectors, which cannot be concatenated, and all others together."""
+        parts = self._model.parts
+        alone = [part for part in parts if isinstance(part.component, TokenComponent)]
+        others = tuple(part for part in parts if not isinstance(part.component, TokenComponent))
+        return [*([Sum(others)] if others else []), *(Sum((part,)) for part in alone)]
 
     @cached_property
     def _model(self) -> Model:
@@ -235,7 +245,7 @@ def scaled(pairs: ScoredPairs, settings: TeacherSettings) -> ScoredPairs:
 def pair_products(
     queries: Vectors, documents: Vectors, query_numbers: np.ndarray, document_numbers: np.ndarray
 ) -> np.ndarray:
-    """[pairs] the inner product of each query with the document at the same place.
+    """[pairs] the score of each query with the document at the same place: an inner product, or of late interaction.
 
     >>> queries = SparseVectors.from_rows([{"dog": 2.0}, {"cat": 1.0, "dog": 1.0}], "words")
     >>> documents = SparseVectors.from_rows([{"cat": 3.0}, {"dog": 4.0}], "words")
@@ -249,6 +259,8 @@ def pair_products(
         return total
     if isinstance(queries, DenseVectors) and isinstance(documents, DenseVectors):
         return _dense_products(queries, documents, query_numbers, document_numbers)
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return queries.pair_scores(documents, query_numbers, document_numbers)
     assert isinstance(queries, SparseVectors)
     assert isinstance(documents, SparseVectors)
     return _sparse_products(queries, documents, query_numbers, document_numbers)

@@ -18,7 +18,7 @@ from vizsla.training.prepare.sources import SOURCE_HELP, JudgedSource
 from vizsla.training.prepare.teacher import MarginSquares, PairScorer, TeacherSettings, open_teacher, teacher_factor
 from vizsla.training.schema import setting
 from vizsla.training.settings import DenseLoss, require_at_least
-from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, Vectors
+from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
@@ -109,7 +109,9 @@ def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSetting
     for documents, queries, pairs in collections:
         used = np.unique(np.concatenate([pairs.positives.ids, pairs.negatives.ids]))
         scorer = PairScorer(teacher, documents, list(queries.values()), used)
-        encoded.append((scorer.query_vectors(scorer.queries), scorer.document_vectors))
+        if any(isinstance(vectors, TokenVectors) for vectors in scorer.document_vectors):
+            raise VizslaError(f"data.in_batch_teacher {settings.teacher} has token vectors; name a model without them")
+        encoded.append((scorer.query_vectors(scorer.queries)[0], scorer.document_vectors[0]))
         numbers.append(used + first)
         first += len(documents)
         scores = [
