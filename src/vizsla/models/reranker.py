@@ -18,7 +18,7 @@ from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks.arrays import has_weights, weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label
+from vizsla.networks.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.text import Analyzer
 
 _SEGMENTS = "embeddings.token_type_embeddings.weight"
@@ -69,15 +69,24 @@ class BertPairs:
         return self.network.length
 
     def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
-        pieces = self.analyzer.tokenizer
-        distinct = dict.fromkeys(queries)
-        query_ids = dict(zip(distinct, pieces.ids(list(distinct)), strict=True))  # type: ignore[attr-defined]
-        rows = [
-            joint_ids(query_ids[query], row, query_length, length, self.network.start, self.network.end)
-            for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
-        ]
-        offsets = np.cumsum([0, *map(len, rows)])
-        return self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
+        numbers = {query: number for number, query in enumerate(dict.fromkeys(queries))}
+        query_numbers = np.array([numbers[query] for query in queries], np.int64)
+        pairs = query_numbers, np.arange(len(texts))
+        return self.numbered_scores(self._ids(list(numbers)), self._ids(texts), *pairs, query_length, length)
+
+    def numbered_scores(
+        self, queries: Texts, documents: Texts, query_numbers: np.ndarray, document_numbers: np.ndarray,
+        query_length: int, length: int,
+    ) -> np.ndarray:  # fmt: skip
+        """The score of each query with the document at the same place, given by their numbers in texts as token ids."""
+        network = self.network
+        lengths = query_length, length
+        pairs = joint_pairs(queries, documents, query_numbers, document_numbers, *lengths, network.start, network.end)
+        return network.running.scores(*pairs)
+
+    def _ids(self, texts: Sequence[str]) -> Texts:
+        rows = self.analyzer.tokenizer.ids(texts)  # type: ignore[attr-defined]
+        return np.array([i for row in rows for i in row], np.int64), np.cumsum([0, *map(len, rows)])
 
 
 @dataclass(frozen=True)
