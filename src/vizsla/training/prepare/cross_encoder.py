@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset
+from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
 from vizsla.models import BM25, QUERIES, Model, Reranker, field_text
 from vizsla.text import Analyzer
@@ -116,22 +116,28 @@ def cross_encoder_pairs(
 def _collections(settings: CrossEncoderDataSettings, inputs: TrainingInputs, folder: Path) -> Iterator[AnsweredQueries]:
     """The queries of each data set, then the generated ones."""
     check_run_has_one_dataset(settings.negatives, inputs.datasets)
-    if inputs.corpus is not None and Path(settings.negatives).is_file():
-        raise VizslaError(
-            f"{settings.negatives}: a run has no generated queries, those of --corpus; name a model instead"
-        )
+    corpus = None if inputs.corpus is None else _expanded(inputs.corpus, settings)
     for dataset in inputs.datasets:
         rng = np.random.default_rng(settings.seed)
         yield _judged(dataset, settings, rng).thinned(settings.kept_negatives, rng)
-    if inputs.corpus is not None:
-        documents = list(inputs.corpus)
-        if not any(QUERIES in document.content for document in documents):
-            raise VizslaError(
-                f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name "
-                "judged queries with --dataset"
-            )
+    if corpus is not None:
         rng = np.random.default_rng(settings.seed)
-        yield generated_queries(documents, settings.generated, folder).thinned(settings.kept_negatives, rng)
+        yield generated_queries(corpus, settings.generated, folder).thinned(settings.kept_negatives, rng)
+
+
+def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) -> list[Document]:
+    """The documents, which must have generated queries, and no run as their first stage."""
+    documents = list(corpus)
+    if Path(settings.negatives).is_file():
+        raise VizslaError(
+            f"{settings.negatives}: a run has no generated queries, those of --corpus; name a model instead"
+        )
+    if not any(QUERIES in document.content for document in documents):
+        raise VizslaError(
+            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name "
+            "judged queries with --dataset"
+        )
+    return documents
 
 
 def _judged(dataset: BeirDataset, settings: CrossEncoderDataSettings, rng: np.random.Generator) -> AnsweredQueries:
