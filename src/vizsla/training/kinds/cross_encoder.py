@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vizsla.encoders.checkpoint import find_checkpoint
+from vizsla.encoders.network import ABOUT, Network
 from vizsla.errors import VizslaError
 from vizsla.models import Reranker
+from vizsla.models.reranker import reranker_folder
+from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model
+from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.cross_encoder import CrossEncoderDataSettings, cross_encoder_data
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.schema import setting
@@ -131,9 +134,16 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
 
     `layers`: how many of the encoder's layers are kept; 0 for all.
     """
+    import torch
+
     from vizsla.networks import Cross
     from vizsla.networks.cross import head_arrays, keep_layers
 
+    exported = Path(reranker_folder(base_model))
+    if (exported / ABOUT).is_file() and Network.open(exported).kind == "cross":
+        torch.manual_seed(seed)
+        network = load_network(Network.open(exported))
+        return Base(keep_layers(network, layers), Analyzer.parse(f"wordpiece:{exported}"), new_head=False)
     if known_model(base_model) is not None:
         encoder, analyzer, _ = base_encoder(base_model, seed)
         return Base(keep_layers(Cross(encoder), layers), analyzer)
