@@ -40,12 +40,9 @@ from vizsla.training import (  # noqa: E402
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import (  # noqa: E402
-    cross_encoder_data,
-    cross_encoder_dev,
-    cross_encoder_network,
-)
+from vizsla.training.kinds.cross_encoder import cross_encoder_network  # noqa: E402
 from vizsla.training.loop.losses import group_loss  # noqa: E402
+from vizsla.training.prepare.cross_encoder import cross_encoder_data, cross_encoder_dev  # noqa: E402
 
 
 def options(changes: list[str]) -> list[str]:
@@ -151,7 +148,7 @@ def test_a_group_is_a_document_and_its_negatives() -> None:
     pairs = small_pairs()
     (texts,), _, group = pairs.batch(4, 0, 5, torch.device("cpu"))
     ids, mask = texts
-    assert group == 3
+    assert group == (3, None)
     assert ids.shape == mask.shape == (12, 7)
     same = (ids[:, 1] == ids[:, 3]).view(4, 3)
     assert same.tolist() == [[True, False, False]] * 4
@@ -250,7 +247,7 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
 
     def prepared(*changes: str, dev: bool = False) -> CrossEncoderData:
         inputs = TrainingInputs(datasets=[dataset], dev=[dataset] if dev else [])
-        return cross_encoder_data(recipe.with_changes(changes).settings.data, analyzer, inputs)
+        return cross_encoder_data(recipe.with_changes(changes).settings.data, analyzer, inputs, tmp_path)
 
     data = prepared(f"data.negatives={run}", "data.negatives_depth=4", "data.candidates_depth=5", dev=True)
     data.save(tmp_path / "data")
@@ -285,7 +282,8 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
     for name, more in (("bm26", ["--negatives", run]), ("dpr", ["--candidates", run])):
         code, _, said = cli("train", name, "--dataset", judged, *more, "-o", tmp_path / "x")
         assert (code, f"recipes 'data.{more[0][2:]}'" in said) == (2, True)
-    code, _, said = cli("train", "cross-encoder", "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "x")
+    plain = ["--corpus", judged / "corpus.jsonl", *told[2:]]
+    code, _, said = cli("train", "cross-encoder", *plain, "-o", tmp_path / "x")
     assert (code, "--dataset" in said) == (2, True)
 
 

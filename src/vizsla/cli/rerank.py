@@ -26,7 +26,7 @@ def rerank(
     runs: Annotated[list[Path], options.run("The TREC run to rerank; with --depths repeat it for several.")],
     reranker: Annotated[
         str, typer.Option("--reranker", metavar="MODEL", help="A cross-encoder: its folder or its name.")
-    ],
+    ] = "reranker-small",
     queries: options.QueriesOrNone = None,
     depth: Annotated[int, options.depth("How many documents of a query are reranked.")] = 100,
     output: Annotated[Path | None, options.output("The TREC run to write; - is standard output.")] = None,

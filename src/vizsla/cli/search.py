@@ -52,10 +52,13 @@ def search(
     ] = None,
     model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
     expand: options.Expand = None,
+    rerank: Annotated[
+        bool, typer.Option("--rerank", help="Rerank the results with the cross-encoder that comes with Vizsla.")
+    ] = False,
     reranker: Annotated[
-        str | None, typer.Option("--reranker", metavar="MODEL", help="Rerank the results with a cross-encoder.")
+        str | None, typer.Option("--reranker", metavar="MODEL", help="Rerank the results with another cross-encoder.")
     ] = None,
-    depth: Annotated[int, options.depth("With --reranker: how many documents of a query are reranked.")] = 100,
+    depth: Annotated[int, options.depth("How many documents of a query are reranked.")] = 100,
     combine: options.Combine = None,
     search_params: options.SearchParams = None,
     threads: options.Threads = None,
@@ -68,10 +71,10 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    from vizsla.models import Reranker
+    from vizsla.models.reranker import SHIPPED_RERANKER, Reranker
 
-    _check(query, queries, output, reranker, depth, threads, approximate)
-    cross_encoder = Reranker.open(reranker) if reranker is not None else None
+    _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
+    cross_encoder = Reranker.open(reranker or SHIPPED_RERANKER) if rerank or reranker is not None else None
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,
@@ -93,7 +96,7 @@ def search(
 
 
 def _check(
-    query: str | None, queries: Path | None, output: Path | None, reranker: str | None, depth: int,
+    query: str | None, queries: Path | None, output: Path | None, reranks: bool, depth: int,
     threads: int | None, approximate: float | None,
 ) -> None:  # fmt: skip
     """Refuse options that do not go together, before anything is opened."""
@@ -103,8 +106,8 @@ def _check(
         raise VizslaError("give either a query or --queries FILE, not both")
     if queries is None and (threads is not None or approximate is not None):
         raise VizslaError("--threads and --approximate are for many queries: give them with --queries FILE")
-    if reranker is not None and query is None and queries is None:
-        raise VizslaError("the prompt does not rerank; with --reranker give a query, or --queries FILE")
+    if reranks and query is None and queries is None:
+        raise VizslaError("the prompt does not rerank; with --rerank or --reranker give a query, or --queries FILE")
     if depth < 1:
         raise VizslaError(f"--depth, how many documents are reranked, must be 1 or more, not {depth}")
     console.check_output(output, *([queries] if queries else []))

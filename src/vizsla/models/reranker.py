@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +12,21 @@ import numpy as np
 
 from vizsla.encoders.cache import digest
 from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
-from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.network import ABOUT, Network, runtime
 from vizsla.encoders.onnx_pairs import OnnxPairs, onnx_files
 from vizsla.encoders.packages import package_of
 from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
+from vizsla.models.learned_sparse import SHIPPED
 from vizsla.networks.arrays import has_weights, weight_files
 from vizsla.networks.graph import Precision
-from vizsla.networks.joint import HEAD, LEAST, RERANKER, joint_ids, one_label
+from vizsla.networks.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.text import Analyzer
 
+SHIPPED_RERANKER = "reranker-small"
+"""The reranker that comes with the package, by its name."""
 _SEGMENTS = "embeddings.token_type_embeddings.weight"
+_TOKENIZER = "tokenizer.json"
 _BATCH_SIZE = 512  # pairs that are scored together
 _SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
 
@@ -69,15 +74,24 @@ class BertPairs:
         return self.network.length
 
     def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
-        pieces = self.analyzer.tokenizer
-        distinct = dict.fromkeys(queries)
-        query_ids = dict(zip(distinct, pieces.ids(list(distinct)), strict=True))  # type: ignore[attr-defined]
-        rows = [
-            joint_ids(query_ids[query], row, query_length, length, self.network.start, self.network.end)
-            for query, row in zip(queries, pieces.ids(texts), strict=True)  # type: ignore[attr-defined]
-        ]
-        offsets = np.cumsum([0, *map(len, rows)])
-        return self.network.running.scores(np.array([i for row in rows for i in row], np.int64), offsets)
+        numbers = {query: number for number, query in enumerate(dict.fromkeys(queries))}
+        query_numbers = np.array([numbers[query] for query in queries], np.int64)
+        pairs = query_numbers, np.arange(len(texts))
+        return self.numbered_scores(self._ids(list(numbers)), self._ids(texts), *pairs, query_length, length)
+
+    def numbered_scores(
+        self, queries: Texts, documents: Texts, query_numbers: np.ndarray, document_numbers: np.ndarray,
+        query_length: int, length: int,
+    ) -> np.ndarray:  # fmt: skip
+        """The score of each query with the document at the same place, given by their numbers in texts as token ids."""
+        network = self.network
+        lengths = query_length, length
+        pairs = joint_pairs(queries, documents, query_numbers, document_numbers, *lengths, network.start, network.end)
+        return network.running.scores(*pairs)
+
+    def _ids(self, texts: Sequence[str]) -> Texts:
+        rows = self.analyzer.tokenizer.ids(texts)  # type: ignore[attr-defined]
+        return np.array([i for row in rows for i in row], np.int64), np.cumsum([0, *map(len, rows)])
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,12 @@ class Reranker:
 
     @classmethod
     def open(
-        cls, which: str | Path, precision: Precision | None = None, *, query_length: int = 0, length: int = 0
+        cls,
+        which: str | Path = SHIPPED_RERANKER,
+        precision: Precision | None = None,
+        *,
+        query_length: int = 0,
+        length: int = 0,
     ) -> Reranker:
         """A reranker that was trained here, or one of others, by its folder, its ONNX file or its name.
 
@@ -121,11 +140,8 @@ class Reranker:
             network: PairNetwork = OnnxPairs.open(Path(which), precision)
             folder = network.folder
         else:
-            folder = find_checkpoint(which)
-            if (folder / "model.json").is_file():
-                raise InputError("this is a model that searches, not a reranker", file=str(folder))
-            exported = not has_weights(folder) and onnx_files(folder)
-            network = OnnxPairs.open(folder, precision) if exported else _bert_pairs(folder, precision)
+            folder = find_checkpoint(reranker_folder(which))
+            network = _network(folder, precision)
         settings = read_json(folder / RERANKER) if (folder / RERANKER).is_file() else {}
         try:
             lengths = int(settings.get("query_length", 64)), min(int(settings.get("length", 512)), network.length)
@@ -149,6 +165,51 @@ class Reranker:
         return np.concatenate(scores)
 
 
+def reranker_folder(which: str | Path) -> str | Path:
+    """The folder of the reranker that comes with the package; another folder or name as it is."""
+    if str(which) != SHIPPED_RERANKER or Path(which).is_dir():
+        return which
+    if not (SHIPPED / SHIPPED_RERANKER).is_dir():
+        raise VizslaError(
+            f"no reranker comes with this version of Vizsla; name one by its folder, or train it with: "
+            f"vizsla train {SHIPPED_RERANKER}"
+        )
+    return SHIPPED / SHIPPED_RERANKER
+
+
+def export_reranker(which: str | Path, folder: str | Path, sample: Sequence[tuple[str, str]] = ()) -> None:
+    """Write a BERT cross-encoder in 8 bits into a folder of its own, from which it runs without torch.
+
+    `which`: the folder or name of one in floats. `sample`: some queries, each with a text that it is read with, which 8
+    bits are fitted on; thirty are enough. Without them random words are taken.
+    """
+    source, output = find_checkpoint(which), Path(folder)
+    if (source / ABOUT).is_file() or not has_weights(source):
+        raise InputError("only a BERT cross-encoder with its weights in floats can be exported", file=str(which))
+    reranker = Reranker.open(source, "float32")
+    assert isinstance(reranker.network, BertPairs)
+    pieces: Any = reranker.network.analyzer.tokenizer
+    lengths = reranker.query_length, reranker.length
+    texts = (pieces.ids(pair) for pair in sample)
+    rows = [joint_ids(query, text, *lengths) for query, text in texts]
+    _write(output, source, bert_config(source), "int8", rows)
+    (output / _TOKENIZER).write_bytes(pieces.content)
+    about = {"name": reranker.name, "query_length": lengths[0], "length": lengths[1]}
+    (output / RERANKER).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def _network(folder: Path, precision: Precision | None) -> PairNetwork:
+    """The network in a folder: as it was exported here, as others exported it to ONNX, or a BERT of transformers'."""
+    if (folder / "model.json").is_file():
+        raise InputError("this is a model that searches, not a reranker", file=str(folder))
+    if (folder / ABOUT).is_file():
+        if precision == "float32":
+            raise InputError("this reranker is in 8 bits, so float32 cannot be chosen", file=str(folder))
+        return BertPairs(Network.open(folder), Analyzer.parse(f"wordpiece:{folder}"))
+    exported = not has_weights(folder) and onnx_files(folder)
+    return OnnxPairs.open(folder, precision) if exported else _bert_pairs(folder, precision)
+
+
 def _bert_pairs(folder: Path, precision: Precision | None) -> BertPairs:
     config = bert_config(folder)
     try:
@@ -161,13 +222,15 @@ def _bert_pairs(folder: Path, precision: Precision | None) -> BertPairs:
     return BertPairs(network, Analyzer.parse(f"wordpiece:{folder}"))
 
 
-def _write(target: Path, folder: Path, config: dict[str, Any], precision: Precision) -> None:
+def _write(
+    target: Path, folder: Path, config: dict[str, Any], precision: Precision, sample: Sequence[Sequence[int]] = ()
+) -> None:
     weights = one_label(bert_arrays(folder, config, ("pooler.", "classifier.")))
     _check(weights, folder)
     positions = int(config["max_position_embeddings"])
     Network.write(
         target, weights, kind="cross", heads=int(config["num_attention_heads"]), max_weight=1.0, length=positions,
-        precision=precision, sample=_sample(positions),
+        precision=precision, sample=sample or _sample(positions),
     )  # fmt: skip
 
 

@@ -81,6 +81,21 @@ def cross_encoder(folder: str | Path, dropout: float = 0.0) -> Cross:
     return network
 
 
+def keep_layers(network: Cross, count: int) -> Cross:
+    """The network with so many of its encoder's layers, evenly spaced and with the last among them; 0 keeps all.
+
+    Half of twelve layers are the second, the fourth and so on. The head still stands on the layer it was trained on.
+    """
+    bert: Any = network.encoder
+    layers = bert.encoder.layer
+    if count > len(layers):
+        raise VizslaError(f"network.layers is {count}, and the base model has {len(layers)} layers")
+    if count:
+        bert.encoder.layer = nn.ModuleList(layers[-(-(i + 1) * len(layers) // count) - 1] for i in range(count))
+        bert.config.num_hidden_layers = count
+    return network
+
+
 def head_arrays(folder: Path) -> dict[str, Any]:
     """The arrays of a folder of transformers', where they lie in files of safetensors."""
     return {

@@ -121,9 +121,13 @@ class EncoderGraph(NetworkGraph):
         peaks: Mapping[str, np.ndarray],
         *,
         reads_pairs: bool = False,
+        reads_first: bool = False,
         epsilon: float = _EPSILON,
     ) -> None:
-        """`reads_pairs`: a text is a query and a document, which token types tell apart."""
+        """`reads_pairs`: a text is a query and a document, which token types tell apart.
+
+        `reads_first`: only the state of the first token is needed, so the last layer makes no others.
+        """
         super().__init__(weights, heads, precision, epsilon)
         self.peaks, self.reads_pairs = peaks, reads_pairs
         self.watched: dict[str, str] = {}  # the peaks of the channels going into a matrix, by the matrix
@@ -135,8 +139,10 @@ class EncoderGraph(NetworkGraph):
         self.mask = self("Expand", self("Unsqueeze", self.keep, self.constant([1, 2])), square)
         self.full = self("Equal", self("ReduceMin", "lengths", keepdims=0), self("Squeeze", length))
         self.states = self.embed(length)
-        for layer in range(layer_count(weights, "encoder")):
-            self.states = self.layer(f"encoder.layer.{layer}.", self.states)
+        layers = layer_count(weights, "encoder")
+        for layer in range(layers):
+            only_first = reads_first and layer == layers - 1
+            self.states = self.layer(f"encoder.layer.{layer}.", self.states, only_first=only_first)
 
     def embed(self, length: str) -> str:
         table = self.table(WORDS)
@@ -160,23 +166,31 @@ class EncoderGraph(NetworkGraph):
         ends = self("Cast", self("Equal", "ids", self.constant(END)), to=7)
         return str(self("Min", self("CumSum", ends, self.constant(1), exclusive=1), self.constant(1)))
 
-    def layer(self, prefix: str, states: str) -> str:
-        parts = [prefix + "attention.self." + part for part in ("query", "key", "value")]
-        mixed = self.attend(self.products(parts, states))
+    def layer(self, prefix: str, states: str, *, only_first: bool = False) -> str:
+        """The states after a layer; with `only_first` those of the first tokens, which look at all others."""
+        query, *others = [prefix + "attention.self." + part for part in ("query", "key", "value")]
+        if only_first:
+            read = self.products(others, states)
+            states = self.first_state()
+            mixed = self.attend([self.product(query, states), *read], only_first=True)
+        else:
+            mixed = self.attend(self.products([query, *others], states))
         mixed = self.product(prefix + "attention.output.dense", mixed)
         states = self.norm(prefix + "attention.output.LayerNorm", self("Add", mixed, states))
         inner = self("Gelu", self.product(prefix + "intermediate.dense", states))
         inner = self.product(prefix + "output.dense", inner)
         return self.norm(prefix + "output.LayerNorm", self("Add", inner, states))
 
-    def attend(self, parts: Sequence[str]) -> str:
+    def attend(self, parts: Sequence[str], *, only_first: bool = False) -> str:
         """Attention, with a mask only if there is padding: without one it is faster, the more so for long texts."""
         from onnx import TensorProto, helper
 
+        mask = self("Unsqueeze", self.keep, self.constant([1, 2])) if only_first else self.mask
+        shape = ["batch", 1 if only_first else "length", self.hidden]
         ways = []
-        for name, inputs in ((f"full_{len(self.nodes)}", parts), (f"padded_{len(self.nodes)}", [*parts, self.mask])):
+        for name, inputs in ((f"full_{len(self.nodes)}", parts), (f"padded_{len(self.nodes)}", [*parts, mask])):
             node = helper.make_node("Attention", inputs, [name], q_num_heads=self.heads, kv_num_heads=self.heads)
-            output = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length", self.hidden])
+            output = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
             ways.append(helper.make_graph([node], name, [], [output]))
         return str(self("If", self.full, then_branch=ways[0], else_branch=ways[1]))
 

@@ -43,10 +43,11 @@ def write_network(
     """
     need_onnx()
     texts = list(sample)
-    entry = HEADS[head]
+    built = HEADS[head].make()
     peaks = _peaks(weights, head, attention_heads, texts, pooling) if texts and precision == "int8" else {}
-    graph = EncoderGraph(weights, attention_heads, precision, peaks, reads_pairs=entry.make().reads_pairs)
-    _write(Path(folder), graph, head, entry.make().outputs(graph, silent=silent, pooling=pooling))
+    reads = {"reads_pairs": built.reads_pairs, "reads_first": built.reads_first}
+    graph = EncoderGraph(weights, attention_heads, precision, peaks, **reads)
+    _write(Path(folder), graph, head, built.outputs(graph, silent=silent, pooling=pooling))
 
 
 def need_onnx() -> None:
@@ -123,7 +124,8 @@ def _peaks(
     import onnxruntime
 
     built_head = HEADS[head].make()
-    graph = EncoderGraph(weights, heads, "float32", {}, reads_pairs=built_head.reads_pairs)
+    reads = {"reads_pairs": built_head.reads_pairs, "reads_first": built_head.reads_first}
+    graph = EncoderGraph(weights, heads, "float32", {}, **reads)
     outputs = built_head.outputs(graph, silent=SILENT, pooling=pooling)
     for matrix, states in graph.watched.items():
         highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)

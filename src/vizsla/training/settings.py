@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     import torch
 
 PRECISIONS = ("bfloat16", "float32")
-CONTRASTIVE, MARGIN, MARGIN_MSE, KL, BINARY = "contrastive", "margin", "margin-mse", "kl", "binary"
+CONTRASTIVE, MARGIN, BINARY = "contrastive", "margin", "binary"
+MARGIN_MSE, KL, MSE = "margin-mse", "kl", "mse"
 TAUGHT = (MARGIN_MSE, KL)
-"""The losses that learn a teacher's scores."""
+"""The losses that learn a teacher's scores by their differences."""
+GROUP_TAUGHT = (MSE, *TAUGHT)
+"""The losses of a cross-encoder that learn a teacher's scores."""
 SMOOTHINGS = ("none", "sqrt")
 
 
@@ -134,13 +137,21 @@ class SparseLoss(ContrastiveLoss):
 
 @dataclass(frozen=True)
 class GroupLoss:
-    """How a cross-encoder tells a query's document from its negatives."""
+    """How a cross-encoder tells a query's document from its negatives.
 
-    name: str = setting(CONTRASTIVE, "contrastive (softmax over a query's documents), margin (of 1) or binary (each)")
+    With a teacher, mse is the mean square of the network's score of a pair minus the teacher's; margin-mse and kl
+    compare the documents of a query, as for `ContrastiveLoss`.
+    """
+
+    name: str = setting(
+        CONTRASTIVE,
+        "contrastive (softmax over a query's documents), margin (of 1) or binary (each), or mse, margin-mse or kl (of "
+        "a teacher's scores)",
+    )
     temperature: float = setting(1.0, "scores are divided by it")
 
     def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, BINARY))
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, BINARY, *GROUP_TAUGHT))
         require_positive(self, "loss", "temperature")
 
 

@@ -38,6 +38,8 @@ class Head(ABC):
     """The method of a running network that gives what the head makes: weights, vectors, embeddings, ..."""
     reads_pairs: ClassVar[bool] = False
     """Whether a text is a query and a document, which token types tell apart."""
+    reads_first: ClassVar[bool] = False
+    """Whether the head reads the state of a text's first token alone."""
 
     @abstractmethod
     def outputs(self, graph: EncoderGraph, *, silent: Sequence[int], pooling: str) -> list[Output]:

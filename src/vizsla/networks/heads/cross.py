@@ -21,6 +21,7 @@ class CrossHead(Head):
 
     gives: ClassVar[str] = "scores"
     reads_pairs: ClassVar[bool] = True
+    reads_first: ClassVar[bool] = True
 
     def outputs(self, graph: EncoderGraph, *, silent: Sequence[int], pooling: str) -> list[Output]:  # noqa: ARG002
         return [Output(_cross(graph), "scores", 1)]

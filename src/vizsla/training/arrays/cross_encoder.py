@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks import packed
-from vizsla.networks.joint import LEAST, joint_ids
+from vizsla.networks.joint import LEAST, joint_pairs
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode, numbered_folders
 from vizsla.training.arrays.mined_pairs import MinedPairs
+from vizsla.training.arrays.scored_pairs import ScoredPairs, open_pairs
 from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _DEPTH = 10  # of the measures
@@ -24,6 +26,15 @@ _TOKENS = 65_536  # of dev pairs, encoded at once
 _BLOCK = 4096  # dev pairs, tokenized at once
 _TOKENIZER = "tokenizer.json"
 _TEXTS = ("queries", "documents", "candidates")
+
+
+class Group(NamedTuple):
+    """The texts of a query in a batch."""
+
+    size: int
+    """How many there are: the query with its positive, then with its negatives."""
+    wanted: Tensor | None = None
+    """[queries, size] what a teacher scores them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +45,7 @@ class CrossEncoderPairs:
     `max_length` tokens.
     """
 
-    mined: MinedPairs
+    source: MinedPairs | ScoredPairs
     max_query_length: int = 64
     max_length: int = 256
 
@@ -45,12 +56,27 @@ class CrossEncoderPairs:
                 "tokens or more, and a document 2 more than the query"
             )
 
+    @property
+    def mined(self) -> MinedPairs:
+        """The pairs without a teacher's scores."""
+        return self.source.pairs if isinstance(self.source, ScoredPairs) else self.source
+
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch."""
+        return len(self.source)
+
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
-        """`size * (1 + negatives_per_query)` texts; `extra` is the number of texts per query."""
-        queries, positives, negatives = self.mined.draw(size, seed, step)
-        documents = np.concatenate([positives[:, None], negatives.reshape(size, -1)], 1)
+        """`size * (1 + negatives_per_query)` texts; `extra` is a `Group`."""
+        places = self.mined.draw_places(size, seed, step)
+        queries, *sides = self.mined.numbers_at(*places)
+        documents = _side_by_side(*sides)
         repeated = np.repeat(queries, documents.shape[1])
-        return TrainingBatch([self.texts(repeated, documents.ravel(), device)], extra=documents.shape[1])
+        wanted = None
+        if isinstance(self.source, ScoredPairs):
+            scores = _side_by_side(self.source.positive_scores[places[1]], self.source.negative_scores[places[2]])
+            wanted = torch.from_numpy(scores.astype(np.float32)).to(device)
+        group = Group(documents.shape[1], wanted)
+        return TrainingBatch([self.texts(repeated, documents.ravel(), device)], extra=group)
 
     def texts(self, queries: np.ndarray, documents: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
         """Token ids and mask of pairs, given the numbers of their queries and documents."""
@@ -58,19 +84,22 @@ class CrossEncoderPairs:
         return _joint_texts(self.mined.queries, self.mined.documents, queries, documents, *lengths, device)
 
 
+def _side_by_side(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
+    """[queries, 1 + negatives] what belongs to the positive of each query, then to its negatives."""
+    return np.concatenate([positives[:, None], negatives.reshape(len(positives), -1)], 1)
+
+
 def _joint_texts(
     queries: TokenCorpus, documents: TokenCorpus, query_numbers: np.ndarray, document_numbers: np.ndarray,
     max_query_length: int, max_length: int, device: torch.device,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Token ids and mask of queries with a document each."""
-    rows = [
-        joint_ids(queries[q].tolist(), documents[d][:max_length].tolist(), max_query_length, max_length)
-        for q, d in zip(query_numbers.tolist(), document_numbers.tolist(), strict=True)
-    ]
-    lengths = np.array([len(row) for row in rows])
+    texts = (queries.ids, queries.offsets), (documents.ids, documents.offsets)
+    flat, starts = joint_pairs(*texts, query_numbers, document_numbers, max_query_length, max_length)
+    lengths = np.diff(starts)
     mask = np.arange(lengths.max(initial=LEAST)) < lengths[:, None]
     ids = np.zeros(mask.shape, np.int64)
-    ids[mask] = np.concatenate(rows)
+    ids[mask] = flat
     return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
 
@@ -165,7 +194,7 @@ def _dcg(grades: np.ndarray) -> float:
 class CrossEncoderData:
     """All that a cross-encoder is trained on, in a folder that can be copied to the machine with the GPU."""
 
-    pairs: MinedPairs
+    pairs: MinedPairs | ScoredPairs
     dev: Sequence[CrossEncoderDev]
     tokenizer: bytes
     """The tokenizer.json that made the token ids."""
@@ -173,8 +202,7 @@ class CrossEncoderData:
     def save(self, folder: str | Path) -> None:
         """Write all arrays into a folder."""
         path = Path(folder)
-        parts = ("queries", "documents", "positives", "negatives")
-        replace(self.pairs, **{part: getattr(self.pairs, part).narrow() for part in parts}).save(path / "pairs")
+        self.pairs.narrow().save(path / "pairs")
         for number, dev in enumerate(self.dev):
             dev.save(path / f"dev-{number}")
         (path / _TOKENIZER).write_bytes(self.tokenizer)
@@ -187,5 +215,5 @@ class CrossEncoderData:
             tokenizer = (path / _TOKENIZER).read_bytes()
         except OSError:
             raise InputError(f"there is no training data here (no {_TOKENIZER})", file=str(folder)) from None
-        pairs = MinedPairs.open(path / "pairs", negatives_per_query=negatives_per_query)
+        pairs = open_pairs(path / "pairs", negatives_per_query=negatives_per_query)
         return cls(pairs, [*map(CrossEncoderDev.open, numbered_folders(path, "dev"))], tokenizer)

@@ -117,6 +117,10 @@ class MinedPairs:
                 "smaller batch, as in --set training.batch_size=64"
             )
 
+    def narrow(self) -> MinedPairs:
+        """The same pairs, with all numbers in as few bytes as they need."""
+        return replace(self, **{name: getattr(self, name).narrow() for name in _PARTS})
+
     def save(self, folder: str | Path) -> None:
         """Write texts and numbers into a folder."""
         for name in _PARTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,10 @@ class ScoredPairs:
         margins = self.positive_scores[positives][:, None] - others
         return batch._replace(extra=Margins(torch.from_numpy(margins.astype(np.float32)).to(device)))
 
+    def narrow(self) -> ScoredPairs:
+        """The same pairs, with all numbers in as few bytes as they need."""
+        return replace(self, pairs=self.pairs.narrow())
+
     def save(self, folder: str | Path) -> None:
         """Write texts, numbers and scores into a folder."""
         self.pairs.save(folder)
@@ -80,3 +84,9 @@ class ScoredPairs:
         """Saved pairs with scores; `options` say how they are drawn."""
         scores = read_arrays(Path(folder) / _SCORES, "positives", "negatives")
         return cls(MinedPairs.open(folder, **options), *scores)
+
+
+def open_pairs(folder: str | Path, **options: Any) -> MinedPairs | ScoredPairs:
+    """Saved pairs, with the scores of a teacher where there are some; `options` say how they are drawn."""
+    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if (Path(folder) / _SCORES).is_file() else MinedPairs
+    return kind.open(folder, **options)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vizsla.training.arrays.products import inner_products
-from vizsla.training.settings import BINARY, CONTRASTIVE, KL, MARGIN
+from vizsla.training.settings import BINARY, CONTRASTIVE, KL, MARGIN, MSE
 
 
 def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:
@@ -110,6 +110,22 @@ def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
     if name == MARGIN:
         return (1 - scores[:, :1] + scores[:, 1:]).clamp(min=0).mean()
     return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+
+
+def group_taught_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    """The loss that learns a teacher's scores, [groups, documents] as the network's; the first document is the own one.
+
+    >>> scores, wanted = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[4.0, 0.0, 2.0]])
+    >>> [group_taught_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
+    [3.0, 9.0]
+    """
+    given, wanted = scores, wanted.to(scores.dtype)
+    if name == MSE:
+        return F.mse_loss(given, wanted)
+    if name == KL:
+        return F.kl_div(given.log_softmax(1), wanted.log_softmax(1), reduction="batchmean", log_target=True)
+    own, others = (one[:, :1] - one[:, 1:] for one in (given, wanted))
+    return F.mse_loss(own, others)
 
 
 def flops(vectors: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from vizsla.networks.late_interaction import TokenTexts
 from vizsla.training.arrays.augmenter import BatchRows
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import query_vectors
+from vizsla.training.arrays.cross_encoder import Group
 from vizsla.training.arrays.max_sim import scores_of
 from vizsla.training.arrays.products import sparse_product
 from vizsla.training.loop.distributed import Distributed
@@ -21,6 +22,7 @@ from vizsla.training.loop.losses import (
     contrastive_loss,
     flops,
     group_loss,
+    group_taught_loss,
     in_batch_margin_mse_loss,
     margin_loss,
     quadratic_rise,
@@ -129,16 +131,20 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
 
 @dataclass(frozen=True)
 class GroupObjective:
-    """A cross-encoder must score the document that answers a query higher than the query's negatives."""
+    """A cross-encoder must score a query's document higher than the query's negatives, or score all as a teacher."""
 
     loss: GroupLoss = field(default_factory=GroupLoss)
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
         """The loss of a step, and the share of queries whose own document has the highest score."""
-        scores = step.vectors(0).view(-1, step.batch.extra)
+        group: Group = step.batch.extra
+        scores = step.vectors(0).view(-1, group.size)
         with torch.no_grad():
             metrics["accuracy"] = (scores[:, 0] > scores[:, 1:].amax(1)).float().mean()
-        return group_loss(scores / self.loss.temperature, self.loss.name)
+        scaled = scores / self.loss.temperature
+        if group.wanted is None:
+            return group_loss(scaled, self.loss.name)
+        return group_taught_loss(self.loss.name, scaled, group.wanted)
 
 
 @dataclass(frozen=True)

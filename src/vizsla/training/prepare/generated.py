@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ from vizsla.datasets import Document
 from vizsla.datasets.files import read_json_lines
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.expansion import expand
-from vizsla.models import QUERIES, field_text, parse_model
+from vizsla.models import QUERIES, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
+from vizsla.training.prepare.answers import AnsweredQueries
 from vizsla.training.prepare.searching import temporary_index
 from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
-from vizsla.training.prepare.texts import FIELDS, packed_texts
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least, require_positive
 
@@ -88,9 +88,21 @@ def generated_pairs(
     documents, also from those that no query is learnt of. What a generator writes and a teacher's scores are kept in
     the folder, so that a run that was stopped there goes on.
     """
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    answered = generated_queries(list(documents), settings, folder)
+    packed = answered.packed(analyzer)
+    mined = replace(
+        packed, queries=packed.queries.narrow(), documents=packed.documents.narrow(),
+        negatives_per_query=settings.negatives_per_query,
+    )  # fmt: skip
+    if not settings.teacher:
+        return mined
+    teacher = open_teacher(settings.teacher)
+    return scaled(taught_pairs(mined, answered.documents, answered.queries, teacher, folder / _SCORES), settings)
 
-    everything = list(documents)
+
+def generated_queries(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> AnsweredQueries:
+    """Generated queries with their documents, and hard negatives where the settings ask for some."""
+    everything: Sequence[Document] = documents
     chosen = _sample(len(everything), settings)
     written = queries_of([everything[i] for i in chosen], settings, folder)
     if not settings.searches:  # no other document is read
@@ -101,18 +113,9 @@ def generated_pairs(
     if not kept:
         raise VizslaError("there is no generated query to learn from; generate more, or keep more of them")
     pairs = [pairs[i] for i in kept]
-    texts, positives = [query for query, _ in pairs], _positives(pairs)
-    mined = MinedPairs(
-        packed_texts(texts, analyzer).narrow(),
-        packed_texts([field_text(d.content, FIELDS) for d in everything], analyzer).narrow(),
-        positives,
-        _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings),
-        negatives_per_query=settings.negatives_per_query,
-    )
-    if not settings.teacher:
-        return mined
-    teacher = open_teacher(settings.teacher)
-    return scaled(taught_pairs(mined, everything, texts, teacher, folder / _SCORES), settings)
+    positives = _positives(pairs)
+    negatives = _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings)
+    return AnsweredQueries(everything, [query for query, _ in pairs], positives, negatives)
 
 
 def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:

@@ -98,7 +98,7 @@ def positives_and_negatives(
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     qrels, named = dataset.qrels(split), dataset.hard_negatives(split)
-    if named and not any(query in queries for query in named):
+    if named and not any(query in qrels.judgements for query in named):
         raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
     named_negatives = (
         {} if negatives else {query: one.negatives for query, one in named.items() if one.negatives is not None}

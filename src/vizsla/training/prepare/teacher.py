@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vizsla.datasets import Document
+from vizsla.encoders.network import sees_gpu
 from vizsla.encoders.packages import package_of
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenComponent, field_text, parse_model
+from vizsla.models.reranker import BertPairs
+from vizsla.networks.joint import Texts
+from vizsla.text import Analyzer
 from vizsla.training.prepare.score_file import kept_scores, scores_key
+from vizsla.training.prepare.texts import packed_texts
 from vizsla.training.schema import setting
 from vizsla.training.settings import TAUGHT, require_at_least
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.scored_pairs import ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-_PAIRS = 65_536  # scored at once by a model
-_READ_PAIRS = 1024  # scored at once by a cross-encoder
+_PAIRS = 65_536  # scored at once
+_READ_PAIRS = 1024  # scored at once by a cross-encoder where there is no GPU
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,16 @@ class TeacherSettings:
             raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
 
 
-def check_loss(data: object, loss_name: str) -> None:
-    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads."""
+def check_loss(data: object, loss_name: str, losses: tuple[str, ...] = TAUGHT) -> None:
+    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads.
+
+    `losses`: those that learn from a teacher's scores.
+    """
     taught = isinstance(data, TeacherSettings) and bool(data.teacher)
-    if taught and loss_name not in TAUGHT:
-        raise VizslaError(
-            f"loss.name={loss_name} does not read the scores of data.teacher; set loss.name to {' or '.join(TAUGHT)}"
-        )
-    if not taught and loss_name in TAUGHT:
+    if taught and loss_name not in losses:
+        named = f"{', '.join(losses[:-1])} or {losses[-1]}"
+        raise VizslaError(f"loss.name={loss_name} does not read the scores of data.teacher; set loss.name to {named}")
+    if not taught and loss_name in losses:
         raise VizslaError(f"loss.name={loss_name} learns the scores of data.teacher, so set both or neither")
 
 
@@ -116,7 +123,7 @@ class PairScorer:
     @property
     def block(self) -> int:
         """Pairs that are scored at once."""
-        return _READ_PAIRS if isinstance(self.teacher, Reranker) else _PAIRS
+        return _PAIRS if not isinstance(self.teacher, Reranker) or sees_gpu() else _READ_PAIRS
 
     def identity(self) -> str:
         """The hash of teacher and texts."""
@@ -133,8 +140,7 @@ class PairScorer:
         """[pairs] the score of each query with the document at the same place."""
         teacher = self.teacher
         if isinstance(teacher, Reranker):
-            texts = [field_text(self.documents[d].content, teacher.fields) for d in document_numbers.tolist()]
-            scores = teacher.pair_scores([self.queries[q] for q in query_numbers.tolist()], texts)
+            scores = self._read_scores(teacher, query_numbers, document_numbers)
         else:
             used, places = np.unique(query_numbers, return_inverse=True)
             vectors, rows = self.query_vectors([self.queries[q] for q in used.tolist()]), self.document_vectors
@@ -143,6 +149,22 @@ class PairScorer:
         if not np.isfinite(scores).all():
             raise VizslaError(f"the teacher {teacher.name} gives scores that are not finite")
         return scores
+
+    def _read_scores(self, teacher: Reranker, query_numbers: np.ndarray, document_numbers: np.ndarray) -> np.ndarray:
+        """The scores of a cross-encoder; texts that are read as word pieces are cut into them once."""
+        if isinstance(teacher.network, BertPairs):
+            places, lengths = np.searchsorted(self.used, document_numbers), (teacher.query_length, teacher.length)
+            return teacher.network.numbered_scores(*self._pieces, query_numbers, places, *lengths)
+        texts = [field_text(self.documents[d].content, teacher.fields) for d in document_numbers.tolist()]
+        return teacher.pair_scores([self.queries[q] for q in query_numbers.tolist()], texts)
+
+    @cached_property
+    def _pieces(self) -> tuple[Texts, Texts]:
+        """The queries, and the documents that are scored, as token ids."""
+        analyzer: Analyzer = self.teacher.network.analyzer  # type: ignore[union-attr]
+        contents = [field_text(self.documents[d].content, self.teacher.fields) for d in self.used.tolist()]
+        queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
+        return (queries.ids, queries.offsets), (documents.ids, documents.offsets)
 
     def query_vectors(self, queries: Sequence[str]) -> list[Vectors]:
         """The vectors that a model gives queries: one group for each of its summands."""
