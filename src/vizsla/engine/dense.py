@@ -1,9 +1,10 @@
-"""Exact top k of inner products with dense vectors and of MaxSim with token vectors, alone or added to what terms give.
+"""Exact top k by dense vectors, MaxSim of token vectors and matches of equal tokens, alone or added to what terms give.
 
 Products are made for some documents at a time, in 32 bits, by the fastest routine the machine has. Each stands for the
 interval its rounding allows, as wide as the longest vector of its segment makes it. Whatever could be among the best k
 by these intervals is then scored again in 64 bits and rounded at the end, so what is found does not depend on segments,
-batches or threads. A document with a vector is a hit, whether it shares a term with the query or not.
+batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; one that is only
+compared with equal tokens of the query is a hit if it has one.
 
 Where a segment has an ANN index, and search parameters are given, faiss names the candidates instead. They are scored
 in the same way: such a search may miss documents, but every score is exact.
@@ -21,6 +22,7 @@ from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentEr
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
+from vizsla.engine.token_match import MatchLists, exact_matches
 from vizsla.engine.vector_indexes import Approximate, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.engine.weighting import Weightings
@@ -28,6 +30,7 @@ from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
+_HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
@@ -130,6 +133,13 @@ class _TermScores:
     touched: np.ndarray
 
 
+def groups(queries: Sequence[Query], documents: int) -> list[slice]:
+    """Which queries are searched together: all, or fewer where the scores of all documents are held for each."""
+    holds = any(query.matches for query in queries)
+    size = max(_HELD // max(documents, 1), 1) if holds else max(len(queries), 1)
+    return [slice(a, a + size) for a in range(0, len(queries), size)]
+
+
 def search_dense(
     segments: Sequence[Segment],
     queries: Sequence[Query],
@@ -162,7 +172,7 @@ def search_dense(
 
 def _only_space(queries: Sequence[Query]) -> int | None:
     """The one namespace all queries have their dense vectors in, None if there are others, or terms."""
-    if any(query.tokens for query in queries):
+    if any(query.tokens or query.matches for query in queries):
         return None
     spaces = {s for query in queries for s in query.dense}
     return spaces.pop() if len(spaces) == 1 and not any(len(query.terms) for query in queries) else None
@@ -208,11 +218,13 @@ def _search_segment(
     spaces = sorted({s for query in queries for s in query.dense})
     zeros = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
     vectors = {s: np.stack([q.dense.get(s, zeros[s]) for q in queries]) for s in spaces}
-    margins = _margins(segment, queries, vectors, term_scores)
+    lists = [MatchLists(segment, query) if query.matches else None for query in queries]
+    margins = _margins(segment, queries, vectors, term_scores, lists)
     sound = np.isfinite(margins)  # what 32 bits cannot hold is not multiplied: all of it is a candidate
     query_rows = {s: np.where(sound[:, None], rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
     has_any_vector = [_has_any_vector(segment, query.vector_spaces) for query in queries]
     chunk = _CHUNK * max(_FEW // len(queries), 1)
+    held = []
     for a in range(0, len(segment), chunk):
         z = min(a + chunk, len(segment))
         scores = np.zeros((len(queries), z - a), np.float32)
@@ -222,16 +234,49 @@ def _search_segment(
         for q, (terms, has_vector) in enumerate(zip(term_scores, has_any_vector, strict=True)):
             if terms is not None and sound[q]:
                 scores[q] += terms.sums[a:z]
-            if has_vector is not None:
+            if has_vector is not None and lists[q] is None:
                 is_hit = has_vector[a:z] if terms is None else has_vector[a:z] | terms.touched[a:z]
                 scores[q, ~is_hit] = -np.inf
             if mask is not None:
                 scores[q, ~mask[a:z]] = -np.inf
-        intervals.add(scores, margins, first + a)
+        if any(lists):
+            held.append(scores)
+        else:
+            intervals.add(scores, margins, first + a)
+    if held:
+        scores = np.concatenate(held, axis=1)
+        for q, some in enumerate(lists):
+            if some is not None:
+                hits = _hits(len(segment), has_any_vector[q], term_scores[q])
+                margins[q] += _add_matches(some, scores[q], hits, intervals.k, intervals.least[q], margins[q])
+        intervals.add(scores, margins, first)
+
+
+def _add_matches(
+    lists: MatchLists, scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, margin: float
+) -> float:
+    """Add what equal tokens give to the scores of a segment; gives by how much they are off, rounding apart."""
+    off = 0.0
+    if np.isfinite(margin):
+        off = lists.add(scores, hits, k, least, margin)
+    elif hits is not None:
+        lists.mark(hits)
+    if hits is not None:
+        scores[~hits] = -np.inf
+    return off
+
+
+def _hits(documents: int, has_vector: np.ndarray | None, terms: _TermScores | None) -> np.ndarray | None:
+    """Which documents are hits by a vector or by terms; None where all are."""
+    if has_vector is None:
+        return None
+    return has_vector.copy() if terms is None else has_vector | terms.touched[:documents]
 
 
 def _has_any_vector(segment: Segment, spaces: Sequence[int]) -> np.ndarray | None:
     """Which documents have a vector in any of some namespaces; None where all have."""
+    if not spaces:
+        return np.zeros(len(segment), np.bool_)
     masks = [has_vector for s in spaces if (has_vector := segment.has_vector[s]) is not None]
     return np.logical_or.reduce(masks) if len(masks) == len(spaces) else None
 
@@ -251,20 +296,27 @@ def _margins(
     queries: Sequence[Query],
     vectors: Mapping[int, np.ndarray],
     term_scores: Sequence[_TermScores | None],
+    lists: Sequence[MatchLists | None],
 ) -> np.ndarray:
     """[queries] by how much scores made in 32 bits may be off; infinite where 32 bits cannot hold them."""
     from_terms = np.array([0.0 if terms is None else np.abs(terms.sums).max(initial=0.0) for terms in term_scores])
-    margins, highest = 4 * ROUNDING * from_terms, from_terms.copy()
+    margins, highest, bounds = 4 * ROUNDING * from_terms, from_terms.copy(), from_terms.copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for s, rows in vectors.items():
             width, max_norm, norms = rows.shape[1], segment.max_norms[s], np.linalg.norm(rows, axis=1)
             margins = margins + (width + 8) * (ROUNDING * norms * max_norm + VANISHING * (1 + max_norm + norms))
             highest = highest + norms * np.maximum(max_norm, MAX_CODE * np.sqrt(width))
+            bounds = bounds + norms * max_norm
         for q, query in enumerate(queries):
             for s, (rows, weight) in query.tokens.items():
                 max_norm, norms = segment.max_norms[s], np.linalg.norm(rows.astype(np.float64), axis=1)
                 margins[q] += abs(weight) * score_margin(rows, max_norm) + VANISHING
                 highest[q] += max(abs(weight), 1) * norms.sum() * max(max_norm, MAX_CODE * np.sqrt(rows.shape[1]))
+                bounds[q] += abs(weight) * norms.sum() * max_norm
+        for q, some in enumerate(lists):
+            if some is not None:
+                margins[q] += some.margin(bounds[q])
+                highest[q] += some.highest
     return np.where(highest < _MAX_SCORE, margins, np.inf)
 
 
@@ -289,6 +341,8 @@ def _scored(
             scores[own] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
         for s, (token_vectors, weight) in query.tokens.items():
             scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
+        for s, match_query in query.matches.items():
+            scores[own] += match_query.weight * exact_matches(segment.matches[s], rows, match_query)[0]
         first += len(segment)
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)

@@ -16,12 +16,25 @@ class TokenQuery(NamedTuple):
     weight: float = 1.0
 
 
+class MatchQuery(NamedTuple):
+    """The tokens of a query as [tokens] whole numbers, their vectors, and what their score is multiplied by.
+
+    They are compared with equal tokens only; see `VectorPostings`.
+    """
+
+    terms: np.ndarray
+    vectors: np.ndarray
+    """[tokens, dimensions]"""
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Query:
     """Term numbers, the namespace each belongs to, and their weights, in the order they are summed.
 
     `dense`: a vector for each namespace that has dense ones, its weight multiplied in.
     `tokens`: several vectors for each namespace that has token vectors.
+    `matches`: tokens with vectors for each namespace whose posting lists carry vectors.
     """
 
     terms: np.ndarray
@@ -29,8 +42,9 @@ class Query:
     weights: np.ndarray
     dense: Mapping[int, np.ndarray] = field(default_factory=dict)
     tokens: Mapping[int, TokenQuery] = field(default_factory=dict)
+    matches: Mapping[int, MatchQuery] = field(default_factory=dict)
 
     @property
     def vector_spaces(self) -> tuple[int, ...]:
-        """The namespaces in which the query has a vector, or several."""
+        """The namespaces in which the query has a vector, or several, that every document is compared with."""
         return (*self.dense, *self.tokens)

@@ -95,10 +95,14 @@ class DevSet:
         scores = torch.cat(
             [
                 inner_products(queries, self._vectors(self.documents, first, last, 1, encode, assemble, device))
-                for first, last in _blocks(len(self.documents))
+                for first, last in blocks(len(self.documents))
             ],
             dim=1,
         )
+        return self.figures_of(scores, device)
+
+    def figures_of(self, scores: Tensor, device: torch.device) -> dict[str, float]:
+        """The same, given [queries, documents] the scores of the network."""
         figures = {f"{self.name} nDCG@10": self._ndcg(scores)}
         bm25 = self._bm25_scores(device)
         if bm25 is not None:
@@ -114,8 +118,8 @@ class DevSet:
             return None
         size = 1 + max(int(rows.terms.max(initial=0)) for rows in (self.bm25_documents, self.bm25_queries))
         queries = self.bm25_queries.dense(0, len(self.queries), size, device)
-        documents, blocks = self.bm25_documents, _blocks(len(self.documents))
-        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in blocks], 1)
+        documents, parts = self.bm25_documents, blocks(len(self.documents))
+        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in parts], 1)
 
     def _vectors(
         self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
@@ -157,5 +161,6 @@ def numbered_folders(folder: Path, prefix: str) -> list[Path]:
     return sorted(folder.glob(f"{prefix}-*"), key=lambda path: int(path.stem.removeprefix(f"{prefix}-")))
 
 
-def _blocks(size: int) -> list[tuple[int, int]]:
+def blocks(size: int) -> list[tuple[int, int]]:
+    """The first and the last of the documents that are scored at once, block by block."""
     return [(first, min(first + _BLOCK, size)) for first in range(0, size, _BLOCK)]

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.models import Network
+from vizsla.networks.graph import Precision
 
 SAMPLE = 40  # texts that the scales of 8-bit weights are fitted on
 
 
 def write_network(
-    network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = ""
-) -> Network:
-    """Write a trained network in 8 bits into a subfolder that is named by its hash.
+    network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = "",
+    precision: Precision = "int8",
+) -> Network:  # fmt: skip
+    """Write a trained network, in 8 bits unless told otherwise, into a subfolder that is named by its hash.
 
     `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
     """
@@ -32,6 +34,7 @@ def write_network(
         length=length,
         sample=sample,
         pooling=pooling,
+        precision=precision,
     )
     final = folder / written.digest[:12]
     shutil.rmtree(final, ignore_errors=True)
