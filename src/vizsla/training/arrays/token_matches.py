@@ -23,7 +23,8 @@ def coil_scores(queries: CoilVectors, documents: CoilVectors) -> Tensor:
     """
     count = len(documents.cls)
     best = [_best_pairs(queries, documents, *pairs) for pairs in _pairs(queries, documents)]
-    scores = inner_products(queries.cls, documents.cls)
+    shape = len(queries.cls), count
+    scores = inner_products(queries.cls, documents.cls) if queries.cls.shape[1] else queries.cls.new_zeros(shape)
     if not best:
         return scores
     own, other = (torch.cat(some) for some in zip(*best, strict=True))
