@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from vizsla.engine import (
     DamagedSegmentError,
     MatchQuery,
-    MergedVectorPostings,
     Query,
     Segment,
     VectorPostings,
@@ -21,6 +20,7 @@ from vizsla.engine import (
     exact_matches,
     search_many,
 )
+from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.vectors import MatchTexts, TokenMatchVectors
 
 NOTHING = np.zeros(0, np.int64)
@@ -143,11 +143,11 @@ def test_long_lists_of_short_vectors_are_not_read(whole: bool, monkeypatch: pyte
     vectors = rng.normal(size=(5, width)).astype(np.float32)
     matches = {0: MatchQuery(np.array([1, 7, 8, 9, 1]), vectors, 1.0)}
     query = Query(NOTHING, NOTHING, np.zeros(0), {0: rng.normal(size=3)} if whole else {}, matches=matches)
-    from vizsla.engine import token_match
+    from vizsla.engine import match_lists
 
     read = []
-    add = token_match._TokenList.add
-    monkeypatch.setattr(token_match._TokenList, "add", lambda own, *rest: read.append(len(own)) or add(own, *rest))
+    add = match_lists._TokenList.add
+    monkeypatch.setattr(match_lists._TokenList, "add", lambda own, *rest: read.append(len(own)) or add(own, *rest))
     (found,) = search_many([segment], [query], Weightings.pack([Weighting()]), 5)
     assert len(read) == 3
     assert max(read) < 100

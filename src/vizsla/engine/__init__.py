@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.match_lists import exact_matches
 from vizsla.engine.max_sim import exact_max_sims
 from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
-from vizsla.engine.query import MatchQuery, Query, TokenQuery
+from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
+from vizsla.engine.query import Query, TokenQuery
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.token_match import exact_matches
 from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
 from vizsla.engine.vector_indexes import STORES, VECTOR_INDEXES, Approximate, Exact, VectorIndex, read_vector_index
-from vizsla.engine.vector_postings import MergedVectorPostings, VectorPostings, row_norms
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
 from vizsla.engine.weighting import Weighting, Weightings
 
@@ -27,7 +27,6 @@ __all__ = [
     "MatchQuery",
     "Merge",
     "MergedPostingLists",
-    "MergedVectorPostings",
     "PostingLists",
     "Query",
     "ScaledRows",
@@ -53,7 +52,6 @@ __all__ = [
     "fits_a_segment",
     "living_frequencies",
     "read_vector_index",
-    "row_norms",
     "search",
     "search_among",
     "search_many",

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentError
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
-from vizsla.engine.token_match import MatchLists, exact_matches
 from vizsla.engine.vector_indexes import Approximate, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.engine.weighting import Weightings
@@ -133,13 +133,6 @@ class _TermScores:
     touched: np.ndarray
 
 
-def groups(queries: Sequence[Query], documents: int) -> list[slice]:
-    """Which queries are searched together: all, or fewer where the scores of all documents are held for each."""
-    holds = any(query.matches for query in queries)
-    size = max(_HELD // max(documents, 1), 1) if holds else max(len(queries), 1)
-    return [slice(a, a + size) for a in range(0, len(queries), size)]
-
-
 def search_dense(
     segments: Sequence[Segment],
     queries: Sequence[Query],
@@ -152,6 +145,10 @@ def search_dense(
 
     `search_params`: look for candidates in the segments' ANN indexes, where queries are vectors of one namespace alone.
     """
+    together = max(_HELD // sum(map(len, segments)), 1)
+    if len(queries) > together and any(query.matches for query in queries):  # whose scores of all documents are held
+        parts = (queries[a : a + together] for a in range(0, len(queries), together))
+        return [found for part in parts for found in search_dense(segments, part, weightings, k, masks, search_params)]
     intervals = _ScoreIntervals.of(len(queries), k)
     candidates: list[list[np.ndarray]] = [[] for _ in queries]
     term_scores: list[list[_TermScores | None]] = []
@@ -248,22 +245,8 @@ def _search_segment(
         for q, some in enumerate(lists):
             if some is not None:
                 hits = _hits(len(segment), has_any_vector[q], term_scores[q])
-                margins[q] += _add_matches(some, scores[q], hits, intervals.k, intervals.least[q], margins[q])
+                margins[q] += some.add(scores[q], hits, intervals.k, intervals.least[q], margins[q])
         intervals.add(scores, margins, first)
-
-
-def _add_matches(
-    lists: MatchLists, scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, margin: float
-) -> float:
-    """Add what equal tokens give to the scores of a segment; gives by how much they are off, rounding apart."""
-    off = 0.0
-    if np.isfinite(margin):
-        off = lists.add(scores, hits, k, least, margin)
-    elif hits is not None:
-        lists.mark(hits)
-    if hits is not None:
-        scores[~hits] = -np.inf
-    return off
 
 
 def _hits(documents: int, has_vector: np.ndarray | None, terms: _TermScores | None) -> np.ndarray | None:
@@ -339,10 +322,10 @@ def _scored(
             scores[own] += terms.sums[rows]
         for s, vector in query.dense.items():
             scores[own] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
-        for s, (token_vectors, weight) in query.tokens.items():
-            scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
         for s, match_query in query.matches.items():
             scores[own] += match_query.weight * exact_matches(segment.matches[s], rows, match_query)[0]
+        for s, (token_vectors, weight) in query.tokens.items():
+            scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
         first += len(segment)
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, DamagedSegmentError, PostingLists
+from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
-from vizsla.engine.vector_postings import MergedVectorPostings
 from vizsla.engine.vector_rows import VectorRows, select_rows
 from vizsla.kernels import njit
 

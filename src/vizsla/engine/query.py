@@ -8,23 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.posting_vectors import MatchQuery
+
 
 class TokenQuery(NamedTuple):
     """The token vectors of a query, [tokens, dimensions], and what their score is multiplied by."""
 
     vectors: np.ndarray
-    weight: float = 1.0
-
-
-class MatchQuery(NamedTuple):
-    """The tokens of a query as [tokens] whole numbers, their vectors, and what their score is multiplied by.
-
-    They are compared with equal tokens only; see `VectorPostings`.
-    """
-
-    terms: np.ndarray
-    vectors: np.ndarray
-    """[tokens, dimensions]"""
     weight: float = 1.0
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.bounds import MAX_TERMS, Bounds, bound_terms
-from vizsla.engine.dense import groups, score_places, search_dense
+from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
 from vizsla.engine.posting_lists import RANGE_SIZE, DamagedSegmentError
 from vizsla.engine.query import Query
@@ -195,9 +195,9 @@ def search_many(
             pruned.append(i)
         else:
             results[i] = _search_alone(ordered, query, weightings, k, allowed)
-    for some in groups([queries[i] for i in dense], ordered.documents) if dense else ():
-        ranked = search_dense(ordered, [queries[i] for i in dense[some]], weightings, k, allowed, search_params)
-        for i, (places, scores) in zip(dense[some], ranked, strict=True):
+    if dense:
+        ranked = search_dense(ordered, [queries[i] for i in dense], weightings, k, allowed, search_params)
+        for i, (places, scores) in zip(dense, ranked, strict=True):
             results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:
         batch = _search_batch(ordered, [queries[i] for i in pruned], weightings, k, allowed, expected)

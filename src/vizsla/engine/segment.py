@@ -20,8 +20,8 @@ from vizsla.engine.posting_lists import (
     freeze,
     pack,
 )
+from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.token_rows import TokenRows
-from vizsla.engine.vector_postings import VectorPostings
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
 

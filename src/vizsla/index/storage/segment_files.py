@@ -20,7 +20,6 @@ from vizsla.engine import (
     AnnIndex,
     Merge,
     MergedPostingLists,
-    MergedVectorPostings,
     PostingLists,
     ScaledRows,
     Segment,
@@ -29,10 +28,10 @@ from vizsla.engine import (
     VectorRows,
     build_ann_index,
     convert_rows,
-    row_norms,
     storage_of,
     token_store,
 )
+from vizsla.engine.posting_vectors import MergedVectorPostings, row_norms
 from vizsla.errors import CollectionError
 from vizsla.index.storage import trust
 from vizsla.index.storage.arrays import (

@@ -95,7 +95,7 @@ class DevSet:
         scores = torch.cat(
             [
                 inner_products(queries, self._vectors(self.documents, first, last, 1, encode, assemble, device))
-                for first, last in blocks(len(self.documents))
+                for first, last in _blocks(len(self.documents))
             ],
             dim=1,
         )
@@ -118,8 +118,8 @@ class DevSet:
             return None
         size = 1 + max(int(rows.terms.max(initial=0)) for rows in (self.bm25_documents, self.bm25_queries))
         queries = self.bm25_queries.dense(0, len(self.queries), size, device)
-        documents, parts = self.bm25_documents, blocks(len(self.documents))
-        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in parts], 1)
+        documents, blocks = self.bm25_documents, _blocks(len(self.documents))
+        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in blocks], 1)
 
     def _vectors(
         self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
@@ -161,6 +161,5 @@ def numbered_folders(folder: Path, prefix: str) -> list[Path]:
     return sorted(folder.glob(f"{prefix}-*"), key=lambda path: int(path.stem.removeprefix(f"{prefix}-")))
 
 
-def blocks(size: int) -> list[tuple[int, int]]:
-    """The first and the last of the documents that are scored at once, block by block."""
+def _blocks(size: int) -> list[tuple[int, int]]:
     return [(first, min(first + _BLOCK, size)) for first in range(0, size, _BLOCK)]

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from vizsla.networks import CoilVectors
-from vizsla.training.arrays.dev_set import Assemble, DevSet, Encode, blocks
+from vizsla.training.arrays.dev_set import Assemble, DevSet, Encode
 from vizsla.training.arrays.products import inner_products
 
+_BLOCK = 2048  # documents of a dev set that are encoded and scored at once
 _PAIRS = 1 << 21  # pairs of equal tokens whose products are made at once
 
 
@@ -83,7 +84,8 @@ class CoilDevSet(DevSet):
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries: Any = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
         scores = []
-        for first, last in blocks(len(self.documents)):
+        for first in range(0, len(self.documents), _BLOCK):
+            last = min(first + _BLOCK, len(self.documents))
             documents: Any = self._vectors(self.documents, first, last, 1, encode, assemble, device)
             scores.append(coil_scores(queries, documents))
         return self.figures_of(torch.cat(scores, 1), device)

@@ -20,6 +20,18 @@ _CHUNK = 1 << 16  # vectors whose lengths are worked out together
 _UP = 1 + 1e-12  # so that no rounding takes a bound below what it bounds
 
 
+class MatchQuery(NamedTuple):
+    """The tokens of a query as [tokens] whole numbers, their vectors, and what their score is multiplied by.
+
+    They are compared with equal tokens only; see `VectorPostings`.
+    """
+
+    terms: np.ndarray
+    vectors: np.ndarray
+    """[tokens, dimensions]"""
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class VectorPostings:
     """The posting lists of one namespace.

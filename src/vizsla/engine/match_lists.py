@@ -14,9 +14,9 @@ import numpy as np
 
 from vizsla.engine.max_sim import ROUNDING, token_margins
 from vizsla.engine.posting_lists import DamagedSegmentError
-from vizsla.engine.query import MatchQuery, Query
+from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
+from vizsla.engine.query import Query
 from vizsla.engine.segment import Segment
-from vizsla.engine.vector_postings import VectorPostings
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.kernels import njit, njit_no_alloc
 
@@ -97,7 +97,7 @@ class MatchLists:
         total = highest + sum(some.bound for some in self._lists)
         return sum(some.margin for some in self._lists) + (len(self._lists) + 4) * ROUNDING * total
 
-    def mark(self, hits: np.ndarray) -> None:
+    def _mark(self, hits: np.ndarray) -> None:
         """Mark the documents that have any of the tokens."""
         for some in self._lists:
             documents = np.asarray(some.postings.documents[some.start : some.end])
@@ -108,9 +108,18 @@ class MatchLists:
     def add(self, scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, margin: float) -> float:
         """Add to [documents] scores; gives what is missing, or too much, at most, because lists were not read.
 
-        `hits`: which documents are hits, to which those with a token are added; None where all are. `least`: what k
-        documents reach elsewhere. `margin`: by how much scores are off by rounding.
+        `hits`: which documents are hits, to which those with a token are added; None where all are. Others get minus
+        infinity. `least`: what k documents reach elsewhere. `margin`: by how much scores are off by rounding; if it is
+        infinite, nothing is added.
         """
+        missing = self._add(scores, hits, k, least, margin) if np.isfinite(margin) else 0.0
+        if hits is not None:
+            if not np.isfinite(margin):
+                self._mark(hits)
+            scores[~hits] = -np.inf
+        return missing
+
+    def _add(self, scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, margin: float) -> float:
         left = sum(map(len, self._lists))
         for i, some in enumerate(self._lists):
             rest = self._lists[i:]
