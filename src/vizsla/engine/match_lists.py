@@ -21,6 +21,7 @@ from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.kernels import njit, njit_no_alloc
 
 _CHUNK = 1 << 14  # postings whose products are made together
+_CHECK = 4  # documents that are looked through in the time it takes to read a posting
 _LOOKUP = 64  # postings read in order in the time it takes to look a document up in a list and score it
 
 
@@ -124,7 +125,7 @@ class MatchLists:
         for i, some in enumerate(self._lists):
             rest = self._lists[i:]
             missing = sum(other.bound for other in rest)
-            if left > len(scores) and _can_stop(scores, hits, k, least, missing + margin, left // len(rest)):
+            if len(some) * _CHECK > len(scores) and _can_stop(scores, hits, k, least, missing + margin, left // len(rest)):
                 return missing
             some.add(scores, hits)
             left -= len(some)
