@@ -115,11 +115,11 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
 
 def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> str:
     from vizsla.index import term_statistics
-    from vizsla.models import DenseComponent, TokenComponent
+    from vizsla.models import SparseComponent
 
     statistics = term_statistics(index, query)
     terms = list(dict.fromkeys(t.term for t in statistics))
-    if not terms and any(isinstance(part.component, DenseComponent | TokenComponent) for part in model.parts):
+    if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
             return "nothing found: no document meets the filter"
         return f"nothing found: {console.safe(model.name)} does not know any word of the query"

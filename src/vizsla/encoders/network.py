@@ -19,6 +19,7 @@ from vizsla.encoders.former_names import with_current_names
 from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.networks.graph import Precision
+from vizsla.networks.heads import coil
 from vizsla.networks.onnx_export import write_network
 from vizsla.networks.weights import NETWORK, WEIGHTS, copy_weights
 
@@ -35,6 +36,7 @@ class Running(Protocol):
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray: ...
+    def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Network:
     pooling: str = ""
     width: int = 0
     """How many numbers a dense vector, or that of a token, has."""
+    cls_width: int = 0
+    """How many numbers the vector of a text has beside those of its tokens."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Network:
@@ -94,9 +98,12 @@ class Network:
         width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
         if kind == "colbert":
             width = len(weights["linear.weight"])
-        network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, width=width)
+        if kind == "coil":
+            width = len(weights[f"{coil.TOKENS}.bias"])
+        widths = {"width": width, "cls_width": len(weights.get(f"{coil.CLS}.bias", ()))}
+        network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, **widths)
         about = {name: value for name, value in asdict(network).items() if name != "folder"}
-        about = {name: value for name, value in about.items() if value or name not in ("pooling", "width")}
+        about = {name: value for name, value in about.items() if value or name not in ("pooling", *widths)}
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
         return network
 

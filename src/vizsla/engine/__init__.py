@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.match_lists import exact_matches
 from vizsla.engine.max_sim import exact_max_sims
 from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
+from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
@@ -22,6 +24,7 @@ __all__ = [
     "Approximate",
     "DamagedSegmentError",
     "Exact",
+    "MatchQuery",
     "Merge",
     "MergedPostingLists",
     "PostingLists",
@@ -33,6 +36,7 @@ __all__ = [
     "TokenRows",
     "TopDocuments",
     "VectorIndex",
+    "VectorPostings",
     "VectorRows",
     "Weighting",
     "Weightings",
@@ -42,6 +46,7 @@ __all__ = [
     "check_gpu",
     "convert_rows",
     "convert_token_rows",
+    "exact_matches",
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",

@@ -1,9 +1,10 @@
-"""Exact top k of inner products with dense vectors and of MaxSim with token vectors, alone or added to what terms give.
+"""Exact top k by dense vectors, MaxSim of token vectors and matches of equal tokens, alone or added to what terms give.
 
 Products are made for some documents at a time, in 32 bits, by the fastest routine the machine has. Each stands for the
 interval its rounding allows, as wide as the longest vector of its segment makes it. Whatever could be among the best k
 by these intervals is then scored again in 64 bits and rounded at the end, so what is found does not depend on segments,
-batches or threads. A document with a vector is a hit, whether it shares a term with the query or not.
+batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; one that is only
+compared with equal tokens of the query is a hit if it has one.
 
 Where a segment has an ANN index, and search parameters are given, faiss names the candidates instead. They are scored
 in the same way: such a search may miss documents, but every score is exact.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentError
 from vizsla.engine.query import Query
@@ -28,6 +30,7 @@ from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
+_HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
@@ -142,6 +145,10 @@ def search_dense(
 
     `search_params`: look for candidates in the segments' ANN indexes, where queries are vectors of one namespace alone.
     """
+    together = max(_HELD // sum(map(len, segments)), 1)
+    if len(queries) > together and any(query.matches for query in queries):  # whose scores of all documents are held
+        parts = (queries[a : a + together] for a in range(0, len(queries), together))
+        return [found for part in parts for found in search_dense(segments, part, weightings, k, masks, search_params)]
     intervals = _ScoreIntervals.of(len(queries), k)
     candidates: list[list[np.ndarray]] = [[] for _ in queries]
     term_scores: list[list[_TermScores | None]] = []
@@ -162,7 +169,7 @@ def search_dense(
 
 def _only_space(queries: Sequence[Query]) -> int | None:
     """The one namespace all queries have their dense vectors in, None if there are others, or terms."""
-    if any(query.tokens for query in queries):
+    if any(query.tokens or query.matches for query in queries):
         return None
     spaces = {s for query in queries for s in query.dense}
     return spaces.pop() if len(spaces) == 1 and not any(len(query.terms) for query in queries) else None
@@ -208,11 +215,13 @@ def _search_segment(
     spaces = sorted({s for query in queries for s in query.dense})
     zeros = {s: np.zeros(segment.dense[s].shape[1]) for s in spaces}
     vectors = {s: np.stack([q.dense.get(s, zeros[s]) for q in queries]) for s in spaces}
-    margins = _margins(segment, queries, vectors, term_scores)
+    lists = [MatchLists(segment, query) if query.matches else None for query in queries]
+    margins = _margins(segment, queries, vectors, term_scores, lists)
     sound = np.isfinite(margins)  # what 32 bits cannot hold is not multiplied: all of it is a candidate
     query_rows = {s: np.where(sound[:, None], rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
     has_any_vector = [_has_any_vector(segment, query.vector_spaces) for query in queries]
     chunk = _CHUNK * max(_FEW // len(queries), 1)
+    held = []
     for a in range(0, len(segment), chunk):
         z = min(a + chunk, len(segment))
         scores = np.zeros((len(queries), z - a), np.float32)
@@ -222,16 +231,35 @@ def _search_segment(
         for q, (terms, has_vector) in enumerate(zip(term_scores, has_any_vector, strict=True)):
             if terms is not None and sound[q]:
                 scores[q] += terms.sums[a:z]
-            if has_vector is not None:
+            if has_vector is not None and lists[q] is None:
                 is_hit = has_vector[a:z] if terms is None else has_vector[a:z] | terms.touched[a:z]
                 scores[q, ~is_hit] = -np.inf
             if mask is not None:
                 scores[q, ~mask[a:z]] = -np.inf
-        intervals.add(scores, margins, first + a)
+        if any(lists):
+            held.append(scores)
+        else:
+            intervals.add(scores, margins, first + a)
+    if held:
+        scores = np.concatenate(held, axis=1)
+        for q, some in enumerate(lists):
+            if some is not None:
+                hits = _hits(len(segment), has_any_vector[q], term_scores[q])
+                margins[q] += some.add(scores[q], hits, intervals.k, intervals.least[q], margins[q])
+        intervals.add(scores, margins, first)
+
+
+def _hits(documents: int, has_vector: np.ndarray | None, terms: _TermScores | None) -> np.ndarray | None:
+    """Which documents are hits by a vector or by terms; None where all are."""
+    if has_vector is None:
+        return None
+    return has_vector.copy() if terms is None else has_vector | terms.touched[:documents]
 
 
 def _has_any_vector(segment: Segment, spaces: Sequence[int]) -> np.ndarray | None:
     """Which documents have a vector in any of some namespaces; None where all have."""
+    if not spaces:
+        return np.zeros(len(segment), np.bool_)
     masks = [has_vector for s in spaces if (has_vector := segment.has_vector[s]) is not None]
     return np.logical_or.reduce(masks) if len(masks) == len(spaces) else None
 
@@ -251,20 +279,27 @@ def _margins(
     queries: Sequence[Query],
     vectors: Mapping[int, np.ndarray],
     term_scores: Sequence[_TermScores | None],
+    lists: Sequence[MatchLists | None],
 ) -> np.ndarray:
     """[queries] by how much scores made in 32 bits may be off; infinite where 32 bits cannot hold them."""
     from_terms = np.array([0.0 if terms is None else np.abs(terms.sums).max(initial=0.0) for terms in term_scores])
-    margins, highest = 4 * ROUNDING * from_terms, from_terms.copy()
+    margins, highest, bounds = 4 * ROUNDING * from_terms, from_terms.copy(), from_terms.copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for s, rows in vectors.items():
             width, max_norm, norms = rows.shape[1], segment.max_norms[s], np.linalg.norm(rows, axis=1)
             margins = margins + (width + 8) * (ROUNDING * norms * max_norm + VANISHING * (1 + max_norm + norms))
             highest = highest + norms * np.maximum(max_norm, MAX_CODE * np.sqrt(width))
+            bounds = bounds + norms * max_norm
         for q, query in enumerate(queries):
             for s, (rows, weight) in query.tokens.items():
                 max_norm, norms = segment.max_norms[s], np.linalg.norm(rows.astype(np.float64), axis=1)
                 margins[q] += abs(weight) * score_margin(rows, max_norm) + VANISHING
                 highest[q] += max(abs(weight), 1) * norms.sum() * max(max_norm, MAX_CODE * np.sqrt(rows.shape[1]))
+                bounds[q] += abs(weight) * norms.sum() * max_norm
+        for q, some in enumerate(lists):
+            if some is not None:
+                margins[q] += some.margin(bounds[q])
+                highest[q] += some.highest
     return np.where(highest < _MAX_SCORE, margins, np.inf)
 
 
@@ -287,6 +322,8 @@ def _scored(
             scores[own] += terms.sums[rows]
         for s, vector in query.dense.items():
             scores[own] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
+        for s, match_query in query.matches.items():
+            scores[own] += match_query.weight * exact_matches(segment.matches[s], rows, match_query)[0]
         for s, (token_vectors, weight) in query.tokens.items():
             scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
         first += len(segment)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, DamagedSegmentError, PostingLists
+from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, select_rows
@@ -178,6 +179,11 @@ class Merge:
     large: MergedPostingLists
     old: Sequence[Segment]
     masks: Sequence[np.ndarray]
+    moved: Sequence[np.ndarray]
+
+    def matches(self, space: int) -> MergedVectorPostings:
+        """The plan of the new segment's posting lists with vectors of a namespace."""
+        return MergedVectorPostings.plan([segment.matches[space] for segment in self.old], self.moved)
 
     def dense_shape(self, space: int) -> tuple[int, int]:
         """The shape of the new segment's dense vectors of a namespace."""
@@ -232,6 +238,7 @@ class Merge:
             MergedPostingLists.plan([s.large for s in segments], moved),
             segments,
             masks,
+            moved,
         )
 
 

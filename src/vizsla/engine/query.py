@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.posting_vectors import MatchQuery
+
 
 class TokenQuery(NamedTuple):
     """The token vectors of a query, [tokens, dimensions], and what their score is multiplied by."""
@@ -22,6 +24,7 @@ class Query:
 
     `dense`: a vector for each namespace that has dense ones, its weight multiplied in.
     `tokens`: several vectors for each namespace that has token vectors.
+    `matches`: tokens with vectors for each namespace whose posting lists carry vectors.
     """
 
     terms: np.ndarray
@@ -29,8 +32,9 @@ class Query:
     weights: np.ndarray
     dense: Mapping[int, np.ndarray] = field(default_factory=dict)
     tokens: Mapping[int, TokenQuery] = field(default_factory=dict)
+    matches: Mapping[int, MatchQuery] = field(default_factory=dict)
 
     @property
     def vector_spaces(self) -> tuple[int, ...]:
-        """The namespaces in which the query has a vector, or several."""
+        """The namespaces in which the query has a vector, or several, that every document is compared with."""
         return (*self.dense, *self.tokens)

@@ -185,9 +185,10 @@ def search_many(
     all_positive = _are_positive(weights)
     pruned, dense = [], []
     for i, query in enumerate(queries):
-        if k == 0 or (len(query.terms) == 0 and not query.dense and not query.tokens):
+        has_vectors = query.dense or query.tokens or query.matches
+        if k == 0 or (len(query.terms) == 0 and not has_vectors):
             continue
-        if query.dense or query.tokens:
+        if has_vectors:
             dense.append(i)
             continue
         if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MAX_TERMS:

@@ -20,6 +20,7 @@ from vizsla.engine.posting_lists import (
     freeze,
     pack,
 )
+from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
@@ -70,6 +71,8 @@ class Segment:
     """The ANN index of each dense namespace that has one."""
     tokens: Mapping[int, TokenRows] = field(default_factory=dict)
     """The documents' token vectors, by the places of the namespaces that have them."""
+    matches: Mapping[int, VectorPostings] = field(default_factory=dict)
+    """The posting lists that carry vectors, by the places of the namespaces that have them."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -101,6 +104,7 @@ class Segment:
             and len(self.large.maxima) == len(self.large.terms)
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
             and all(0 <= s < spaces and s not in self.dense and rows.fits(n) for s, rows in self.tokens.items())
+            and all(0 <= s < spaces and s not in self.tokens and m.fits() for s, m in self.matches.items())
         )
 
     @cached_property
@@ -151,9 +155,9 @@ class Segment:
 
     def vector_bytes(self, space: int) -> int:
         """How many bytes the dense or token vectors of a namespace take, with their ANN index."""
-        if space in self.tokens:
-            return self.tokens[space].nbytes
-        return self.dense[space].nbytes + (self.ann[space].bytes if space in self.ann else 0)
+        kinds: tuple[Mapping[int, VectorRows | TokenRows | VectorPostings], ...] = self.dense, self.tokens, self.matches
+        vectors = sum(kind[space].nbytes for kind in kinds if space in kind)
+        return vectors + (self.ann[space].bytes if space in self.ann else 0)
 
     def list_of(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents a term occurs in, ascending, and its values there."""
@@ -256,6 +260,7 @@ def build_segment(
     values: np.ndarray,
     dense: Mapping[int, VectorRows] | None = None,
     tokens: Mapping[int, TokenRows] | None = None,
+    matches: Mapping[int, VectorPostings] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 
@@ -285,4 +290,5 @@ def build_segment(
         large=large,
         dense=dense or {},
         tokens=tokens or {},
+        matches=matches or {},
     )

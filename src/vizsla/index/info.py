@@ -7,7 +7,9 @@ from typing import Any
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.vector_indexes import dense_facts, token_facts
 from vizsla.index.storage import database
-from vizsla.models import DenseComponent, TokenComponent
+from vizsla.models import DenseComponent, TokenComponent, TokenMatchComponent
+
+_WITH_VECTORS = (DenseComponent, TokenComponent, TokenMatchComponent)
 
 
 def index_info(snapshot: Snapshot) -> dict[str, Any]:
@@ -18,7 +20,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
             "documents": statistics.documents,
             "tokens": statistics.total_length,
             "average_length": statistics.total_length / max(statistics.documents, 1),
-            "dimensions": component.dimensions if isinstance(component, DenseComponent | TokenComponent) else 0,
+            "dimensions": component.dimensions if isinstance(component, _WITH_VECTORS) else 0,
         }
     return {
         "path": str(snapshot.path),

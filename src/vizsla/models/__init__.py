@@ -6,6 +6,7 @@ from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
 from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
+from vizsla.models.coil import Coil
 from vizsla.models.colbert import ColBERT
 from vizsla.models.context import SearchContext
 from vizsla.models.counts import BM25OverCounts, TermCounts
@@ -17,6 +18,7 @@ from vizsla.models.expressions import check_model, expression, parse_model
 from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
 from vizsla.models.gar import GAR
 from vizsla.models.learned_sparse import LearnedSparse
+from vizsla.models.match_component import MatchDocuments, TokenMatchComponent
 from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
 from vizsla.models.precomputed import PrecomputedVectors
 from vizsla.models.registry import MODELS
@@ -46,6 +48,7 @@ __all__ = [
     "Augmenter",
     "AutoWeightedSum",
     "BM25OverCounts",
+    "Coil",
     "ColBERT",
     "CollectionStatistics",
     "Component",
@@ -57,6 +60,7 @@ __all__ = [
     "ExpandedBM25",
     "Fields",
     "LearnedSparse",
+    "MatchDocuments",
     "Model",
     "Network",
     "Part",
@@ -76,6 +80,7 @@ __all__ = [
     "TermWeightEncoder",
     "TokenComponent",
     "TokenDocuments",
+    "TokenMatchComponent",
     "as_text",
     "average_length",
     "check_model",

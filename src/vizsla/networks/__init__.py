@@ -12,6 +12,7 @@ from vizsla.lazy import lazy_names
 if TYPE_CHECKING:
     from vizsla.networks.augmenter import Adder, AugmentedQueries, Augmenter
     from vizsla.networks.chunks import Batch, Chunk, packed
+    from vizsla.networks.coil import Coil, CoilVectors
     from vizsla.networks.cross import Cross, cross_encoder
     from vizsla.networks.deepct import TermRegression
     from vizsla.networks.encoder import PackedBert, Padded, encoder_of, forward_operations
@@ -27,6 +28,8 @@ _HOMES = {
     "Augmenter": "augmenter",
     "Batch": "chunks",
     "Chunk": "chunks",
+    "Coil": "coil",
+    "CoilVectors": "coil",
     "Cross": "cross",
     "PackedBert": "encoder",
     "Padded": "encoder",
@@ -50,6 +53,8 @@ __all__ = [
     "Augmenter",
     "Batch",
     "Chunk",
+    "Coil",
+    "CoilVectors",
     "Cross",
     "PackedBert",
     "Padded",

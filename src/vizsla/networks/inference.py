@@ -91,11 +91,20 @@ class TorchNetwork:
     ) -> np.ndarray:
         """What the network gives for each token, put into an array in the order of the ids."""
         for first, batch, outputs in self._encoded(ids, offsets, attended):
-            sizes = np.concatenate([c.starts.diff().cpu().numpy() for c in batch.chunks])
-            starts = offsets[first + batch.order.cpu().numpy()]
-            places = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes) + np.arange(sizes.sum())
-            out[places] = torch.cat(outputs).float().cpu().numpy()
+            out[_places(first, batch, offsets)] = torch.cat(outputs).float().cpu().numpy()
         return out
+
+    def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[tokens, width] the vectors of the tokens of texts behind one another, and [texts, width] those of texts."""
+        expect_head(self.head, "coil_vectors")
+        tokens = np.zeros((len(ids), self.network.width), np.float32)
+        texts = np.zeros((len(offsets) - 1, self.network.cls_width), np.float32)
+        for first, batch, outputs in self._encoded(ids, offsets):
+            parts = [self.network.split(output, chunk) for output, chunk in zip(outputs, batch.chunks, strict=True)]
+            own, cls = (torch.cat(some).float().cpu().numpy() for some in zip(*parts, strict=True))
+            tokens[_places(first, batch, offsets)] = own
+            texts[first + batch.order.cpu().numpy()] = cls
+        return tokens, texts
 
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
@@ -151,6 +160,14 @@ class TorchNetwork:
                     limits = torch.from_numpy(attended[first : first + _TEXTS]).to(self.device)
                     pairs = zip(batch.chunks, visible_tokens(batch, limits), strict=True)
                     yield first, batch, [self.network(chunk, visible) for chunk, visible in pairs]
+
+
+def _places(first: int, batch: Batch, offsets: np.ndarray) -> np.ndarray:
+    """Where the tokens of a batch, whose first text is number `first`, lie among those of all texts."""
+    sizes = np.concatenate([c.starts.diff().cpu().numpy() for c in batch.chunks])
+    starts = offsets[first + batch.order.cpu().numpy()]
+    places: np.ndarray = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    return places
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

@@ -100,6 +100,18 @@ class OnnxNetwork:
 
         return np.concatenate(list(side_by_side(encode, range(len(offsets) - 1), self.threads)))
 
+    def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[tokens, width] the vectors of the tokens of texts behind one another, and [texts, width] those of texts."""
+        expect_head(self.head, "coil_vectors")
+
+        def encode(text: int) -> list[np.ndarray]:
+            row = ids[None, offsets[text] : offsets[text + 1]]
+            outputs = self.outputs(row, np.array([row.size]))
+            return [outputs[0][0], outputs[1][0] if len(outputs) > 1 else np.zeros(0, np.float32)]
+
+        tokens, texts = zip(*side_by_side(encode, range(len(offsets) - 1), self.threads), strict=True)
+        return np.concatenate(tokens), np.stack(texts)
+
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts] the scores of pairs that lie behind one another, each as one text."""
         expect_head(self.head, "scores")

@@ -58,6 +58,8 @@ class Explanation:
             return _term_note(facts)
         if "query_token" in facts:
             return _token_note(facts)
+        if "occurrence" in facts:
+            return f"met its occurrence {facts['occurrence']:,} in this document"
         if "length_norm" in facts:
             norm = f"length norm {facts['length_norm']:.3f}, average length {facts['average_length']:.1f}"
             return f"{norm}, {_count(facts['documents'], facts)}"
@@ -70,7 +72,7 @@ class Explanation:
 
     def _lines(self, top: bool = True) -> Iterator[str]:
         head = f"{self.score:.4f}  {self.name}"
-        if "term" in self.facts or "query_token" in self.facts:
+        if self.facts.keys() & {"term", "query_token", "occurrence"}:
             yield f"{head}  {self.note}"
             return
         yield head if top else head + self.weight_note

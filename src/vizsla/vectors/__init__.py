@@ -6,6 +6,17 @@ from vizsla.vectors.dense import DenseVectors, JoinedVectors, Vectors
 from vizsla.vectors.quantise import Quantiser
 from vizsla.vectors.sparse import SparseVectors
 from vizsla.vectors.token import TokenVectors
+from vizsla.vectors.token_match import MatchTexts, TokenMatchVectors
 from vizsla.vectors.vocabulary import Vocabulary
 
-__all__ = ["DenseVectors", "JoinedVectors", "Quantiser", "SparseVectors", "TokenVectors", "Vectors", "Vocabulary"]
+__all__ = [
+    "DenseVectors",
+    "JoinedVectors",
+    "MatchTexts",
+    "Quantiser",
+    "SparseVectors",
+    "TokenMatchVectors",
+    "TokenVectors",
+    "Vectors",
+    "Vocabulary",
+]

@@ -9,6 +9,7 @@ import numpy as np
 
 from vizsla.vectors.sparse import SparseVectors
 from vizsla.vectors.token import TokenVectors
+from vizsla.vectors.token_match import TokenMatchVectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,5 +105,5 @@ class JoinedVectors:
         return total
 
 
-Vectors = SparseVectors | DenseVectors | JoinedVectors | TokenVectors
+Vectors = SparseVectors | DenseVectors | JoinedVectors | TokenVectors | TokenMatchVectors
 """What models make of texts."""

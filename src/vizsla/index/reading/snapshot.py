@@ -18,7 +18,7 @@ from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, model_files, segment_files
-from vizsla.models import DenseComponent, Model, TokenComponent
+from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 
 _ATTEMPTS = 5
 
@@ -128,8 +128,12 @@ class Snapshot:
         components = [part.component for part in self.model.parts]
         sizes = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, DenseComponent)}
         tokens = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, TokenComponent)}
+        matching = {space: c for space, c in enumerate(components) if isinstance(c, TokenMatchComponent)}
+        matches = {space: c.dimensions for space, c in matching.items()}
+        sizes |= {space: c.cls_dimensions for space, c in matching.items() if c.cls_dimensions}
         return (
             len(segment.sizes) == len(components)
+            and matches == {space: lists.width for space, lists in segment.matches.items()}
             and sizes == {space: rows.shape[1] for space, rows in segment.dense.items()}
             and tokens == {space: rows.width for space, rows in segment.tokens.items()}
         )

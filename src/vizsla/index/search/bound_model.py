@@ -8,13 +8,21 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from vizsla.engine import Query, TokenQuery, Weighting, Weightings
+from vizsla.engine import MatchQuery, Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
 from vizsla.index.reading.terms import NamespaceStatistics
-from vizsla.models import Component, DenseComponent, Model, SearchContext, SparseComponent, TokenComponent
+from vizsla.models import (
+    Component,
+    DenseComponent,
+    Model,
+    SearchContext,
+    SparseComponent,
+    TokenComponent,
+    TokenMatchComponent,
+)
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
-_QueryVectors = tuple[dict[int, np.ndarray], dict[int, TokenQuery]]
+_QueryVectors = tuple[dict[int, np.ndarray], dict[int, TokenQuery], dict[int, MatchQuery]]
 _NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
 
@@ -73,7 +81,28 @@ class TokenPart:
         return [TokenQuery(vectors, self.weight) if len(vectors) else None for vectors in rows]
 
 
-BoundPart = SparsePart | DensePart | TokenPart
+@dataclass(frozen=True, eq=False)
+class MatchPart:
+    """A component whose tokens meet equal ones, its weight, and its namespace in the index."""
+
+    space: int
+    weight: float
+    component: TokenMatchComponent
+
+    def encode(self, texts: Sequence[str]) -> list[tuple[MatchQuery, np.ndarray | None] | None]:
+        """The tokens of queries with their vectors, and the vector of the whole query, if there are any.
+
+        The weight is multiplied into the latter. None for a query without a known token.
+        """
+        terms, vectors, whole = self.component.query_embeddings(texts)
+        weighted = self.weight * whole.astype(np.float64)
+        return [
+            (MatchQuery(own, rows, self.weight), text if len(text) else None) if len(own) else None
+            for own, rows, text in zip(terms, vectors, weighted, strict=True)
+        ]
+
+
+BoundPart = SparsePart | DensePart | TokenPart | MatchPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +114,7 @@ class BoundModel:
     sparse: tuple[SparsePart, ...]
     dense: tuple[DensePart, ...]
     tokens: tuple[TokenPart, ...]
+    matches: tuple[MatchPart, ...]
     weightings: Weightings
     has_vectors: bool
     """Whether documents are found by vectors, too, and not by terms alone."""
@@ -113,14 +143,16 @@ class BoundModel:
         sparse = tuple(part for part in parts if isinstance(part, SparsePart))
         dense = tuple(part for part in parts if isinstance(part, DensePart))
         tokens = tuple(part for part in parts if isinstance(part, TokenPart))
-        return cls(model, parts, sparse, dense, tokens, Weightings.pack(weightings), len(sparse) < len(parts))
+        matches = tuple(part for part in parts if isinstance(part, MatchPart))
+        has_vectors = len(sparse) < len(parts)
+        return cls(model, parts, sparse, dense, tokens, matches, Weightings.pack(weightings), has_vectors)
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
         sparse = []
         for part in self.sparse:
             sparse.append(part.encode(part.component.query_terms(texts, context)))  # noqa: PERF401 (a frame less)
-        vectors = self._vectors(texts) if len(sparse) < len(self.parts) else [({}, {})] * len(texts)
+        vectors = self._vectors(texts) if len(sparse) < len(self.parts) else [({}, {}, {})] * len(texts)
         if len(sparse) == 1:
             return [Query(*encoded, *some) for encoded, some in zip(sparse[0], vectors, strict=True)]
         if not sparse:
@@ -133,15 +165,21 @@ class BoundModel:
 
     def _vectors(self, texts: Sequence[str]) -> list[_QueryVectors]:
         """For each query its vector in each dense namespace, and its token vectors in each namespace that has some."""
-        vectors: list[_QueryVectors] = [({}, {}) for _ in texts]
+        vectors: list[_QueryVectors] = [({}, {}, {}) for _ in texts]
         for part in self.dense:
-            for (dense, _), vector in zip(vectors, part.encode(texts), strict=True):
+            for (dense, _, _), vector in zip(vectors, part.encode(texts), strict=True):
                 if vector is not None:
                     dense[part.space] = vector
         for token_part in self.tokens:
-            for (_, tokens), token_query in zip(vectors, token_part.encode(texts), strict=True):
+            for (_, tokens, _), token_query in zip(vectors, token_part.encode(texts), strict=True):
                 if token_query is not None:
                     tokens[token_part.space] = token_query
+        for match_part in self.matches:
+            for (dense, _, matches), encoded in zip(vectors, match_part.encode(texts), strict=True):
+                if encoded is not None:
+                    matches[match_part.space], whole = encoded
+                    if whole is not None:
+                        dense[match_part.space] = whole
         return vectors
 
     def query_weights(self, text: str, context: SearchContext) -> dict[str, dict[str, float]]:
@@ -156,6 +194,8 @@ def _part(space: int, weight: float, component: Component, statistics: Mapping[s
         return SparsePart(space, weight, component, statistics[component.namespace])
     if isinstance(component, TokenComponent):
         return TokenPart(space, weight, component)
+    if isinstance(component, TokenMatchComponent):
+        return MatchPart(space, weight, component)
     assert isinstance(component, DenseComponent)
     return DensePart(space, weight, component)
 
@@ -174,8 +214,10 @@ def _find(component: Component, held: Sequence[Component], taken: Mapping[int, o
 
 def _mismatch(component: Component, held: Sequence[Component]) -> str:
     """Why an index cannot be searched with a component, and what can be changed."""
-    if isinstance(component, DenseComponent | TokenComponent):
-        kind = DenseComponent if isinstance(component, DenseComponent) else TokenComponent
+    kinds: tuple[type[DenseComponent | TokenComponent | TokenMatchComponent], ...]
+    kinds = DenseComponent, TokenComponent, TokenMatchComponent
+    if isinstance(component, kinds):
+        kind = next(kind for kind in kinds if isinstance(component, kind))
         free, fixed = "other weights", f"other {'dense' if kind is DenseComponent else 'token'} vectors"
         sizes = sorted({other.dimensions for other in held if isinstance(other, kind)})
         if sizes and component.dimensions not in sizes:

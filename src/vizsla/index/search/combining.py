@@ -82,7 +82,8 @@ def parts_of(query: Query, spaces: Sequence[int]) -> list[Query]:
         here = query.spaces == space
         dense = {space: query.dense[space]} if space in query.dense else {}
         tokens = {space: query.tokens[space]} if space in query.tokens else {}
-        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens))
+        matches = {space: query.matches[space]} if space in query.matches else {}
+        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens, matches))
     return parts
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import exact_max_sims
+from vizsla.engine import exact_matches, exact_max_sims
 from vizsla.errors import VizslaError
-from vizsla.index.search.bound_model import DensePart, SparsePart, TokenPart
+from vizsla.index.search.bound_model import DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import ExpandedBM25, Model
 from vizsla.runs import Explanation, Filter
@@ -36,6 +36,9 @@ def _explain_row(searcher: Searcher, model: Model, text: str, number: int, condi
             query, _ = part.component.query_embeddings([text])
             with searcher.snapshot.naming_damage():
                 branches.append(_explain_dense(searcher, part, query[0], number))
+        elif isinstance(part, MatchPart):
+            with searcher.snapshot.naming_damage():
+                branches.append(_explain_matches(searcher, part, text, number))
         elif isinstance(part, TokenPart):
             (vectors,) = part.component.query_embeddings([text])
             with searcher.snapshot.naming_damage():
@@ -92,6 +95,30 @@ def _explain_tokens(searcher: Searcher, part: TokenPart, text: str, vectors: np.
         facts = {"query_token": name, "document_token": met, "position": place + 1, "similarity": product}
         leaves.append(Explanation(name, part.weight * product, facts))
     facts = {"namespace": component.namespace, "weight": part.weight, "tokens": int(np.diff(rows.starts)[position[1]])}
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
+
+
+def _explain_matches(searcher: Searcher, part: MatchPart, text: str, number: int) -> Explanation:
+    """A leaf for each query token that the document has, and one for the vectors of both texts where there are some."""
+    snapshot, component = searcher.snapshot, part.component
+    position = snapshot.position(number)
+    assert position is not None
+    segment, row = snapshot.segments[position[0]], position[1]
+    leaves, (encoded,) = [], part.encode([text])
+    if encoded is not None:
+        query, whole = encoded
+        if whole is not None:
+            document = segment.dense[part.space][row].astype(np.float64)
+            product, norms = float(document @ whole), float(np.linalg.norm(document) * np.linalg.norm(whole))
+            cosine = np.sign(part.weight) * product / max(norms, 1e-12)
+            leaves.append(Explanation("[CLS]", product, {"dimensions": len(whole), "cosine": float(cosine)}))
+        _, (products,), (places,) = exact_matches(segment.matches[part.space], np.array([row]), query)
+        for term, product, place in zip(query.terms.tolist(), products.tolist(), places.tolist(), strict=True):
+            if place >= 0:
+                name = component.token_name(term)
+                facts = {"token": name, "occurrence": place + 1, "product": product}
+                leaves.append(Explanation(name, part.weight * product, facts))
+    facts = {"namespace": component.namespace, "weight": part.weight}
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from vizsla.engine import STORES, Approximate, Exact, Segment, VectorIndex, check_gpu, faiss_for, token_store
 from vizsla.errors import VizslaError
-from vizsla.models import DenseComponent, Model, TokenComponent
+from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 
 
 def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
@@ -15,7 +15,7 @@ def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
     if vector_index == Exact():
         return
     sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
-    has_tokens = any(isinstance(p.component, TokenComponent) for p in model.parts)
+    has_tokens = any(isinstance(p.component, TokenComponent | TokenMatchComponent) for p in model.parts)
     if not sizes and not (has_tokens and isinstance(vector_index, Exact)):
         raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
     for dimensions in sizes:
@@ -54,10 +54,11 @@ def dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: M
 
 def token_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
     """How an index keeps its token vectors; None if it has none."""
-    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, TokenComponent)]
+    kinds = TokenComponent | TokenMatchComponent
+    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, kinds)]
     if not spaces:
         return None
-    rows = [segment.tokens[s] for segment in segments for s in spaces]
+    rows = [some[s] for segment in segments for some in (segment.tokens, segment.matches) for s in spaces if s in some]
     return {
         "store": token_store(vector_index.store),
         "vectors": sum(len(some.vectors) for some in rows),

@@ -183,7 +183,13 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
         counts = np.diff(np.asarray(tokens.starts, np.int64))
         if (counts < 0).any() or ((counts > 0) != (s.sizes[space] > 0)).any():
             yield f"{path}: the token vectors of segment {name} are not those of its documents"
-    for rows in (*s.dense.values(), *(tokens.vectors for tokens in s.tokens.values())):
+    for space, lists in s.matches.items():
+        has_token = np.zeros(len(s), np.bool_)
+        has_token[lists.documents if (sound := lists.is_sound(len(s))) else 0] = True
+        if not sound or (has_token != (s.sizes[space] > 0)).any():
+            yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
+    of_tokens = (*(tokens.vectors for tokens in s.tokens.values()), *(lists.vectors for lists in s.matches.values()))
+    for rows in (*s.dense.values(), *of_tokens):
         chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
         if not all(np.isfinite(chunk).all() for chunk in chunks):
             yield f"{path}: the vectors of segment {name} hold numbers that are NaN or infinite"

@@ -5,16 +5,26 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Segment, TokenRows, build_segment, convert_rows, convert_token_rows, fits_a_segment
+from vizsla.engine import (
+    Segment,
+    TokenRows,
+    VectorPostings,
+    build_segment,
+    convert_rows,
+    convert_token_rows,
+    fits_a_segment,
+    token_store,
+)
 from vizsla.errors import VizslaError
 from vizsla.index.storage import database
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.writing.analysis import AnalysedBatch, DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
-from vizsla.models import Component, Model, SparseComponent, TokenComponent
+from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
 
 MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
 
@@ -85,6 +95,11 @@ class Buffer:
             np.concatenate([rows.values for rows in rows_of]),
             dense,
             tokens,
+            {
+                space: rows.matches.converted(token_store(self._store))
+                for space, rows in enumerate(rows_of)
+                if rows.matches is not None
+            },
         )
         self._first += self._count
         self._count = 0
@@ -105,14 +120,13 @@ class _SegmentRows(NamedTuple):
     values: np.ndarray
     dense: np.ndarray | None = None
     tokens: TokenRows | None = None
+    matches: VectorPostings | None = None
 
     @classmethod
-    def without_terms(
-        cls, lengths: np.ndarray, dense: np.ndarray | None = None, tokens: TokenRows | None = None
-    ) -> _SegmentRows:
+    def without_terms(cls, lengths: np.ndarray, dense: np.ndarray | None = None, **vectors: Any) -> _SegmentRows:
         """The rows of a namespace that has vectors."""
         none, counts = np.zeros(0, np.uint32), np.zeros(len(lengths), np.uint32)
-        return cls(np.zeros(len(lengths), np.uint8), lengths, counts, none, none, dense, tokens)
+        return cls(np.zeros(len(lengths), np.uint8), lengths, counts, none, none, dense, **vectors)
 
 
 class TermNumbers:
@@ -240,6 +254,38 @@ class _TokenNamespace:
         return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), tokens=tokens)
 
 
+class _MatchNamespace:
+    """The tokens and vectors of one namespace whose posting lists carry vectors."""
+
+    postings = 0
+
+    def __init__(self, model_name: str) -> None:
+        self._model_name = model_name
+        self._pending: list[MatchBatch] = []
+        self.bytes = 0
+
+    def check(self, rows: NamespaceBatch) -> None:
+        assert isinstance(rows, MatchBatch)
+        _check_finite(rows.documents.vectors, self._model_name)
+        _check_finite(rows.documents.texts, self._model_name)
+
+    def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (tokens have their numbers)
+        assert isinstance(rows, MatchBatch)
+        self._pending.append(rows)
+        self.bytes += 2 * sum(array.nbytes for array in rows.documents)  # once more when they are sorted
+
+    def flush(self) -> _SegmentRows:
+        """Empty the namespace and return its rows."""
+        pending, self._pending, self.bytes = [rows.documents for rows in self._pending], [], 0
+        starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
+        vectors, terms, texts, lengths = (
+            np.concatenate([getattr(rows, name) for rows in pending])
+            for name in ("vectors", "terms", "texts", "lengths")
+        )
+        matches = VectorPostings.of(vectors, terms, starts)
+        return _SegmentRows.without_terms(lengths, texts if texts.shape[1] else None, matches=matches)
+
+
 def _check_finite(vectors: np.ndarray, model_name: str) -> None:
     if not np.isfinite(vectors).all():
         raise VizslaError(f"{model_name} makes vectors with numbers that are NaN or infinite")
@@ -247,7 +293,9 @@ def _check_finite(vectors: np.ndarray, model_name: str) -> None:
 
 def _namespace(
     space: int, component: Component, numbers: TermNumbers
-) -> _SparseNamespace | _DenseNamespace | _TokenNamespace:
+) -> _SparseNamespace | _DenseNamespace | _TokenNamespace | _MatchNamespace:
     if isinstance(component, SparseComponent):
         return _SparseNamespace(space, component, numbers)
+    if isinstance(component, TokenMatchComponent):
+        return _MatchNamespace(component.name)
     return _TokenNamespace(component.name) if isinstance(component, TokenComponent) else _DenseNamespace(component.name)

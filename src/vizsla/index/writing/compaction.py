@@ -133,6 +133,7 @@ class Compaction:
         store = self._vector_index.store
         stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}
         stored |= {(token_store(store), storage_of(rows.vectors)) for rows in first.segment.tokens.values()}
+        stored |= {(token_store(store), storage_of(lists.vectors)) for lists in first.segment.matches.values()}
         return end - start == 1 and first.alive is None and all(wanted == present for wanted, present in stored)
 
     @staticmethod
@@ -183,6 +184,8 @@ class Compaction:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
         files = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.ANN)}
         for space, rows in entry.segment.dense.items():
+            if space in entry.segment.matches:  # such vectors count together with tokens, which no ANN index knows
+                continue
             factory = self._vector_index.factory(len(rows), rows.shape[1])
             present = entry.files.get(f"{segment_files.ANN}{space}")
             if factory is None:

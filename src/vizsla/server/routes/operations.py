@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 import vizsla
-from vizsla.models import DenseComponent, TokenComponent
+from vizsla.models import SparseComponent
 from vizsla.server.answers import IndexAnswer, IndexesAnswer, StatusAnswer, documented
 from vizsla.server.errors import NotFoundError
 from vizsla.server.hosting import Hosted
@@ -64,7 +64,7 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
             "name": part.component.name,
             "namespace": part.component.namespace,
             "weight": part.weight,
-            "kind": "dense" if isinstance(part.component, DenseComponent | TokenComponent) else "sparse",
+            "kind": "sparse" if isinstance(part.component, SparseComponent) else "dense",
         }
         for part in index.model.parts
     ]

@@ -99,6 +99,10 @@ class DevSet:
             ],
             dim=1,
         )
+        return self.figures_of(scores, device)
+
+    def figures_of(self, scores: Tensor, device: torch.device) -> dict[str, float]:
+        """The same, given [queries, documents] the scores of the network."""
         figures = {f"{self.name} nDCG@10": self._ndcg(scores)}
         bm25 = self._bm25_scores(device)
         if bm25 is not None:

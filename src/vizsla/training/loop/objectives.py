@@ -118,15 +118,18 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
     scores = scores_of(queries, documents)
     if settings.temperature != 1:
         scores = scores / settings.temperature
+    return _Contrast(loss_of(settings, scores, step, metrics), scores, queries, documents)
+
+
+def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+    """The loss of [queries, documents] scores; logs the share of queries whose own document has the highest."""
     metrics["accuracy"] = _accuracy(scores)
     false_negatives = step.batch.false_negatives
     if settings.name == MARGIN:
-        loss = margin_loss(scores, false_negatives)
-    elif settings.name in TAUGHT:
-        loss = taught_loss(settings.name, scores, step.batch.extra.pairs)
-    else:
-        loss = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
-    return _Contrast(loss, scores, queries, documents)
+        return margin_loss(scores, false_negatives)
+    if settings.name in TAUGHT:
+        return taught_loss(settings.name, scores, step.batch.extra.pairs)
+    return contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
 
 
 @dataclass(frozen=True)

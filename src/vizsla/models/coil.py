@@ -1,0 +1,158 @@
+"""COIL: the vectors of an encoder's tokens, compared where the tokens are equal; COIL-full and COIL-tok."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.described import fields_from_data
+from vizsla.encoders.network import Network, runtime
+from vizsla.errors import VizslaError
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.match_component import TokenMatchComponent
+from vizsla.models.model import Model
+from vizsla.models.registry import MODELS
+from vizsla.spec import Option
+from vizsla.text import Analyzer, WordPiece
+from vizsla.vectors import MatchTexts
+
+_UNMATCHED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_SHORTEST = 3  # [CLS], a token, [SEP]
+
+
+@dataclass(frozen=True)
+class Coil(TokenMatchComponent):
+    """A vector for each word piece, compared where the pieces are equal; COIL-full has one for the whole text, too.
+
+    A text is read as [CLS] tokens [SEP], a document cut to `length` and a query to `query_length` tokens, 0 for as many
+    as the network reads. Special and unknown tokens match nothing. `analyzer`: the word pieces of the network.
+    """
+
+    network: Network
+    analyzer: Analyzer | str = "wordpiece"
+    length: int = 0
+    query_length: int = 0
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "coil"
+    name: str = "coil"
+
+    kind: ClassVar[str] = "coil"
+    expression_options: ClassVar[tuple[str, ...]] = ("length", "query_length", "fields", "namespace")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.analyzer, str):
+            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
+        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
+            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+        if self.network.kind != "coil":
+            raise VizslaError(f"coil needs a network with the head coil, and this one has {self.network.kind}")
+        for length in (self.length, self.query_length):
+            if length and not _SHORTEST <= length <= self.network.length:
+                raise VizslaError(f"this network reads {_SHORTEST} to {self.network.length} tokens, not {length}")
+
+    @property
+    def pieces(self) -> WordPiece:
+        assert isinstance(self.analyzer, Analyzer)
+        assert isinstance(self.analyzer.tokenizer, WordPiece)
+        return self.analyzer.tokenizer
+
+    @property
+    def batch_size(self) -> int:
+        return 2000 if runtime() == "torch" else 100
+
+    @property
+    def dimensions(self) -> int:
+        return self.network.width
+
+    @property
+    def cls_dimensions(self) -> int:
+        return self.network.cls_width
+
+    @property
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.kind, self.network, self.analyzer, self.length, self.fields
+
+    @property
+    def expression_name(self) -> str:
+        """The folder the model was saved to."""
+        return str(self.network.folder.parent)
+
+    @cached_property
+    def _unmatched_ids(self) -> np.ndarray:
+        numbers = self.pieces.numbers
+        return np.array([numbers[token] for token in _UNMATCHED if token in numbers], np.int64)
+
+    def document_embeddings(self, documents: Sequence[Fields]) -> MatchTexts:
+        return self._embeddings([field_text(d, self.fields) for d in documents], self.length)
+
+    def query_embeddings(self, texts: Sequence[str]) -> MatchTexts:
+        return self._embeddings(texts, self.query_length)
+
+    def _embeddings(self, texts: Sequence[str], length: int) -> MatchTexts:
+        """The tokens of texts that can match, their vectors, and the vectors of texts that have such a token."""
+        rows = [np.array(row[: (length or self.network.length) - 2], np.int64) for row in self.pieces.ids(texts)]
+        kept = [~np.isin(row, self._unmatched_ids) for row in rows]
+        chosen = [i for i, some in enumerate(kept) if some.any()]
+        terms = [np.zeros(0, np.int64)] * len(texts)
+        vectors = [np.zeros((0, self.dimensions), np.float32)] * len(texts)
+        whole = np.zeros((len(texts), self.cls_dimensions), np.float32)
+        if not chosen:
+            return MatchTexts(terms, vectors, whole)
+        starts = np.cumsum([0, *(len(rows[i]) for i in chosen)])
+        ids, offsets = self.network.framed(np.concatenate([rows[i] for i in chosen]), starts)
+        tokens, whole[chosen] = self.network.running.coil_vectors(ids, offsets)
+        if not np.isfinite(tokens).all() or not np.isfinite(whole).all():
+            raise VizslaError(f"the encoder of {self.name!r} gives values that are not finite")
+        for i, (a, z) in zip(chosen, pairwise(offsets.tolist()), strict=True):
+            terms[i], vectors[i] = rows[i][kept[i]], tokens[a + 1 : z - 1][kept[i]]
+        return MatchTexts(terms, vectors, whole)
+
+    def token_name(self, term: int) -> str:
+        return self.pieces.vocabulary[term]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_unmatched_ids"}
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        assert isinstance(self.analyzer, Analyzer)
+        saved = {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
+        return self.__getstate__() | saved
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Coil:
+        told = fields_from_data(cls, options, network="str", analyzer="str")
+        opened = {
+            "network": Network.open(folder / told["network"]),
+            "analyzer": Analyzer.parse(told["analyzer"], folder),
+        }
+        return cls(**{**told, **opened})
+
+
+@MODELS.register(
+    "coil",
+    help="COIL: vectors of word pieces, compared where the pieces are equal. You train it.",
+    options=(
+        Option("network", "str", "", "the folder of a model of your own"),
+        Option("length", "int", None, "how many tokens of a document are read; by default as in training"),
+        Option("query_length", "int", None, "how many tokens of a query are read; by default as in training"),
+        Option("fields", "tuple[str, ...]", None, "the fields it reads, separated by /; by default as in training"),
+        Option("namespace", "str", "coil", "keeps its vectors apart from those of other parts of a sum"),
+    ),
+    needs=("onnxruntime|torch",),
+)
+def coil(network: str = "", **options: Any) -> Coil:
+    if not network:
+        raise VizslaError(
+            "no COIL comes with Vizsla; train one, as in: vizsla train coil --dataset NAME -o DIR, and name it: "
+            '"coil(network=DIR)"'
+        )
+    model = Model.load(network)
+    if not isinstance(model, Coil):
+        raise VizslaError(f"{network}: coil needs a COIL, and this model is something else")
+    return replace(model, **options)
