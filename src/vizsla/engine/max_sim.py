@@ -6,12 +6,12 @@ then made in 64 bits. Of each query token only those document tokens are multipl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from vizsla.engine.token_rows import TokenRows
-from vizsla.engine.vector_rows import ScaledRows, VectorRows, wide_rows
+from vizsla.engine.vector_rows import ScaledRows, plain_rows, wide_rows
 from vizsla.kernels import njit, njit_no_alloc
 
 ROUNDING, VANISHING = 2.0**-23, 2.0**-126
@@ -99,32 +99,40 @@ def exact_max_sims(
     safe = bool((np.linalg.norm(wide_query, axis=1) * max(max_norm, 1.0) < _SAFE).all())
     narrow = (wide_query if safe else np.zeros_like(wide_query)).astype(np.float32).T
     off = 2 * token_margins(query, max_norm) if safe else np.full(len(query), np.inf)
-    for i, document in enumerate(documents.tolist()):
-        a, z = rows.bounds(document, document + 1).tolist()
-        if z > a:
-            vectors = _plain(rows.vectors, a, z)
-            products = vectors @ narrow
-            scores[i] = _best_products(vectors, wide_query, products, products.max(axis=0) - off, best[i], which[i])
+    for group, starts, vectors in _vectors_of(rows, documents):
+        products = vectors @ narrow
+        _best_products(vectors, starts, wide_query, products, off, best[group], which[group], scores[group])
     return scores, best, which
 
 
-def _plain(rows: VectorRows, a: int, z: int) -> np.ndarray:
-    """The numbers that stored vectors stand for, in 32 bits."""
-    return rows[a:z] if isinstance(rows, ScaledRows) else wide_rows(rows, a, z)
+def _vectors_of(rows: TokenRows, documents: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """The vectors of documents in 32 bits, some documents at a time: which ones, where each begins, and the numbers."""
+    ends = np.array([rows.bounds(d, d + 1) for d in documents.tolist()], np.int64).reshape(-1, 2)
+    sizes = np.diff(ends, axis=1)[:, 0]
+    a = 0
+    while a < len(documents):
+        z = a + max(int(np.searchsorted(np.cumsum(sizes[a:]), _TOKENS, side="right")), 1)
+        starts = np.append(0, np.cumsum(sizes[a:z]))
+        places = np.repeat(ends[a:z, 0] - starts[:-1], sizes[a:z]) + np.arange(starts[-1])
+        yield slice(a, z), starts, plain_rows(rows.vectors, places)
+        a = z
 
 
 @njit
-def _best_products(vectors, query, products, least, best, which):
-    """The best product of each query token in 64 bits, among those that reach `least` in 32; gives their sum."""
-    score = 0.0
-    for q in range(query.shape[0]):
-        for t in range(vectors.shape[0]):
-            if products[t, q] < least[q]:
-                continue
-            total = 0.0
-            for j in range(query.shape[1]):
-                total += np.float64(vectors[t, j]) * query[q, j]
-            if which[q] < 0 or total > best[q]:
-                best[q], which[q] = total, t
-        score += best[q]
-    return score
+def _best_products(vectors, starts, query, products, off, best, which, scores):
+    """The best product of each query token with each document in 64 bits, among those that may be it by 32; sums."""
+    for d in range(starts.size - 1):
+        for q in range(query.shape[0]):
+            least = -np.inf
+            for t in range(starts[d], starts[d + 1]):
+                least = max(least, products[t, q])
+            least -= off[q]
+            for t in range(starts[d], starts[d + 1]):
+                if products[t, q] < least:
+                    continue
+                total = 0.0
+                for j in range(query.shape[1]):
+                    total += np.float64(vectors[t, j]) * query[q, j]
+                if which[d, q] < 0 or total > best[d, q]:
+                    best[d, q], which[d, q] = total, t - starts[d]
+            scores[d] += best[d, q]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.vector_rows import VectorRows, convert_rows
 
 
@@ -24,6 +25,8 @@ class TokenRows:
     """[tokens, dimensions]"""
     starts: np.ndarray
     """[n + 1] where the tokens of each document begin; a document may have none."""
+    lists: TokenLists | None = None
+    """Where to look for candidates."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -48,6 +51,7 @@ class TokenRows:
             and self.starts.shape == (documents + 1,)
             and int(self.starts[0]) == 0
             and int(self.starts[-1]) == len(self.vectors)
+            and (self.lists is None or self.lists.fits(len(self.vectors), self.width))
         )
 
     def bounds(self, first: int, last: int) -> np.ndarray:
