@@ -144,7 +144,7 @@ def search_dense(
     """For each query the places of the best k documents among those of all segments, and their scores.
 
     `search_params`: look for candidates in the segments' ANN indexes, where queries are vectors of one namespace alone.
-    `threads`: for that; exact search uses all processors.
+    `threads`: for that, and to score candidates; products of all documents use all processors.
     """
     intervals = _ScoreIntervals.of(len(queries), k)
     candidates: list[list[np.ndarray]] = [[] for _ in queries]
@@ -166,7 +166,7 @@ def search_dense(
             _search_segment(segment, mask, first, queries, term_scores[-1], intervals)
         first += len(segment)
     chosen = [np.sort(np.concatenate([intervals.of_query(q), *places])) for q, places in enumerate(candidates)]
-    return [_scored(segments, term_scores, q, query, chosen[q], k) for q, query in enumerate(queries)]
+    return [_scored(segments, term_scores, q, query, chosen[q], k, threads) for q, query in enumerate(queries)]
 
 
 def _only_space(queries: Sequence[Query]) -> int | None:
@@ -316,6 +316,7 @@ def _scored(
     query: Query,
     places: np.ndarray,
     k: int,
+    threads: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of some documents by their scores in 64 bits; equal ones by their places."""
     scores = np.zeros(len(places))
@@ -329,7 +330,8 @@ def _scored(
         for s, vector in query.dense.items():
             scores[own] += np.einsum("ij,j->i", segment.dense[s][rows].astype(np.float64), vector)
         for s, (token_vectors, weight) in query.tokens.items():
-            scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
+            exact = exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s], threads)
+            scores[own] += weight * exact[0]
         first += len(segment)
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)

@@ -56,7 +56,19 @@ class ResidualCodec:
     @cached_property
     def nearest(self) -> NearestCentroids:
         """Finds the nearest centroids."""
-        return NearestCentroids(self.centroids.astype(np.float32))
+        return NearestCentroids(self.wide_centroids)
+
+    @cached_property
+    def wide_centroids(self) -> np.ndarray:
+        """The centroids in 32 bits."""
+        return self.centroids.astype(np.float32)
+
+    @cached_property
+    def byte_table(self) -> np.ndarray:
+        """[256, numbers in a byte] the residuals that a byte stands for."""
+        shifts = np.arange(0, 8, self.bits)
+        table: np.ndarray = self.means[(np.arange(256)[:, None] >> shifts) & ((1 << self.bits) - 1)]
+        return table
 
     def encode(self, rows: np.ndarray) -> ResidualRows:
         """Vectors in codes."""
@@ -66,7 +78,7 @@ class ResidualCodec:
         """Vectors in codes, read from a to z some at a time."""
         assigned, scales = np.empty(count, np.int64), np.zeros(count, np.float32)
         codes = np.zeros((count, code_bytes(self.centroids.shape[1], self.bits)), np.uint8)
-        wide, cuts = self.centroids.astype(np.float32), (self.means[1:] + self.means[:-1]) / np.float32(2)
+        wide, cuts = self.wide_centroids, (self.means[1:] + self.means[:-1]) / np.float32(2)
         for a in range(0, count, _BLOCK):
             part = slice(a, min(a + _BLOCK, count))
             block = np.ascontiguousarray(read(a, part.stop), np.float32)
@@ -90,11 +102,14 @@ class ResidualRows:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
+    def __getitem__(self, which: slice | np.ndarray | int) -> np.ndarray:
+        if isinstance(which, int):
+            row: np.ndarray = self[which : which + 1][0]
+            return row
         assigned, codes, scales = self.assigned[which], self.codes[which], self.scales[which]
         out = np.empty((len(assigned), self.shape[1]), np.float32)
         codec = self.codec
-        if not _decode(assigned, codes, scales, codec.centroids.astype(np.float32), codec.means, codec.bits, out):
+        if not _decode(assigned, codes, scales, codec.wide_centroids, codec.means, codec.bits, out):
             raise DamagedSegmentError
         return out
 
@@ -178,17 +193,11 @@ def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
 @njit_no_alloc
 def _decode(assigned, codes, scales, centroids, means, bits, out):
     """Put the numbers of vectors into `out`; False if one has a centroid that is not there."""
+    per_byte, mask = 8 // bits, (1 << bits) - 1
     for t in range(assigned.size):
         if assigned[t] >= centroids.shape[0]:
             return False
-        decode_row(centroids[assigned[t]], codes[t], scales[t], means, bits, out[t])
+        for j in range(out.shape[1]):
+            code = (codes[t, j // per_byte] >> np.uint8(bits * (j % per_byte))) & mask
+            out[t, j] = (centroids[assigned[t], j] + means[code]) * scales[t]
     return True
-
-
-@njit_no_alloc
-def decode_row(centroid, codes, scale, means, bits, out):
-    """The numbers of one vector."""
-    per_byte, mask = 8 // bits, (1 << bits) - 1
-    for j in range(out.size):
-        code = (codes[j // per_byte] >> np.uint8(bits * (j % per_byte))) & mask
-        out[j] = (centroid[j] + means[code]) * scale

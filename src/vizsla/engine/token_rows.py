@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.stored_rows import StoredRows, stored_rows
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.vector_rows import VectorRows, convert_rows
 
@@ -30,6 +32,11 @@ class TokenRows:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    @cached_property
+    def stored(self) -> StoredRows:
+        """The arrays as the kernels read them."""
+        return stored_rows(self.vectors, self.starts)
 
     @property
     def width(self) -> int:

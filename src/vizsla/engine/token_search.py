@@ -2,79 +2,25 @@
 
 1. The query's vectors are multiplied with all centroids. Each of them probes the lists of its best `nprobe` centroids,
    and a document that it meets gains by how much the centroid is better than the worst one that is probed.
-2. The `depth` documents that gain most are refined: of each query vector only those tokens are multiplied whose
-   centroid is nearly the best of the document.
+2. The `depth` documents that gain most are refined: a query vector is multiplied with those of their tokens whose
+   centroid it probes. Where a document has none, the product with the worst of these centroids stands for it.
 3. The best by these sums are left; who asks scores them exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
-from vizsla.engine.residual_rows import ResidualRows
+from vizsla.engine.stored_rows import read_only, read_row
+from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows
-from vizsla.engine.vector_rows import ScaledRows, widen
 from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
 
-MARGIN = 0.1  # how far below the best centroid of a document a token may be to be multiplied, for a vector of length 1
-_LANES = 8  # query vectors are filled up to a multiple of this
-_PER_TASK = 64  # documents that are refined together, at least
 _BINS = 4096
-_PLAIN, _SCALED, _RESIDUAL = 0, 1, 2
-
-
-class StoredRows(NamedTuple):
-    """Token vectors as they are stored, for the kernels; arrays that a kind does not have are empty."""
-
-    kind: int
-    starts: np.ndarray
-    halves: np.ndarray
-    """16-bit floats, as bits."""
-    codes: np.ndarray
-    """Numbers in 8 bits."""
-    packed: np.ndarray
-    """Residuals in 2 or 4 bits."""
-    scales: np.ndarray
-    table: np.ndarray
-    """[256, numbers in a byte] the residuals that a byte stands for."""
-    centroids: np.ndarray
-    assigned: np.ndarray
-
-
-def stored_rows(rows: TokenRows, lists: TokenLists) -> StoredRows:
-    """The arrays of token vectors for the kernels."""
-    vectors, none = rows.vectors, np.zeros((0, 1), np.float32)
-    halves, codes, packed = none.astype(np.uint16), none.astype(np.int8), none.astype(np.uint8)
-    kind, scales, table = _PLAIN, none[:, 0], np.zeros((256, 1), np.float32)
-    if isinstance(vectors, ScaledRows):
-        kind, codes, scales = _SCALED, vectors.codes, vectors.scales
-    elif isinstance(vectors, ResidualRows):
-        kind, packed, scales, table = _RESIDUAL, vectors.codes, vectors.scales, _byte_table(vectors)
-    else:
-        halves = vectors.view(np.uint16)
-    arrays = (rows.starts, halves, codes, packed, scales, table, lists.wide_centroids, lists.assigned)
-    return StoredRows(kind, *map(_read_only, arrays))
-
-
-def _byte_table(rows: ResidualRows) -> np.ndarray:
-    """[256, numbers in a byte] the residuals that a byte stands for."""
-    bits, shifts = rows.codec.bits, np.arange(0, 8, rows.codec.bits)
-    table: np.ndarray = rows.codec.means[(np.arange(256)[:, None] >> shifts) & ((1 << bits) - 1)]
-    return table
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """One kind of array, so that kernels are compiled once."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 @njit
@@ -181,68 +127,48 @@ def _keep_best(met, gains, allowed, depth):
     return met[:size]
 
 
-@njit_no_alloc
-def _read_row(rows, t, bits, row):
-    """Put a token's vector into `row`, before it is scaled; `bits` is the memory of `row` as whole numbers."""
-    if rows.kind == _PLAIN:
-        widen(rows.halves[t], bits, row)
-    elif rows.kind == _SCALED:
-        for j in range(row.size):
-            row[j] = rows.codes[t, j]
-    else:
-        centroid, per_byte = rows.centroids[rows.assigned[t]], rows.table.shape[1]
-        whole = row.size // per_byte
-        if per_byte == 4:
-            for b in range(whole):
-                residual = rows.table[rows.packed[t, b]]
-                for i in range(4):
-                    row[4 * b + i] = centroid[4 * b + i] + residual[i]
-        else:
-            for b in range(whole):
-                residual = rows.table[rows.packed[t, b]]
-                for i in range(2):
-                    row[2 * b + i] = centroid[2 * b + i] + residual[i]
-        for j in range(whole * per_byte, row.size):
-            row[j] = centroid[j] + rows.table[rows.packed[t, whole], j - whole * per_byte]
+@njit
+def _by_centroid(which, centroids):
+    """For each centroid the query vectors that probe it: where its list begins, and all lists."""
+    starts = np.zeros(centroids + 1, np.int32)
+    for q in range(which.shape[0]):
+        for c in which[q]:
+            starts[c + 1] += 1
+    for c in range(centroids):
+        starts[c + 1] += starts[c]
+    free, queries = starts[:-1].copy(), np.empty(which.size, np.int32)
+    for q in range(which.shape[0]):
+        for c in which[q]:
+            queries[free[c]] = q
+            free[c] += 1
+    return starts, queries
 
 
 @njit_fastsum
-def _refine(rows, scores, query, margins, documents, out):
-    """The sums of documents by the tokens whose centroids are nearly their best; False for damage."""
-    queries = scores.shape[1]
-    nearly, best = np.empty(queries, np.float32), np.empty(queries, np.float32)
+def _refine(rows, assigned, probing_starts, probing, query, least, documents, out):
+    """The sums of documents by the tokens whose centroids are probed; False for damage."""
+    best = np.empty(least.size, np.float32)
     bits = np.empty(query.shape[1], np.uint32)
     row = bits.view(np.float32)
     for i in range(documents.size):
         a, z = rows.starts[documents[i]], rows.starts[documents[i] + 1]
-        if a < 0 or z > rows.assigned.size or a >= z:
+        if a < 0 or z > assigned.size or a >= z:
             return False
-        nearly[:] = -np.inf
+        best[:] = least
         for t in range(a, z):
-            c = rows.assigned[t]
-            if c >= scores.shape[0]:
+            c = assigned[t]
+            if c >= probing_starts.size - 1:
                 return False
-            for q in range(queries):
-                nearly[q] = scores[c, q] if scores[c, q] > nearly[q] else nearly[q]
-        for q in range(queries):
-            nearly[q] -= margins[q]
-            best[q] = -np.inf
-        for t in range(a, z):
-            c, wanted = rows.assigned[t], 0
-            for q in range(queries):
-                wanted += scores[c, q] >= nearly[q]
-            if wanted == 0:
+            if probing_starts[c] == probing_starts[c + 1]:
                 continue
-            _read_row(rows, t, bits, row)
-            scale = rows.scales[t] if rows.kind != _PLAIN else np.float32(1)
-            for q in range(queries):
-                if scores[c, q] >= nearly[q]:
-                    product = np.float32(0)
-                    for j in range(row.size):
-                        product += row[j] * query[q, j]
-                    best[q] = max(best[q], product * scale)
+            read_row(rows, t, bits, row)
+            for x in range(probing_starts[c], probing_starts[c + 1]):
+                q, product = probing[x], np.float32(0)
+                for j in range(row.size):
+                    product += row[j] * query[q, j]
+                best[q] = max(best[q], product)
         total = np.float32(0)
-        for q in range(queries):
+        for q in range(least.size):
             total += best[q]
         out[i] = total
     return True
@@ -266,17 +192,17 @@ def search_lists(
     assert lists is not None
     if allowed is not None and np.count_nonzero(allowed) <= wanted:
         return [np.flatnonzero(allowed & (np.diff(rows.starts) > 0))] * len(queries)
-    stored, mask = stored_rows(rows, lists), np.zeros(0, np.bool_) if allowed is None else allowed
+    mask = np.zeros(0, np.bool_) if allowed is None else allowed
     inner = threads if len(queries) == 1 else 1
 
     def search(query: np.ndarray) -> np.ndarray:
-        return _candidates(stored, lists, query, mask, nprobe, depth, wanted, inner)
+        return _candidates(rows, lists, query, mask, nprobe, depth, wanted, inner)
 
-    return [search(query) for query in queries] if inner == threads else list(_pool(threads).map(search, queries))
+    return [search(query) for query in queries] if inner == threads else list(pool(threads).map(search, queries))
 
 
 def _candidates(
-    rows: StoredRows,
+    rows: TokenRows,
     lists: TokenLists,
     query: np.ndarray,
     allowed: np.ndarray,
@@ -286,56 +212,23 @@ def _candidates(
     threads: int,
 ) -> np.ndarray:
     """The places of about `wanted` documents that may be among the best of a query, ascending."""
-    padded = np.zeros((-(-len(query) // _LANES) * _LANES, query.shape[1]), np.float32)
-    padded[: len(query)] = query
-    scores = lists.wide_centroids @ padded.T
-    met, gains = _met(lists, scores, len(query), len(rows.starts) - 1, nprobe)
-    kept = _keep_best(met, gains, allowed, max(depth, wanted))
-    if len(kept) > wanted:
-        margins = (MARGIN * np.linalg.norm(padded, axis=1)).astype(np.float32)
-        refined = _refined(rows, scores, padded, margins, kept, threads)
-        kept = kept[np.argpartition(-refined, wanted - 1)[:wanted]]
-    return np.sort(kept)
-
-
-def _met(
-    lists: TokenLists, scores: np.ndarray, queries: int, documents: int, nprobe: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The documents in the lists of the best centroids, and what all documents gain by them."""
-    count = min(nprobe, len(scores))
-    best, which = np.empty((queries, count), np.float32), np.empty((queries, count), np.int64)
-    _best_centroids(scores, count, best, which)
-    gains, last = np.zeros(documents, np.float32), np.zeros(documents, np.int32)
-    met = np.empty(documents, np.int64)
-    size = _probe(best, which, _read_only(lists.starts), _read_only(lists.documents), gains, last, met)
+    scores = lists.wide_centroids @ query.T
+    probes = min(nprobe, len(scores))
+    best, which = np.empty((len(query), probes), np.float32), np.empty((len(query), probes), np.int64)
+    _best_centroids(scores, probes, best, which)
+    gains, last, met = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int32), np.empty(len(rows), np.int64)
+    size = _probe(best, which, read_only(lists.starts), read_only(lists.documents), gains, last, met)
     if size < 0:
         raise DamagedSegmentError
-    return met[:size], gains
-
-
-def _refined(
-    rows: StoredRows, scores: np.ndarray, query: np.ndarray, margins: np.ndarray, documents: np.ndarray, threads: int
-) -> np.ndarray:
-    """The sums of documents by their most likely tokens, in several threads if they are many."""
-    out = np.empty(len(documents), np.float32)
-    tasks = max(min(threads, len(documents) // _PER_TASK), 1)
-    ends = np.linspace(0, len(documents), tasks + 1).astype(np.int64).tolist()
+    kept = _keep_best(met[:size], gains, allowed, max(depth, wanted))
+    if len(kept) <= wanted:
+        return np.sort(kept)
+    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(scores))
+    assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
-        return bool(_refine(rows, scores, query, margins, documents[a:z], out[a:z]))
+        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z]))
 
-    if not all(in_threads(refine, ends[:-1], ends[1:], threads)):
+    if not all(in_threads(refine, len(kept), threads)):
         raise DamagedSegmentError
-    return out
-
-
-def in_threads(call: Callable[..., bool], first: Sequence[int], last: Sequence[int], threads: int) -> list[bool]:
-    """What a kernel gives for each range of documents, ranges in several threads."""
-    if len(first) == 1:
-        return [call(first[0], last[0])]
-    return list(_pool(threads).map(call, first, last))
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "vizsla-token-search")
+    return np.sort(kept[np.argpartition(-refined, wanted - 1)[:wanted]])

@@ -131,12 +131,6 @@ def wide_rows(rows: VectorRows, a: int, z: int) -> np.ndarray:
     return _widened(chunk) if chunk.dtype == np.float16 else chunk.astype(np.float32, copy=False)
 
 
-def plain_rows(rows: VectorRows, places: np.ndarray) -> np.ndarray:
-    """The numbers that the vectors at some places stand for, in 32 bits."""
-    chosen = rows[places]
-    return _widened(chosen) if chosen.dtype == np.float16 else chosen.astype(np.float32, copy=False)
-
-
 def _widened(chunk: np.ndarray) -> np.ndarray:
     """Finite 16-bit numbers in 32 bits: numpy's own way takes several times as long."""
     bits = np.empty(chunk.shape, np.uint32)

@@ -11,7 +11,7 @@ from vizsla.engine.vector_indexes.base import VECTOR_INDEXES, VectorIndex, check
 from vizsla.errors import VizslaError
 from vizsla.spec import options_of
 
-MORE, SHARE = 8, 4  # of the best k, 8 and a quarter more are scored exactly by default
+MORE = 30  # documents beside 2 k that are scored exactly by default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Plaid(VectorIndex):
 
     bits: int = 4
     nlist: int = 0
-    nprobe: int = 16
+    nprobe: int = 32
     depth: int = 512
     oversample: int = 0
     min_documents: int = 1000
@@ -49,7 +49,7 @@ class Plaid(VectorIndex):
 
     def candidates(self, k: int) -> int:
         """How many documents are scored exactly for the best k."""
-        return k * self.oversample or k + k // SHARE + MORE
+        return k * self.oversample or 2 * k + MORE
 
 
 VECTOR_INDEXES.register(
@@ -61,7 +61,6 @@ VECTOR_INDEXES.register(
         nlist="number of centroids; 0 for a power of two near 16 times the square root of the number of tokens",
         nprobe="centroids that a query token looks at",
         depth="documents that are scored by their most likely tokens",
-        **SHARED_HELP
-        | {"oversample": "this many times k documents are scored exactly; 0 for a quarter more than k, and 8"},
+        **SHARED_HELP | {"oversample": "this many times k documents are scored exactly; 0 for twice k and 30 more"},
     ),
 )(Plaid)
