@@ -11,7 +11,7 @@ from vizsla.engine.residual_rows import ResidualCodec, ResidualRows
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.token_building import build_token_index
+from vizsla.engine.token_building import build_token_index, learn_codec
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
 from vizsla.engine.vector_indexes import (
@@ -61,6 +61,7 @@ __all__ = [
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
+    "learn_codec",
     "living_frequencies",
     "read_vector_index",
     "search",

@@ -32,7 +32,8 @@ class TokenLists:
 
     @property
     def nbytes(self) -> int:
-        return self.starts.nbytes + self.documents.nbytes
+        """What the lists and centroids take; the centroids of tokens may belong to the vectors."""
+        return self.starts.nbytes + self.documents.nbytes + self.centroids.nbytes
 
     def fits(self, tokens: int, width: int) -> bool:
         """Whether the arrays can belong together, by their shapes and ends alone."""

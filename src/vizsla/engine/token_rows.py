@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.stored_rows import StoredRows, stored_rows
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.vector_rows import VectorRows, convert_rows
@@ -44,7 +45,11 @@ class TokenRows:
 
     @property
     def nbytes(self) -> int:
-        return self.vectors.nbytes + self.starts.nbytes
+        vectors = self.vectors.nbytes + self.starts.nbytes
+        if self.lists is None:
+            return vectors
+        own = 0 if isinstance(self.vectors, ResidualRows) else self.lists.assigned.nbytes
+        return vectors + self.lists.nbytes + own
 
     def of(self, document: int) -> np.ndarray:
         """[tokens, dimensions] the numbers that a document's stored vectors stand for."""
