@@ -9,11 +9,22 @@ from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
+from vizsla.engine.residual_rows import ResidualCodec, ResidualRows
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.token_building import build_token_index, learn_codec
+from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
-from vizsla.engine.vector_indexes import STORES, VECTOR_INDEXES, Approximate, Exact, VectorIndex, read_vector_index
+from vizsla.engine.vector_indexes import (
+    STORES,
+    VECTOR_INDEXES,
+    Approximate,
+    Exact,
+    Plaid,
+    VectorIndex,
+    read_vector_index,
+)
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
 from vizsla.engine.weighting import Weighting, Weightings
 
@@ -27,11 +38,15 @@ __all__ = [
     "MatchQuery",
     "Merge",
     "MergedPostingLists",
+    "Plaid",
     "PostingLists",
     "Query",
+    "ResidualCodec",
+    "ResidualRows",
     "ScaledRows",
     "Segment",
     "SegmentList",
+    "TokenLists",
     "TokenQuery",
     "TokenRows",
     "TopDocuments",
@@ -42,6 +57,7 @@ __all__ = [
     "Weightings",
     "build_ann_index",
     "build_segment",
+    "build_token_index",
     "by_document",
     "check_gpu",
     "convert_rows",
@@ -50,6 +66,7 @@ __all__ = [
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
+    "learn_codec",
     "living_frequencies",
     "read_vector_index",
     "search",

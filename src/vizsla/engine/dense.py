@@ -6,8 +6,9 @@ by these intervals is then scored again in 64 bits and rounded at the end, so wh
 batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; one that is only
 compared with equal tokens of the query is a hit if it has one.
 
-Where a segment has an ANN index, and search parameters are given, faiss names the candidates instead. They are scored
-in the same way: such a search may miss documents, but every score is exact.
+Where a segment has an ANN index, and search parameters are given, it names the candidates instead: faiss for dense
+vectors, lists by centroid for token vectors. They are scored in the same way: such a search may miss documents, but
+every score is exact.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentEr
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
-from vizsla.engine.vector_indexes import Approximate, VectorIndex
+from vizsla.engine.token_search import search_lists
+from vizsla.engine.vector_indexes import Approximate, Plaid, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit
@@ -140,10 +142,12 @@ def search_dense(
     k: int,
     masks: Sequence[np.ndarray | None],
     search_params: VectorIndex | None = None,
+    threads: int = 1,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each query the places of the best k documents among those of all segments, and their scores.
 
     `search_params`: look for candidates in the segments' ANN indexes, where queries are vectors of one namespace alone.
+    `threads`: for that, and to score candidates; products of all documents use all processors.
     """
     together = max(_HELD // sum(map(len, segments)), 1)
     if len(queries) > together and any(query.matches for query in queries):  # whose scores of all documents are held
@@ -152,7 +156,7 @@ def search_dense(
     intervals = _ScoreIntervals.of(len(queries), k)
     candidates: list[list[np.ndarray]] = [[] for _ in queries]
     term_scores: list[list[_TermScores | None]] = []
-    space = _only_space(queries)
+    space, token_space = _only_space(queries), _only_token_space(queries)
     first = 0
     for segment, mask in zip(segments, masks, strict=True):
         term_scores.append([_from_terms(segment, query, weightings) for query in queries])
@@ -160,11 +164,16 @@ def search_dense(
             rows_by_query = _ann_candidates(segment, mask, space, queries, k, search_params)
             for places, rows in zip(candidates, rows_by_query, strict=True):
                 places.append(first + rows)
+        elif isinstance(search_params, Plaid) and _has_lists(segment, token_space, queries):
+            assert token_space is not None
+            rows_by_query = _listed_candidates(segment, mask, token_space, queries, k, search_params, threads)
+            for places, rows in zip(candidates, rows_by_query, strict=True):
+                places.append(first + rows)
         else:
             _search_segment(segment, mask, first, queries, term_scores[-1], intervals)
         first += len(segment)
     chosen = [np.sort(np.concatenate([intervals.of_query(q), *places])) for q, places in enumerate(candidates)]
-    return [_scored(segments, term_scores, q, query, chosen[q], k) for q, query in enumerate(queries)]
+    return [_scored(segments, term_scores, q, query, chosen[q], k, threads) for q, query in enumerate(queries)]
 
 
 def _only_space(queries: Sequence[Query]) -> int | None:
@@ -183,6 +192,38 @@ def _ann_candidates(
     allowed = mask if has_vector is None else has_vector if mask is None else has_vector & mask
     query_rows = np.stack([q.dense[space] for q in queries]).astype(np.float32)
     return segment.ann[space].candidates(query_rows, k, allowed, search_params)
+
+
+def _only_token_space(queries: Sequence[Query]) -> int | None:
+    """The one namespace all queries have token vectors in, None if there are others, or other kinds."""
+    if any(query.dense or len(query.terms) for query in queries):
+        return None
+    spaces = {s for query in queries for s in query.tokens}
+    return spaces.pop() if len(spaces) == 1 else None
+
+
+def _has_lists(segment: Segment, space: int | None, queries: Sequence[Query]) -> bool:
+    """Whether token vectors can be searched by lists: there are some, and high products are good and not too high."""
+    if space is None or segment.tokens[space].lists is None:
+        return False
+    lengths = [float(np.linalg.norm(query.tokens[space].vectors.astype(np.float64))) for query in queries]
+    highest = max(lengths) * max(segment.max_norms[space], 1.0) * MAX_CODE
+    return highest < _MAX_SCORE and all(query.tokens[space].weight > 0 for query in queries)
+
+
+def _listed_candidates(
+    segment: Segment,
+    mask: np.ndarray | None,
+    space: int,
+    queries: Sequence[Query],
+    k: int,
+    search_params: Plaid,
+    threads: int,
+) -> list[np.ndarray]:
+    """For each query the places in a segment of documents that may be among its best k, as lists lead to them."""
+    settings = search_params.nprobe, search_params.depth, search_params.candidates(k)
+    vectors = [query.tokens[space].vectors.astype(np.float32) for query in queries]
+    return search_lists(segment.tokens[space], vectors, mask, *settings, threads)
 
 
 def score_places(
@@ -310,6 +351,7 @@ def _scored(
     query: Query,
     places: np.ndarray,
     k: int,
+    threads: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of some documents by their scores in 64 bits; equal ones by their places."""
     scores = np.zeros(len(places))
@@ -325,7 +367,8 @@ def _scored(
         for s, match_query in query.matches.items():
             scores[own] += match_query.weight * exact_matches(segment.matches[s], rows, match_query)[0]
         for s, (token_vectors, weight) in query.tokens.items():
-            scores[own] += weight * exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s])[0]
+            exact = exact_max_sims(segment.tokens[s], rows, token_vectors, segment.max_norms[s], threads)
+            scores[own] += weight * exact[0]
         first += len(segment)
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)

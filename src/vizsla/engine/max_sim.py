@@ -10,14 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.stored_rows import read_row
+from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
-from vizsla.engine.vector_rows import ScaledRows, VectorRows, wide_rows
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.engine.vector_rows import ScaledRows, wide_rows
+from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
 
 ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
 _TOKENS = 4096  # document tokens that are multiplied together
 _COLUMNS = 1024  # query tokens that are multiplied together
+_TILE = 4  # query tokens that are multiplied with a document token at a time
 _SAFE = 1e37  # products that 32 bits can surely hold
 
 
@@ -85,7 +89,7 @@ def token_margins(query: np.ndarray, max_norm: float) -> np.ndarray:
 
 
 def exact_max_sims(
-    rows: TokenRows, documents: np.ndarray, query: np.ndarray, max_norm: float
+    rows: TokenRows, documents: np.ndarray, query: np.ndarray, max_norm: float, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The scores of some documents in 64 bits, and [documents, query tokens] the best products and their tokens.
 
@@ -97,34 +101,63 @@ def exact_max_sims(
     wide_query = np.ascontiguousarray(query, np.float64)
     scores = np.zeros(len(documents))
     safe = bool((np.linalg.norm(wide_query, axis=1) * max(max_norm, 1.0) < _SAFE).all())
-    narrow = (wide_query if safe else np.zeros_like(wide_query)).astype(np.float32).T
     off = 2 * token_margins(query, max_norm) if safe else np.full(len(query), np.inf)
-    for i, document in enumerate(documents.tolist()):
-        a, z = rows.bounds(document, document + 1).tolist()
-        if z > a:
-            vectors = _plain(rows.vectors, a, z)
-            products = vectors @ narrow
-            scores[i] = _best_products(vectors, wide_query, products, products.max(axis=0) - off, best[i], which[i])
+    narrow = np.zeros((-(-len(query) // _TILE) * _TILE, query.shape[1]), np.float32)
+    if safe:
+        narrow[: len(query)] = query
+
+    def score(a: int, z: int) -> bool:
+        out = best[a:z], which[a:z], scores[a:z]
+        return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out))
+
+    if not all(in_threads(score, len(documents), threads)):
+        raise DamagedSegmentError
     return scores, best, which
 
 
-def _plain(rows: VectorRows, a: int, z: int) -> np.ndarray:
-    """The numbers that stored vectors stand for, in 32 bits."""
-    return rows[a:z] if isinstance(rows, ScaledRows) else wide_rows(rows, a, z)
-
-
 @njit
-def _best_products(vectors, query, products, least, best, which):
-    """The best product of each query token in 64 bits, among those that reach `least` in 32; gives their sum."""
-    score = 0.0
-    for q in range(query.shape[0]):
-        for t in range(vectors.shape[0]):
-            if products[t, q] < least[q]:
-                continue
-            total = 0.0
+def _score(rows, documents, narrow, query, off, best, which, scores):
+    """The score of each document: the sum of the best products of query tokens; False for damage."""
+    longest = 0
+    for d in documents:
+        if rows.starts[d] < 0 or rows.starts[d + 1] > rows.tokens or rows.starts[d + 1] < rows.starts[d]:
+            return False
+        longest = max(longest, rows.starts[d + 1] - rows.starts[d])
+    bits = np.empty((longest, query.shape[1]), np.uint32)
+    vectors = bits.view(np.float32)
+    products = np.empty((narrow.shape[0], longest), np.float32)
+    for i in range(documents.size):
+        a = rows.starts[documents[i]]
+        size = rows.starts[documents[i] + 1] - a
+        for t in range(size):
+            if not read_row(rows, a + t, bits[t], vectors[t]):
+                return False
+        _multiply(vectors[:size], narrow, products)
+        for q in range(query.shape[0]):
+            highest = np.float32(-np.inf)
+            for t in range(size):
+                highest = max(highest, products[q, t])
+            for t in range(size):
+                if products[q, t] >= highest - off[q]:
+                    total = 0.0
+                    for j in range(query.shape[1]):
+                        total += np.float64(vectors[t, j]) * query[q, j]
+                    if which[i, q] < 0 or total > best[i, q]:
+                        best[i, q], which[i, q] = total, t
+            scores[i] += best[i, q]
+    return True
+
+
+@njit_fastsum
+def _multiply(vectors, query, products):
+    """Products in 32 bits, four query tokens at a time, so that a number is read once for them."""
+    for t in range(vectors.shape[0]):
+        for q in range(0, query.shape[0], _TILE):
+            s0 = s1 = s2 = s3 = np.float32(0)
             for j in range(query.shape[1]):
-                total += np.float64(vectors[t, j]) * query[q, j]
-            if which[q] < 0 or total > best[q]:
-                best[q], which[q] = total, t
-        score += best[q]
-    return score
+                x = vectors[t, j]
+                s0 += x * query[q, j]
+                s1 += x * query[q + 1, j]
+                s2 += x * query[q + 2, j]
+                s3 += x * query[q + 3, j]
+            products[q, t], products[q + 1, t], products[q + 2, t], products[q + 3, t] = s0, s1, s2, s3

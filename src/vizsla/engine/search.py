@@ -164,6 +164,7 @@ def search_many(
     *,
     expected: float = 1.0,
     search_params: VectorIndex | None = None,
+    threads: int = 1,
 ) -> list[TopDocuments]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
@@ -173,7 +174,8 @@ def search_many(
     `expected` below 1 makes the search approximate and faster: terms that matter less are expected to add no more than
     this share of what they could, so that documents which live on them may be missed. Scores stay exact.
 
-    `search_params`: how faiss searches dense vectors where segments have ANN indexes; None scores all vectors.
+    `search_params`: how dense and token vectors are searched where segments have ANN indexes; None scores all vectors.
+    `threads`: how many search token vectors by such an index.
     """
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
@@ -196,7 +198,7 @@ def search_many(
         else:
             results[i] = _search_alone(ordered, query, weightings, k, allowed)
     if dense:
-        ranked = search_dense(ordered, [queries[i] for i in dense], weightings, k, allowed, search_params)
+        ranked = search_dense(ordered, [queries[i] for i in dense], weightings, k, allowed, search_params, threads)
         for i, (places, scores) in zip(dense, ranked, strict=True):
             results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:

@@ -21,6 +21,7 @@ from vizsla.engine.posting_lists import (
     pack,
 )
 from vizsla.engine.posting_vectors import VectorPostings
+from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
@@ -169,6 +170,8 @@ class Segment:
 
 def _max_norm(rows: VectorRows) -> float:
     """The length of the longest of some vectors."""
+    if isinstance(rows, ResidualRows):
+        return rows.max_norm
     longest = 0.0
     for a in range(0, len(rows), RANGE_SIZE):
         z = min(a + RANGE_SIZE, len(rows))

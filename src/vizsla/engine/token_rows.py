@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.residual_rows import ResidualRows
+from vizsla.engine.stored_rows import StoredRows, stored_rows
+from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.vector_rows import VectorRows, convert_rows
 
 
@@ -24,9 +28,16 @@ class TokenRows:
     """[tokens, dimensions]"""
     starts: np.ndarray
     """[n + 1] where the tokens of each document begin; a document may have none."""
+    lists: TokenLists | None = None
+    """Where to look for candidates."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    @cached_property
+    def stored(self) -> StoredRows:
+        """The arrays as the kernels read them."""
+        return stored_rows(self.vectors, self.starts)
 
     @property
     def width(self) -> int:
@@ -34,7 +45,11 @@ class TokenRows:
 
     @property
     def nbytes(self) -> int:
-        return self.vectors.nbytes + self.starts.nbytes
+        vectors = self.vectors.nbytes + self.starts.nbytes
+        if self.lists is None:
+            return vectors
+        own = 0 if isinstance(self.vectors, ResidualRows) else self.lists.assigned.nbytes
+        return vectors + self.lists.nbytes + own
 
     def of(self, document: int) -> np.ndarray:
         """[tokens, dimensions] the numbers that a document's stored vectors stand for."""
@@ -48,6 +63,7 @@ class TokenRows:
             and self.starts.shape == (documents + 1,)
             and int(self.starts[0]) == 0
             and int(self.starts[-1]) == len(self.vectors)
+            and (self.lists is None or self.lists.fits(len(self.vectors), self.width))
         )
 
     def bounds(self, first: int, last: int) -> np.ndarray:

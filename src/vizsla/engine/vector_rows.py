@@ -1,4 +1,4 @@
-"""Dense vectors as they are stored: in 32 or 16 bits a number, or in 8 with a factor for each vector.
+"""Vectors as they are stored: in 32 or 16 bits a number, in 8 with a factor for each vector, or in residual codes.
 
 A vector in 8 bits is scaled by its own largest number, so that it needs no other to be read: segments are merged
 without a loss, and nothing is learned from documents that may go.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.residual_rows import ResidualRows
 from vizsla.errors import VizslaError
 from vizsla.kernels import njit_fastsum, njit_no_alloc
 
@@ -53,12 +54,14 @@ class ScaledRows:
         return self.codes.nbytes + self.scales.nbytes
 
 
-VectorRows = np.ndarray | ScaledRows
+VectorRows = np.ndarray | ScaledRows | ResidualRows
 """[n, dimensions] vectors as they are stored."""
 
 
 def storage_of(rows: VectorRows) -> str:
-    """The type vectors are stored in: float32, float16 or sq8."""
+    """The type vectors are stored in: float32, float16, sq8, or residual2 and residual4 for token vectors."""
+    if isinstance(rows, ResidualRows):
+        return f"residual{rows.codec.bits}"
     return "sq8" if isinstance(rows, ScaledRows) else str(rows.dtype)
 
 
@@ -82,6 +85,8 @@ def select_rows(rows: VectorRows, a: int, z: int, which: np.ndarray) -> VectorRo
     """The rows from a to z that a mask names, as they are stored."""
     if isinstance(rows, ScaledRows):
         return ScaledRows(rows.codes[a:z][which], rows.scales[a:z][which])
+    if isinstance(rows, ResidualRows):
+        return rows.select(a, z, which)
     selected: np.ndarray = rows[a:z][which]
     return selected
 
@@ -98,7 +103,7 @@ def products(queries: np.ndarray, rows: VectorRows, a: int, z: int) -> np.ndarra
             scores = queries @ wide_rows(rows, a, z).T
         scores *= rows.scales[a:z]
         return scores
-    if rows.dtype == np.float16 and len(queries) <= _FEW:
+    if isinstance(rows, np.ndarray) and rows.dtype == np.float16 and len(queries) <= _FEW:
         scores = np.empty((len(queries), z - a), np.float32)
         _multiply_halves(queries, np.ascontiguousarray(rows[a:z]).view(np.uint16), scores)
         return scores
@@ -120,6 +125,8 @@ def wide_rows(rows: VectorRows, a: int, z: int) -> np.ndarray:
     """The rows from a to z in 32 bits; those in 8 bits before they are scaled."""
     if isinstance(rows, ScaledRows):
         return rows.codes[a:z].astype(np.float32)
+    if isinstance(rows, ResidualRows):
+        return rows[a:z]
     chunk = rows[a:z]
     return _widened(chunk) if chunk.dtype == np.float16 else chunk.astype(np.float32, copy=False)
 
@@ -128,12 +135,12 @@ def _widened(chunk: np.ndarray) -> np.ndarray:
     """Finite 16-bit numbers in 32 bits: numpy's own way takes several times as long."""
     bits = np.empty(chunk.shape, np.uint32)
     flat = bits.reshape(-1)
-    _widen(np.ascontiguousarray(chunk).view(np.uint16).reshape(-1), flat, flat.view(np.float32))
+    widen(np.ascontiguousarray(chunk).view(np.uint16).reshape(-1), flat, flat.view(np.float32))
     return bits.view(np.float32)
 
 
 @njit_no_alloc
-def _widen(narrow, bits, wide):
+def widen(narrow, bits, wide):
     """Sign and fraction to where 32 bits have them, and the exponent, which is then too small by 112, put right.
 
     `bits` and `wide` are the same memory. This is no reordered kernel: the factor must not leave its place.
@@ -150,7 +157,7 @@ def _multiply_halves(queries, codes, out):
     bits = np.empty(codes.shape[1], np.uint32)
     row = bits.view(np.float32)
     for i in range(codes.shape[0]):
-        _widen(codes[i], bits, row)
+        widen(codes[i], bits, row)
         for q in range(queries.shape[0]):
             total = np.float32(0)
             for j in range(row.size):

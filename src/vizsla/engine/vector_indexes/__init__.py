@@ -1,4 +1,4 @@
-"""How dense vectors are stored and searched: `exact`, `sq8`, `hnsw(ef_search=100)`, `ivf(nlist=1024)`.
+"""How vectors are stored and searched: `exact`, `sq8`, `hnsw(ef_search=100)`, `ivf(nlist=1024)`, `plaid(bits=2)`.
 
 Each kind is a file of this folder that registers itself. Names of options are those of faiss.
 """
@@ -9,5 +9,6 @@ from vizsla.engine.vector_indexes.approximate import Approximate
 from vizsla.engine.vector_indexes.base import STORES, VECTOR_INDEXES, VectorIndex
 from vizsla.engine.vector_indexes.exact import Exact
 from vizsla.engine.vector_indexes.metadata import read_vector_index
+from vizsla.engine.vector_indexes.plaid import Plaid
 
-__all__ = ["STORES", "VECTOR_INDEXES", "Approximate", "Exact", "VectorIndex", "read_vector_index"]
+__all__ = ["STORES", "VECTOR_INDEXES", "Approximate", "Exact", "Plaid", "VectorIndex", "read_vector_index"]

@@ -1,0 +1,122 @@
+"""Centroids of token vectors: learnt by k-means, and the nearest one of each vector.
+
+With many centroids a vector is not compared with all of them. Centroids are themselves grouped around a few coarse
+ones, and a vector looks at those near its own coarse one. What it finds is nearly always the nearest, and the distance
+that is lost is part of the residual.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vizsla.kernels import njit_no_alloc
+
+MAX_CENTROIDS = 1 << 18
+_PER_CENTROID = 32  # vectors that a centroid is learnt from
+_ITERATIONS = 6
+_BLOCK = 1 << 14  # vectors that are compared together
+_FEW = 2048  # centroids up to which all are compared
+_NEAR = 1024  # centroids that are compared where there are more
+_SEED = 0
+
+
+def default_centroids(tokens: int) -> int:
+    """How many centroids so many tokens get: a power of two near 16 times the square root, 8 tokens or more for each.
+
+    >>> [default_centroids(n) for n in (0, 100, 100_000, 12_000_000)]
+    [1, 8, 4096, 32768]
+    """
+    wanted = min(16 * math.sqrt(tokens), tokens / 8, MAX_CENTROIDS)
+    return 1 << int(math.log2(max(wanted, 1)))
+
+
+def sample_places(tokens: int, centroids: int) -> np.ndarray:
+    """Which of so many vectors centroids are learnt from, ascending; the same ones every time."""
+    wanted = max(_PER_CENTROID * centroids, 1 << 14)
+    if tokens <= wanted:
+        return np.arange(tokens)
+    return np.sort(np.random.default_rng(_SEED).choice(tokens, wanted, replace=False))
+
+
+def learn_centroids(sample: np.ndarray, count: int) -> np.ndarray:
+    """[at most count, width] the centroids of some vectors by k-means; the same ones every time.
+
+    Fewer vectors than centroids are their own centroids. A centroid that loses all its vectors takes one at random.
+    """
+    rows = np.ascontiguousarray(sample, np.float32)
+    if len(rows) <= count:
+        return rows.copy()
+    rng = np.random.default_rng(_SEED)
+    centroids = rows[np.sort(rng.choice(len(rows), count, replace=False))]
+    for _ in range(_ITERATIONS):
+        sums, counts = np.zeros(centroids.shape, np.float64), np.zeros(count, np.int64)
+        _add_rows(rows, nearest_centroids(rows, centroids), sums, counts)
+        lost = np.flatnonzero(counts == 0)
+        centroids = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+        centroids[lost] = rows[rng.choice(len(rows), len(lost), replace=len(lost) > len(rows))]
+    return centroids
+
+
+@njit_no_alloc
+def _add_rows(rows, assigned, sums, counts):
+    for t in range(rows.shape[0]):
+        counts[assigned[t]] += 1
+        for j in range(rows.shape[1]):
+            sums[assigned[t], j] += np.float64(rows[t, j])
+
+
+def nearest_centroids(rows: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """[vectors] the number of the nearest centroid of each."""
+    return NearestCentroids(centroids)(rows)
+
+
+class NearestCentroids:
+    """Finds the nearest centroid of vectors, with what it needs to know about the centroids prepared once."""
+
+    def __init__(self, centroids: np.ndarray) -> None:
+        self._centroids = np.ascontiguousarray(centroids, np.float32)
+        self._coarse: np.ndarray | None = None
+        if len(centroids) > _FEW:
+            rng = np.random.default_rng(_SEED)
+            groups = 1 << round(math.log2(math.sqrt(len(centroids))))
+            self._coarse = self._centroids[np.sort(rng.choice(len(centroids), groups, replace=False))]
+            for _ in range(_ITERATIONS):
+                own = _nearest(self._centroids, self._coarse)
+                sums, counts = np.zeros(self._coarse.shape, np.float64), np.zeros(groups, np.int64)
+                _add_rows(self._centroids, own, sums, counts)
+                self._coarse = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], self._coarse)
+                self._coarse = self._coarse.astype(np.float32)
+            distances = self._coarse @ self._centroids.T - _half_squares(self._centroids)
+            self._near = np.argpartition(-distances, _NEAR, axis=1)[:, :_NEAR]
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """[vectors] the number of the nearest centroid of each."""
+        rows = np.ascontiguousarray(rows, np.float32)
+        if self._coarse is None:
+            return _nearest(rows, self._centroids)
+        assigned = np.empty(len(rows), np.int64)
+        cells = _nearest(rows, self._coarse)
+        order = np.argsort(cells, kind="stable")
+        ends = np.searchsorted(cells[order], np.arange(len(self._coarse) + 1))
+        for cell in np.flatnonzero(np.diff(ends)).tolist():
+            own, near = order[ends[cell] : ends[cell + 1]], self._near[cell]
+            assigned[own] = near[_nearest(rows[own], self._centroids[near])]
+        return assigned
+
+
+def _nearest(rows: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """The nearest centroid of each vector, compared with all."""
+    assigned, half = np.empty(len(rows), np.int64), _half_squares(centroids)
+    for a in range(0, len(rows), _BLOCK):
+        products = rows[a : a + _BLOCK] @ centroids.T
+        products -= half
+        products.argmax(axis=1, out=assigned[a : a + _BLOCK])
+    return assigned
+
+
+def _half_squares(centroids: np.ndarray) -> np.ndarray:
+    """[centroids] half the square of their lengths: x . c less this is highest where x is nearest to c."""
+    half: np.ndarray = np.einsum("ij,ij->i", centroids, centroids) / np.float32(2)
+    return half

@@ -1,0 +1,28 @@
+"""Kernels over ranges in several threads; they run without the GIL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import TypeVar
+
+T = TypeVar("T")
+_LEAST = 16  # documents that are worth a thread
+
+
+def in_threads(call: Callable[[int, int], T], count: int, threads: int) -> list[T]:
+    """What a kernel gives for the ranges from a to z that `count` documents are divided into."""
+    parts = max(min(threads, count // _LEAST), 1)
+    if parts == 1:
+        return [call(0, count)]
+    ends = list(pairwise(count * i // parts for i in range(parts + 1)))
+    rest = [pool(threads).submit(call, a, z) for a, z in ends[1:]]
+    return [call(*ends[0]), *(future.result() for future in rest)]
+
+
+@cache
+def pool(threads: int) -> ThreadPoolExecutor:
+    """So many threads, which wait for the next search."""
+    return ThreadPoolExecutor(threads, "vizsla-search")

@@ -1,0 +1,234 @@
+"""Candidates of late interaction by centroids: which documents may be among the best k, without reading all of them.
+
+1. The query's vectors are multiplied with all centroids. Each of them probes the lists of its best `nprobe` centroids,
+   and a document that it meets gains by how much the centroid is better than the worst one that is probed.
+2. The `depth` documents that gain most are refined: a query vector is multiplied with those of their tokens whose
+   centroid it probes. Where a document has none, the product with the worst of these centroids stands for it.
+3. The best by these sums are left; who asks scores them exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.stored_rows import read_only, read_row
+from vizsla.engine.threads import in_threads, pool
+from vizsla.engine.token_lists import TokenLists
+from vizsla.engine.token_rows import TokenRows
+from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
+
+_BINS = 4096
+
+
+@njit
+def _best_centroids(scores, count, best, which):
+    """The `count` best centroids of each query vector, highest first; a heap of the best for each."""
+    queries = best.shape[0]
+    least = np.full(queries, -np.inf, np.float32)
+    for c in range(scores.shape[0]):
+        if c < count:
+            for q in range(queries):
+                _sift_up(best[q], which[q], c, scores[c, q], c)
+            if c == count - 1:
+                least[:] = best[:, 0]
+            continue
+        higher = 0
+        for q in range(queries):
+            higher += scores[c, q] > least[q]
+        if higher == 0:
+            continue
+        for q in range(queries):
+            if scores[c, q] > least[q]:
+                _sift_down(best[q], which[q], count, scores[c, q], c)
+                least[q] = best[q, 0]
+    for q in range(queries):
+        for size in range(count - 1, 0, -1):  # the lowest goes to the end, and so on
+            score, c = best[q, size], which[q, size]
+            best[q, size], which[q, size] = best[q, 0], which[q, 0]
+            _sift_down(best[q], which[q], size, score, c)
+
+
+@njit_no_alloc
+def _sift_up(heap, which, place, score, c):
+    while place > 0 and heap[(place - 1) >> 1] > score:
+        heap[place], which[place] = heap[(place - 1) >> 1], which[(place - 1) >> 1]
+        place = (place - 1) >> 1
+    heap[place], which[place] = score, c
+
+
+@njit_no_alloc
+def _sift_down(heap, which, size, score, c):
+    """Replace the lowest of the first `size`."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= score:
+            break
+        heap[place], which[place] = heap[child], which[child]
+        place = child
+    heap[place], which[place] = score, c
+
+
+@njit_no_alloc
+def _probe(best, which, starts, documents, gains, last, met):
+    """Add up what documents gain by the lists of the best centroids; gives how many are met, -1 for damage."""
+    count, probes = 0, best.shape[1]
+    for q in range(best.shape[0]):
+        mark, worst = q + 1, best[q, probes - 1]
+        for p in range(probes):
+            gain = best[q, p] - worst
+            c = which[q, p]
+            for x in range(starts[c], starts[c + 1]):
+                d = documents[x]
+                if d >= gains.size:
+                    return -1
+                if last[d] == mark:
+                    continue
+                if last[d] == 0:
+                    met[count] = d
+                    count += 1
+                last[d] = mark
+                gains[d] += gain
+    return count
+
+
+@njit
+def _keep_best(met, gains, allowed, depth):
+    """At least the `depth` best of the documents that are met and allowed, and few more: by counts of their gains."""
+    highest, size = np.float32(0), 0
+    for i in range(met.size):
+        if allowed.size == 0 or allowed[met[i]]:
+            met[size] = met[i]
+            size += 1
+            highest = max(highest, gains[met[i]])
+    met = met[:size]
+    if size <= depth or highest == 0:
+        return met
+    counts = np.zeros(_BINS + 1, np.int64)
+    factor = np.float32(_BINS) / highest
+    for d in met:
+        counts[int(gains[d] * factor)] += 1
+    least, kept = _BINS, counts[_BINS]
+    while kept < depth:
+        least -= 1
+        kept += counts[least]
+    size = 0
+    for i in range(met.size):
+        if int(gains[met[i]] * factor) >= least:
+            met[size] = met[i]
+            size += 1
+    return met[:size]
+
+
+@njit
+def _by_centroid(which, centroids):
+    """For each centroid the query vectors that probe it: where its list begins, and all lists."""
+    starts = np.zeros(centroids + 1, np.int32)
+    for q in range(which.shape[0]):
+        for c in which[q]:
+            starts[c + 1] += 1
+    for c in range(centroids):
+        starts[c + 1] += starts[c]
+    free, queries = starts[:-1].copy(), np.empty(which.size, np.int32)
+    for q in range(which.shape[0]):
+        for c in which[q]:
+            queries[free[c]] = q
+            free[c] += 1
+    return starts, queries
+
+
+@njit_fastsum
+def _refine(rows, assigned, probing_starts, probing, query, least, documents, out):
+    """The sums of documents by the tokens whose centroids are probed; False for damage."""
+    best = np.empty(least.size, np.float32)
+    bits = np.empty(query.shape[1], np.uint32)
+    row = bits.view(np.float32)
+    for i in range(documents.size):
+        a, z = rows.starts[documents[i]], rows.starts[documents[i] + 1]
+        if a < 0 or z > assigned.size or a >= z:
+            return False
+        best[:] = least
+        for t in range(a, z):
+            c = assigned[t]
+            if c >= probing_starts.size - 1:
+                return False
+            if probing_starts[c] == probing_starts[c + 1]:
+                continue
+            read_row(rows, t, bits, row)
+            for x in range(probing_starts[c], probing_starts[c + 1]):
+                q, product = probing[x], np.float32(0)
+                for j in range(row.size):
+                    product += row[j] * query[q, j]
+                best[q] = max(best[q], product)
+        total = np.float32(0)
+        for q in range(least.size):
+            total += best[q]
+        out[i] = total
+    return True
+
+
+def search_lists(
+    rows: TokenRows,
+    queries: Sequence[np.ndarray],
+    allowed: np.ndarray | None,
+    nprobe: int,
+    depth: int,
+    wanted: int,
+    threads: int = 1,
+) -> list[np.ndarray]:
+    """For each query the places of documents that may be among its best, ascending: about `wanted` of them.
+
+    `queries`: [tokens, dimensions] 32-bit floats. `allowed`: [documents] a mask of those that may be found; None for
+    all. Several queries are searched in several threads, and a single one is refined in them.
+    """
+    lists = rows.lists
+    assert lists is not None
+    if allowed is not None and np.count_nonzero(allowed) <= wanted:
+        return [np.flatnonzero(allowed & (np.diff(rows.starts) > 0))] * len(queries)
+    mask = np.zeros(0, np.bool_) if allowed is None else allowed
+    inner = threads if len(queries) == 1 else 1
+
+    def search(query: np.ndarray) -> np.ndarray:
+        return _candidates(rows, lists, query, mask, nprobe, depth, wanted, inner)
+
+    return [search(query) for query in queries] if inner == threads else list(pool(threads).map(search, queries))
+
+
+def _candidates(
+    rows: TokenRows,
+    lists: TokenLists,
+    query: np.ndarray,
+    allowed: np.ndarray,
+    nprobe: int,
+    depth: int,
+    wanted: int,
+    threads: int,
+) -> np.ndarray:
+    """The places of about `wanted` documents that may be among the best of a query, ascending."""
+    scores = lists.wide_centroids @ query.T
+    probes = min(nprobe, len(scores))
+    best, which = np.empty((len(query), probes), np.float32), np.empty((len(query), probes), np.int64)
+    _best_centroids(scores, probes, best, which)
+    gains, last, met = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int32), np.empty(len(rows), np.int64)
+    size = _probe(best, which, read_only(lists.starts), read_only(lists.documents), gains, last, met)
+    if size < 0:
+        raise DamagedSegmentError
+    kept = _keep_best(met[:size], gains, allowed, max(depth, wanted))
+    if len(kept) <= wanted:
+        return np.sort(kept)
+    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(scores))
+    assigned, least = read_only(lists.assigned), best[:, -1].copy()
+
+    def refine(a: int, z: int) -> bool:
+        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z]))
+
+    if not all(in_threads(refine, len(kept), threads)):
+        raise DamagedSegmentError
+    return np.sort(kept[np.argpartition(-refined, wanted - 1)[:wanted]])
