@@ -31,7 +31,7 @@ from vizsla.training.loop.refresh import mined_negatives  # noqa: E402
 CPU = torch.device("cpu")
 SMALL = ["network.dimensions=24", "data.max_query_length=12", "data.max_document_length=40"]
 QUERIES = ["dog bark", "", "quark field theory river stone bridge summer winter music paint cat"]
-DOCUMENTS = [{"text": "dog, bark! night."}, {"text": ""}, {"text": "river stone bridge " * 20}]
+DOCUMENTS = [{"text": "dog, bark! night."}, {"text": ""}, {"text": "river stone bridge " * 4000}]
 
 
 def some_texts(rng: np.random.Generator, count: int, length: int) -> TokenTexts:
