@@ -29,7 +29,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write the vectors of all documents: weights of terms, idf included, or dense and token vectors."""
+    """Write the vectors of documents: of terms (with idf), or dense."""
     from vizsla.backends import export_vectors
     from vizsla.index import Index
 
