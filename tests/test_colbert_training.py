@@ -25,13 +25,17 @@ from vizsla.networks.late_interaction import TokenTexts  # noqa: E402
 from vizsla.training import TrainingInputs, train  # noqa: E402
 from vizsla.training.arrays import max_sim  # noqa: E402
 from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
+from vizsla.training.arrays.teacher_vectors import TeacherVectors  # noqa: E402
 from vizsla.training.arrays.token_corpus import TokenCorpus  # noqa: E402
 from vizsla.training.loop.refresh import mined_negatives  # noqa: E402
+from vizsla.training.prepare.judged import judged_texts  # noqa: E402
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores  # noqa: E402
+from vizsla.training.prepare.topics import teacher_vectors  # noqa: E402
 
 CPU = torch.device("cpu")
 SMALL = ["network.dimensions=24", "data.max_query_length=12", "data.max_document_length=40"]
 QUERIES = ["dog bark", "", "quark field theory river stone bridge summer winter music paint cat"]
-DOCUMENTS = [{"text": "dog, bark! night."}, {"text": ""}, {"text": "river stone bridge " * 20}]
+DOCUMENTS = [{"text": "dog, bark! night."}, {"text": ""}, {"text": "river stone bridge " * 4000}]
 
 
 def some_texts(rng: np.random.Generator, count: int, length: int) -> TokenTexts:
@@ -133,6 +137,21 @@ def test_a_colbert_learns_the_margins_of_another(judged: Path, start: Path, tmp_
     kind = taught.make()
     kind.prepare(inputs_of(judged), kind.load_base(), tmp_path / "run")
     assert losses(trainer_of(taught, tmp_path / "run"))[0] < 1e-3, "it begins as its own teacher"
+
+
+@pytest.mark.parametrize("name", ["{}", "bm25 + 0.5 * {}"])
+def test_a_colbert_scores_all_documents_of_a_batch(judged: Path, start: Path, tmp_path: Path, name: str) -> None:
+    recipe = recipe_of("colbert", start, *SMALL, "training.steps=1")
+    train(recipe, tmp_path / "teacher", inputs_of(judged))
+    teacher, dataset = name.format(tmp_path / "teacher"), BeirDataset.open(judged)
+    texts = list(judged_texts([dataset], recipe.make().load_base().analyzer))
+    teacher_vectors(texts, TeacherSettings(teacher, 2.0)).save(tmp_path / "vectors")
+    queries, documents = np.array([3, 0]), np.unique(texts[0].pairs.negatives.ids)[[5, 0, 7]].astype(np.int64)
+    pairs = np.repeat(queries, 3), np.tile(documents, 2)
+    asked = list(texts[0].queries.values())
+    expected = 2 * teacher_scores(open_teacher(teacher), texts[0].documents, asked, *pairs).reshape(2, 3)
+    given = TeacherVectors.open(tmp_path / "vectors").scores(queries, documents)
+    assert given == pytest.approx(expected, rel=2e-3)
 
 
 def test_new_negatives_are_those_a_search_finds(judged: Path, start: Path, tmp_path: Path) -> None:

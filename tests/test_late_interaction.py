@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from scattered import Scattered
 from vizsla import Index
+from vizsla.backends import export_vectors
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import document_vectors, similar
 from vizsla.index.storage.verify import verify
@@ -177,3 +180,27 @@ def test_a_model_that_makes_no_numbers_is_refused(tmp_path: Path) -> None:
 
     with Index.create(tmp_path / "i", Broken()) as index, pytest.raises(VizslaError, match="NaN or infinite"):
         index.add(DOCUMENTS)
+
+
+@pytest.mark.parametrize("store", ["exact", "sq8"])
+def test_dense_and_token_vectors_are_exported(tmp_path: Path, store: str) -> None:
+    model = BM25(fields=("text",)) + WordVectors() + Scattered(fields=("text",))
+    with Index.create(tmp_path / "i", model, vector_index=store) as index:
+        index.add(DOCUMENTS)
+        index.commit()
+        index.delete("d1")
+        index.add([{**DOCUMENTS[0], "text": "fish bark"}])
+        index.commit()
+        assert export_vectors(index, "arrays", tmp_path / "v.npz") == 5
+        with pytest.raises(VizslaError, match="only weights of terms can be quantised"):
+            export_vectors(index, "arrays", tmp_path / "w.npz", "minmax:8")
+    ids, arrays = json.loads((tmp_path / "v.ids.json").read_text()), np.load(tmp_path / "v.npz")
+    assert ids == ["d2", "d3", "d4", "d5", "d0"]
+    texts = [*TEXTS[2:], "fish bark"]
+    starts = arrays["word-vectors.starts"]
+    assert starts.tolist() == [0, 0, 5, 8, 9, 11]
+    expected_rows = np.concatenate(WordVectors().query_embeddings(texts))
+    assert arrays["word-vectors.vectors"] == pytest.approx(expected_rows, abs=1e-2)
+    assert arrays["scattered.vectors"] == pytest.approx(Scattered().query_embeddings(texts)[0], abs=5e-2)
+    with Index.create(tmp_path / "s") as index, pytest.raises(VizslaError, match="no dense or token vectors"):
+        export_vectors(index, "arrays", tmp_path / "s.npz")

@@ -1,31 +1,41 @@
 """Document vectors of an index as files: Anserini's JSON lines, or a sparse matrix with its ids and terms.
 
 A document's vector has the full weight of each term, its idf included. A query of plain term counts then gets the same
-scores in any engine.
+scores in any engine. Dense and token vectors become arrays of numpy's.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from vizsla.errors import UnknownNameError
-from vizsla.index import Index, document_vectors
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.index import Index, document_vectors, vector_blocks
 from vizsla.vectors import Quantiser
 
-FORMATS = ("jsonl", "npz")
+FORMATS = ("jsonl", "npz", "arrays")
 
 
 def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = None) -> int:
-    """Write the vectors of all documents, as `jsonl` or `npz`, and return their number.
+    """Write the vectors of all documents, as `jsonl`, `npz` or `arrays`, and return the number of documents.
 
     `quantiser`: a quantiser such as `minmax:8`, which stores weights as whole numbers.
     """
     if to not in FORMATS:
         raise UnknownNameError("export format", to, FORMATS)
+    if to == "arrays":
+        if quantiser:
+            raise VizslaError("only weights of terms can be quantised; arrays hold vectors as they are stored")
+        return _write_arrays(index, output)
     chosen = Quantiser.parse(quantiser) if quantiser else None
     if chosen is not None and not chosen.fitted:
         weights = (np.fromiter(vector.values(), np.float64) for _, vector in document_vectors(index))
@@ -72,3 +82,54 @@ def _write_matrix(rows: Iterator[tuple[str, dict[str, float | int]]], output: Pa
     for ending, names in ((".ids.json", ids), (".terms.json", list(numbers))):
         output.with_suffix(ending).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
     return len(ids)
+
+
+def _write_arrays(index: Index, output: Path) -> int:
+    """Write a file for numpy.load, with the ids of documents in a JSON file.
+
+    Each namespace has an array NAMESPACE.vectors, one of token vectors also NAMESPACE.starts: where the vectors of each
+    document begin. Vectors go to a temporary file first: how many there are is known at the end.
+    """
+    ids: list[str] = []
+    starts: dict[str, list[np.ndarray]] = {}
+    written: dict[str, _Rows] = {}
+    with ExitStack() as files:
+        for names, block in vector_blocks(index):
+            ids += names
+            for name, rows in block.vectors.items():
+                if name not in written:
+                    place = files.enter_context(tempfile.TemporaryFile(dir=output.parent))
+                    written[name] = _Rows(place, rows.shape[1], rows.dtype)
+                written[name].add(rows)
+            for name, sizes in block.sizes.items():
+                starts.setdefault(name, [np.zeros(1, np.int64)]).append(sizes)
+        with zipfile.ZipFile(output, "w", allowZip64=True) as archive:
+            for name, kept in written.items():
+                kept.copy_to(archive, f"{name}.vectors.npy")
+            for name, parts in starts.items():
+                with archive.open(f"{name}.starts.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.cumsum(np.concatenate(parts)), allow_pickle=False)
+    output.with_suffix(".ids.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    return len(ids)
+
+
+@dataclass
+class _Rows:
+    """Rows of a matrix in a file, until all are there."""
+
+    file: IO[bytes]
+    width: int
+    dtype: np.dtype
+    count: int = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        self.file.write(np.ascontiguousarray(rows, self.dtype).tobytes())
+        self.count += len(rows)
+
+    def copy_to(self, archive: zipfile.ZipFile, name: str) -> None:
+        """Write them as one array of an archive."""
+        about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count, self.width)}
+        self.file.seek(0)
+        with archive.open(name, "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, about)
+            shutil.copyfileobj(self.file, file, 1 << 20)

@@ -15,7 +15,12 @@ def export(
     index: options.IndexFolder,
     output: Annotated[Path, options.output("The file to write; - is standard output.")],
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="jsonl (Anserini's JsonVectorCollection) or npz (scipy).")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="jsonl (Anserini's JsonVectorCollection), npz (scipy), or arrays (numpy) of dense and token vectors.",
+        ),
     ] = "jsonl",
     quantise: Annotated[
         str | None,
@@ -24,7 +29,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write the sparse vector of each document, idf included."""
+    """Write the vectors of documents: of terms (with idf), or dense."""
     from vizsla.backends import export_vectors
     from vizsla.index import Index
 

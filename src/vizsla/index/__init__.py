@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         suggest,
         term_statistics,
         trust_vector_indexes,
+        vector_blocks,
     )
     from vizsla.index.search.ann_recall import Recall
     from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
@@ -69,6 +70,7 @@ _HOMES = {
     "suggest": "inspection",
     "term_statistics": "inspection",
     "trust_vector_indexes": "inspection",
+    "vector_blocks": "inspection",
     "verify": "storage.verify",
 }
 
@@ -104,6 +106,7 @@ __all__ = [
     "suggest",
     "term_statistics",
     "trust_vector_indexes",
+    "vector_blocks",
     "verify",
 ]
 

@@ -15,7 +15,7 @@ from vizsla.index.search import similar as similarity
 from vizsla.index.search.ann_recall import Recall
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.pooling import Pool
-from vizsla.index.search.statistics import TermStatistics
+from vizsla.index.search.statistics import TermStatistics, VectorBlock
 from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.storage import trust
 from vizsla.models import Model
@@ -147,6 +147,16 @@ def document_vectors(index: Index) -> Iterator[tuple[str, dict[str, float]]]:
         for number, vector in statistics.document_vectors(searcher):
             stored = snapshot.documents.ids([number])[number]
             yield stored if snapshot.splitter is None else document_of(stored), vector
+
+
+def vector_blocks(index: Index) -> Iterator[tuple[list[str], VectorBlock]]:
+    """The dense and token vectors of all documents, some documents at a time, with the ids of these documents."""
+    with index._reading() as searcher:
+        snapshot = searcher.snapshot
+        for block in statistics.vector_blocks(searcher):
+            stored = snapshot.documents.ids(block.numbers)
+            ids = [stored[number] for number in block.numbers]
+            yield ids if snapshot.splitter is None else [document_of(one) for one in ids], block
 
 
 def pools(index: Index, queries: Sequence[str], depth: int = 100, model: Model | None = None) -> list[Pool]:

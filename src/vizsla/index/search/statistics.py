@@ -10,9 +10,11 @@ import numpy as np
 from vizsla.engine import by_document
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.bound_model import SparsePart
+from vizsla.index.search.bound_model import DensePart, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model
+
+_DOCUMENTS = 1024  # whose vectors are read at once
 
 
 class TermStatistics(NamedTuple):
@@ -66,7 +68,9 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
     """
     if searcher.own.has_vectors:
         name = next(part.component.name for part in searcher.own.parts if not isinstance(part, SparsePart))
-        raise VizslaError(f"the vectors of {name} are dense and have no terms to list")
+        raise VizslaError(
+            f"the vectors of {name} have no terms to list; dense and token vectors are exported as arrays"
+        )
     snapshot, parts = searcher.snapshot, searcher.own.sparse
     names, spaces, factors = _term_table(snapshot, parts)
     weightings = [p.component.weighting(p.statistics) for p in parts]
@@ -82,6 +86,41 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
                 codes = np.full(int(here.sum()), segment.lengths[space, row])
                 weights[here] = weighting.weigh(stored[here], codes) * factors[numbers[here]]
             yield int(segment.numbers[row]), dict(zip((names[n] for n in numbers), weights.tolist(), strict=True))
+
+
+class VectorBlock(NamedTuple):
+    """The dense and the token vectors of some neighbouring living documents."""
+
+    numbers: list[int]
+    vectors: dict[str, np.ndarray]
+    """By namespace: the numbers that stored vectors stand for, those of one document behind those of the other."""
+    sizes: dict[str, np.ndarray]
+    """By namespace with token vectors: how many of them each document has."""
+
+
+def vector_blocks(searcher: Searcher) -> Iterator[VectorBlock]:
+    """The dense and token vectors of all living documents, some documents at a time."""
+    snapshot = searcher.snapshot
+    parts = [part for part in searcher.own.parts if not isinstance(part, SparsePart)]
+    if not parts:
+        raise VizslaError(f"{searcher.own.model.name} has no dense or token vectors; export its terms as jsonl or npz")
+    for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
+        for first in range(0, len(segment), _DOCUMENTS):
+            last = min(first + _DOCUMENTS, len(segment))
+            kept = np.ones(last - first, np.bool_) if alive is None else alive[first:last]
+            vectors, sizes = {}, {}
+            with snapshot.naming_damage():
+                for part in parts:
+                    name = part.component.namespace
+                    if isinstance(part, DensePart):
+                        vectors[name] = segment.dense[part.space][first:last][kept]
+                        continue
+                    rows = segment.tokens[part.space]
+                    bounds = rows.bounds(first, last)
+                    own = np.diff(bounds)
+                    vectors[name] = rows.vectors[int(bounds[0]) : int(bounds[-1])][np.repeat(kept, own)]
+                    sizes[name] = own[kept]
+            yield VectorBlock(segment.numbers[first:last][kept].tolist(), vectors, sizes)
 
 
 def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart]) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVect
 if TYPE_CHECKING:
     from vizsla.training.arrays.batch import BatchSource
     from vizsla.training.arrays.sparse_rows import SparseRows
-    from vizsla.training.arrays.teacher_vectors import TeacherVectors
+    from vizsla.training.arrays.teacher_vectors import TeacherTokens, TeacherVectors
 
 _CLUSTERS, _VECTORS = "clusters.npy", "in_batch"
 _QUERIES_PER_CLUSTER = 200
@@ -105,13 +105,11 @@ def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSetting
             "batch; name a model"
         )
     numbers, first, sizes = [], 0, []
-    encoded: list[tuple[Vectors, Vectors]] = []
+    encoded: list[tuple[list[Vectors], list[Vectors]]] = []
     for documents, queries, pairs in collections:
         used = np.unique(np.concatenate([pairs.positives.ids, pairs.negatives.ids]))
         scorer = PairScorer(teacher, documents, list(queries.values()), used)
-        if any(isinstance(vectors, TokenVectors) for vectors in scorer.document_vectors):
-            raise VizslaError(f"data.in_batch_teacher {settings.teacher} has token vectors; name a model without them")
-        encoded.append((scorer.query_vectors(scorer.queries)[0], scorer.document_vectors[0]))
+        encoded.append((scorer.query_vectors(scorer.queries), scorer.document_vectors))
         numbers.append(used + first)
         first += len(documents)
         scores = [
@@ -120,11 +118,46 @@ def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSetting
         ]
         sizes.append(MarginSquares.of(pairs.positives, pairs.negatives, scores[0], scores[1]))
     factor = teacher_factor(settings, sizes)
-    queries_of, documents_of = zip(*encoded, strict=True)
+    tokens = _tokens([_with_tokens(both) for both in encoded], factor, settings.teacher)
+    queries_of, documents_of = ([_without_tokens(both[side]) for both in encoded] for side in (0, 1))
     columns: dict[tuple[str, str], int] = {}
     sparse = _sparse_rows([factor * one for one in queries_of], columns, add=True), _sparse_rows(documents_of, columns)
     dense = _dense_rows([factor * one for one in queries_of]), _dense_rows(documents_of)
-    return TeacherVectors(np.concatenate(numbers), dense, sparse)
+    return TeacherVectors(np.concatenate(numbers), dense, sparse, tokens)
+
+
+_TokenPair = tuple[TokenVectors, TokenVectors]
+
+
+def _with_tokens(both: tuple[list[Vectors], list[Vectors]]) -> list[_TokenPair]:
+    """The groups of queries and documents that have token vectors."""
+    pairs = zip(*both, strict=True)
+    return [(q, d) for q, d in pairs if isinstance(q, TokenVectors) and isinstance(d, TokenVectors)]
+
+
+def _without_tokens(groups: list[Vectors]) -> Vectors:
+    """The group of sparse and dense vectors; where there is none, vectors without a number."""
+    others = [vectors for vectors in groups if not isinstance(vectors, TokenVectors)]
+    return others[0] if others else DenseVectors({"": np.zeros((len(groups[0]), 0), np.float32)})
+
+
+def _tokens(collections: Sequence[list[_TokenPair]], factor: float, teacher: str) -> TeacherTokens | None:
+    """The token vectors of all data sets, in 16 bits as an index stores them."""
+    from vizsla.training.arrays.teacher_vectors import TeacherTokens
+
+    if not collections[0]:
+        return None
+    if len(collections[0]) > 1:
+        raise VizslaError(f"data.in_batch_teacher {teacher} has several parts with token vectors; name one with one")
+    arrays: list[np.ndarray] = []
+    for side in (0, 1):
+        several = [groups[0][side] for groups in collections]
+        sizes = np.concatenate([np.diff(vectors.starts) for vectors in several])
+        arrays.append(np.concatenate([vectors.rows for vectors in several]).astype(np.float16))
+        arrays.append(np.append(0, np.cumsum(sizes)))
+    first = collections[0][0]
+    weight = np.array(factor * first[0].weight * first[1].weight, np.float32)
+    return TeacherTokens(arrays[0], arrays[1], arrays[2], arrays[3], weight)
 
 
 def _dense_rows(several: Sequence[Vectors]) -> np.ndarray:
