@@ -33,7 +33,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
 
     SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
     SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
-    uniCOIL's, COIL's, DeepCT's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
+    uniCOIL's, DeepCT's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
     `weigh.safetensors`.
     """
     from safetensors.torch import save_file
