@@ -23,7 +23,7 @@ ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     _CODES: (2, ("|i1",)),
     _SCALES: (1, ("<f4",)),
 }
-"""The number of dimensions and the allowed types of each array, by its name, which the number of a namespace follows."""
+"""The number of dimensions and the allowed types of each array; the number of a namespace follows its name."""
 FILE = re.compile(f"({'|'.join(ARRAY_TYPES)})[0-9]{{1,4}}")
 
 
@@ -71,6 +71,7 @@ def _write_vectors(
     folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str
 ) -> dict[str, Facts]:
     """Write vectors of the type `store`, piece by piece."""
+    files: dict[str, tuple[np.dtype, tuple[int, ...]]]
     if store == "sq8":
         files = {_CODES: (np.dtype(np.int8), shape), _SCALES: (np.dtype(np.float32), shape[:1])}
     else:
