@@ -23,7 +23,7 @@ from vizsla.training import load_training_recipe, training_recipe_names  # noqa:
 from vizsla.training.prepare.base_model import Base, base_encoder  # noqa: E402
 
 FROM_DOCUMENTS = ("bm26", "bm26e", "lambda")
-OF_EACH_KIND = ("bm25-augmented", "repbert", "cross-encoder", "deepct", "colbert", *FROM_DOCUMENTS)
+OF_EACH_KIND = ("bm25-augmented", "repbert", "cross-encoder", "deepct", "colbert", "coil", *FROM_DOCUMENTS)
 
 
 def load(recipe: str, base_model: Path, *changes: str) -> Base:

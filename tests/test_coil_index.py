@@ -114,12 +114,12 @@ def test_lists_with_vectors_live_as_documents_do(tmp_path: Path, cls: int) -> No
         check(index, now, cls)
         assert verify(tmp_path / "i") == []
         facts = index.info()
-        assert facts["token_vectors"]["vectors"] == 12
-        assert facts["token_vectors"]["store"] == "float16"
+        assert facts["vector_postings"]["vectors"] == 12
+        assert facts["vector_postings"]["store"] == "float16"
         assert facts["namespaces"]["word-matches"]["dimensions"] == WIDTH
         assert bytes_of(index, index.model) > 12 * 2 * WIDTH
         index.compact(vector_index="sq8")
-        assert index.info()["token_vectors"]["store"] == "sq8"
+        assert index.info()["vector_postings"]["store"] == "sq8"
         assert found(index, "cat dog") == pytest.approx(expected("cat dog", now, cls), abs=0.3)
     with Index.open(tmp_path / "i") as index:
         assert found(index, "dog")

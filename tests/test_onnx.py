@@ -287,6 +287,7 @@ def test_heads_are_looked_up_without_torch() -> None:
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     expected = {"augmenter": "augmentations", "cross": "scores", "dense": "embeddings", "splade": "vectors"}
     expected |= {"sparta": "vectors", "unicoil": "weights", "deepct": "weights", "colbert": "token_vectors"}
+    expected |= {"coil": "coil_vectors"}
     assert ast.literal_eval(found) == expected
     with pytest.raises(VizslaError, match="unknown network head 'spalde'; did you mean 'splade'"):
         write_network("nowhere", {}, "spalde")

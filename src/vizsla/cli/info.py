@@ -42,6 +42,8 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
         rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
+    if (lists := facts["vector_postings"]) is not None:
+        rows.append(("vector postings", f"{lists['vectors']:,}, {console.size(lists['bytes'])} in {lists['store']}"))
     if facts["dense"] is not None:
         rows.append(("dense vectors", _vectors(facts["dense"])))
     if (tokens := facts["token_vectors"]) is not None:

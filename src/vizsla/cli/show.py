@@ -115,13 +115,15 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
 
 def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> str:
     from vizsla.index import term_statistics
-    from vizsla.models import SparseComponent
+    from vizsla.models import SparseComponent, TokenMatchComponent
 
     statistics = term_statistics(index, query)
     terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
             return "nothing found: no document meets the filter"
+        if any(isinstance(part.component, TokenMatchComponent) for part in model.parts):
+            return f"nothing found: no document has a word of the query that {console.safe(model.name)} knows"
         return f"nothing found: {console.safe(model.name)} does not know any word of the query"
     if not terms:
         return "nothing found: the query has no words after analysis (stop words and punctuation are removed)"

@@ -125,7 +125,9 @@ class MatchLists:
         for i, some in enumerate(self._lists):
             rest = self._lists[i:]
             missing = sum(other.bound for other in rest)
-            if len(some) * _CHECK > len(scores) and _can_stop(scores, hits, k, least, missing + margin, left // len(rest)):
+            if len(some) * _CHECK > len(scores) and _can_stop(
+                scores, hits, k, least, missing + margin, left // len(rest)
+            ):
                 return missing
             some.add(scores, hits)
             left -= len(some)

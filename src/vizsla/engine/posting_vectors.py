@@ -95,7 +95,7 @@ class VectorPostings:
     def is_sound(self, documents: int) -> bool:
         """Whether every list has documents below a number, in order, and no vector longer than it says."""
         sizes, terms = np.diff(self.starts), np.diff(self.terms.astype(np.int64))
-        if not self.fits() or (sizes <= 0).any() or (terms <= 0).any():
+        if not self.fits() or (sizes <= 0).any() or (terms <= 0).any() or not np.isfinite(self.norms).all():
             return False
         if not len(self):
             return True

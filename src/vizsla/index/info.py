@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.vector_indexes import dense_facts, token_facts
+from vizsla.index.search.vector_indexes import dense_facts, match_facts, token_facts
 from vizsla.index.storage import database
 from vizsla.models import DenseComponent, TokenComponent, TokenMatchComponent
 
@@ -33,6 +33,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
         "namespaces": namespaces,
         "dense": dense_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "token_vectors": token_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
+        "vector_postings": match_facts(snapshot.vector_index, snapshot.segments),
         "index_bytes": snapshot.file_bytes,
         "document_bytes": sum(f.stat().st_size for f in snapshot.path.glob(database.FILE + "*")),
         "stored": snapshot.meta["stored"],

@@ -160,8 +160,9 @@ class Model(ABC):
 class Component(Model):
     """A leaf of every sum: a model with one namespace.
 
-    A component is a `SparseComponent` (weighted terms), a `DenseComponent` (one vector a text) or a `TokenComponent`
-    (a vector for each token). It is a frozen dataclass; a subclass with a `kind` can be stored in an index.
+    A component is a `SparseComponent` (weighted terms), a `DenseComponent` (one vector a text), a `TokenComponent` (a
+    vector for each token) or a `TokenMatchComponent` (the same, compared where tokens are equal). It is a frozen
+    dataclass; a subclass with a `kind` can be stored in an index.
     """
 
     kind: ClassVar[str]

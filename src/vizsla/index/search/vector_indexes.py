@@ -14,8 +14,10 @@ def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
     """Refuse a vector index that cannot be built for a model, or not on this machine."""
     if vector_index == Exact():
         return
+    if isinstance(vector_index, Exact) and any(isinstance(p.component, TokenMatchComponent) for p in model.parts):
+        return  # their vectors can be stored in any type
     sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
-    has_tokens = any(isinstance(p.component, TokenComponent | TokenMatchComponent) for p in model.parts)
+    has_tokens = any(isinstance(p.component, TokenComponent) for p in model.parts)
     if not sizes and not (has_tokens and isinstance(vector_index, Exact)):
         raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
     for dimensions in sizes:
@@ -54,13 +56,24 @@ def dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: M
 
 def token_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
     """How an index keeps its token vectors; None if it has none."""
-    kinds = TokenComponent | TokenMatchComponent
-    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, kinds)]
+    spaces = [i for i, part in enumerate(model.parts) if isinstance(part.component, TokenComponent)]
     if not spaces:
         return None
-    rows = [some[s] for segment in segments for some in (segment.tokens, segment.matches) for s in spaces if s in some]
+    rows = [segment.tokens[s] for segment in segments for s in spaces]
     return {
         "store": token_store(vector_index.store),
         "vectors": sum(len(some.vectors) for some in rows),
         "vector_bytes": sum(some.nbytes for some in rows),
+    }
+
+
+def match_facts(vector_index: VectorIndex, segments: Sequence[Segment]) -> dict[str, Any] | None:
+    """How an index keeps posting lists with vectors; None if it has none."""
+    lists = [some for segment in segments for some in segment.matches.values()]
+    if not lists:
+        return None
+    return {
+        "store": token_store(vector_index.store),
+        "vectors": sum(map(len, lists)),
+        "bytes": sum(some.nbytes for some in lists),
     }

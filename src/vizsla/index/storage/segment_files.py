@@ -24,16 +24,14 @@ from vizsla.engine import (
     ScaledRows,
     Segment,
     TokenRows,
-    VectorPostings,
     VectorRows,
     build_ann_index,
     convert_rows,
     storage_of,
     token_store,
 )
-from vizsla.engine.posting_vectors import MergedVectorPostings, row_norms
 from vizsla.errors import CollectionError
-from vizsla.index.storage import trust
+from vizsla.index.storage import match_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -63,9 +61,6 @@ PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" f
 ALIVE, FREQUENCIES = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
-MATCH = "match_"  # before the parts of posting lists with vectors, each followed by the number of the namespace
-_MATCH_PARTS = {"terms": "<u4", "starts": "<i8", "norms": "<f8", "documents": "<u4"}
-"""The arrays of `VectorPostings` besides the vectors, and their types."""
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -79,19 +74,15 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "postings": (1, ("<u2",)),
     "values": (1, (*_COUNTS, "<f4")),
     "tops": (1, ("<f8",)),
+    **match_files.ARRAY_TYPES,
     ALIVE: (1, ("|b1",)),
     FREQUENCIES: (1, ("<u4",)),
     DENSE: (2, ("<f4", "<f2")),
     CODES: (2, ("|i1",)),
     SCALES: (1, ("<f4",)),
     TOKENS: (1, ("<i8",)),
-    MATCH + DENSE: (2, ("<f4", "<f2")),
-    MATCH + CODES: (2, ("|i1",)),
-    MATCH + SCALES: (1, ("<f4",)),
-    **{f"{MATCH}{part}_": (1, (kind,)) for part, kind in _MATCH_PARTS.items()},
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
-_OF_NAMESPACES = (*(name for name in _ARRAY_TYPES if name.endswith("_")), ANN)
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
 
@@ -102,21 +93,12 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    codes, scales, plain, tokens = (_spaces(facts, kind) for kind in (CODES, SCALES, DENSE, TOKENS))
-    lists = [_spaces(facts, f"{MATCH}{part}_") for part in _MATCH_PARTS]
-    match_codes, match_scales, match_plain = (_spaces(facts, MATCH + kind) for kind in (CODES, SCALES, DENSE))
-    return (
-        codes == scales
-        and tokens <= codes | plain
-        and match_codes == match_scales
-        and all(spaces == match_codes | match_plain for spaces in lists)
-        and all(_is_valid_entry(*item) for item in facts.items())
+    if not match_files.are_complete(facts):
+        return False
+    codes, scales, plain, tokens = (
+        {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
     )
-
-
-def _spaces(facts: Mapping[str, Any], kind: str) -> set[str]:
-    """The numbers of the namespaces that have a file of a kind."""
-    return {part.removeprefix(kind) for part in facts if part.startswith(kind)}
+    return codes == scales and tokens <= codes | plain and all(_is_valid_entry(*item) for item in facts.items())
 
 
 def _is_valid_entry(part: str, entry: Any) -> bool:
@@ -127,9 +109,10 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    space = re.fullmatch(f"({'|'.join(_OF_NAMESPACES)})[0-9]{{1,4}}", part)
+    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{TOKENS}|{ANN})[0-9]{{1,4}}", part)
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
+    space = space or match_files.FILE.fullmatch(part)
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
         return False
     if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}[.]npy", name):
@@ -147,16 +130,12 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
         written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
         for space, rows in arrays.dense.items():
             written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
+        for space, lists in arrays.matches.items():
+            written |= match_files.write_matches(folder, space, lists)
         for space, tokens in arrays.tokens.items():
             rows = tokens.vectors
             written |= _write_starts(folder, space, tokens.starts)
             written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
-        for space, lists in arrays.matches.items():
-            for part in _MATCH_PARTS:
-                name = f"{MATCH}{part}_{space}"
-                written[name] = write_array(folder / f"{name}.npy", getattr(lists, part))
-            rows = lists.vectors
-            written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows), MATCH)
         return written
 
 
@@ -175,36 +154,14 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str)
         for space in merge.old[0].dense:
             pieces = merge.dense_pieces(space, 4 * chunk)
             written |= _write_vectors(folder, space, merge.dense_shape(space), pieces, store)
+        for space in merge.old[0].matches:
+            plan = merge.matches(space)
+            written |= match_files.write_merged_matches(folder, space, plan, 4 * chunk, token_store(store))
         for space, tokens in merge.old[0].tokens.items():
             starts, pieces = merge.token_starts(space), merge.token_pieces(space, 4 * chunk)
             written |= _write_starts(folder, space, starts)
             written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
-        for space in merge.old[0].matches:
-            written |= _write_merged_matches(folder, space, merge.matches(space), 4 * chunk, token_store(store))
         return written
-
-
-def _write_merged_matches(
-    folder: Path, space: int, lists: MergedVectorPostings, chunk: int, store: str
-) -> dict[str, Facts]:
-    """Write merged posting lists with vectors, piece by piece, as the type `store`."""
-    norms, count = np.zeros(len(lists.terms)), int(lists.starts[-1])
-    name = f"{MATCH}documents_{space}"
-    with ArrayFile(folder / f"{name}.npy", np.dtype(np.uint32), (count,)) as documents:
-
-        def pieces() -> Iterator[VectorRows]:
-            for places, some, vectors in lists.pieces(chunk):
-                documents.write(some)
-                rows = convert_rows(vectors, store)
-                np.maximum.at(norms, places, row_norms(rows))
-                yield rows
-
-        written = _write_vectors(folder, space, (count, lists.width), pieces(), store, MATCH)
-    written[name] = documents.facts
-    for part, array in (("terms", lists.terms), ("starts", lists.starts), ("norms", norms)):
-        name = f"{MATCH}{part}_{space}"
-        written[name] = write_array(folder / f"{name}.npy", array)
-    return written
 
 
 def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Facts]:
@@ -213,7 +170,7 @@ def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Fac
 
 
 def _write_vectors(
-    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str, prefix: str = ""
+    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str
 ) -> dict[str, Facts]:
     """Write the dense or token vectors of a namespace, piece by piece, as the type `store`."""
     files: dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -223,7 +180,7 @@ def _write_vectors(
         files = {DENSE: (np.dtype(store), shape)}
     with ExitStack() as stack:
         out = {
-            f"{prefix}{name}{space}": stack.enter_context(ArrayFile(folder / f"{prefix}{name}{space}.npy", *array))
+            f"{name}{space}": stack.enter_context(ArrayFile(folder / f"{name}{space}.npy", *array))
             for name, array in files.items()
         }
         for piece in pieces:
@@ -303,13 +260,10 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     small |= {"values": np.zeros(0, np.uint8), "maxima": np.zeros(0)}
     large = {_LIST_ARRAYS[p]: arrays[f"large_{p}"] for p in LARGE_PARTS}
     documents = {p: arrays[p] for p in DOCUMENT_PARTS}
-    dense = _read_vectors(path, segment, facts)
-    matches = {
-        i: VectorPostings(
-            **{p: read_array(path, segment, facts[f"{MATCH}{p}_{i}"]) for p in _MATCH_PARTS}, vectors=rows
-        )
-        for i, rows in _read_vectors(path, segment, facts, MATCH).items()
-    }
+    matches = match_files.read_matches(path, segment, facts)
+    dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
+    for i, f in _of_spaces(facts, CODES):
+        dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
     tokens = {i: TokenRows(dense.pop(i), read_array(path, segment, f)) for i, f in _of_spaces(facts, TOKENS)}
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
@@ -324,15 +278,6 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     if not mapped.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return mapped
-
-
-def _read_vectors(path: Path, segment: str, facts: Mapping[str, Facts], prefix: str = "") -> dict[int, VectorRows]:
-    """Map the vectors of all namespaces that have some under a prefix."""
-    rows: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, prefix + DENSE)}
-    for i, f in _of_spaces(facts, prefix + CODES):
-        scales = read_array(path, segment, facts[f"{prefix}{SCALES}{i}"])
-        rows[i] = ScaledRows(read_array(path, segment, f), scales)
-    return rows
 
 
 def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]:

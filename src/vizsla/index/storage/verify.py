@@ -149,6 +149,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
                 yield from contradictions
                 continue
             yield from _check_dense(path, name, segment)
+            yield from _check_matches(path, name, segment)
             yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
             living.append(segment.numbers if alive is None else segment.numbers[alive])
         except CollectionError as e:
@@ -183,13 +184,7 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
         counts = np.diff(np.asarray(tokens.starts, np.int64))
         if (counts < 0).any() or ((counts > 0) != (s.sizes[space] > 0)).any():
             yield f"{path}: the token vectors of segment {name} are not those of its documents"
-    for space, lists in s.matches.items():
-        has_token = np.zeros(len(s), np.bool_)
-        has_token[lists.documents if (sound := lists.is_sound(len(s))) else 0] = True
-        if not sound or (has_token != (s.sizes[space] > 0)).any():
-            yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
-    of_tokens = (*(tokens.vectors for tokens in s.tokens.values()), *(lists.vectors for lists in s.matches.values()))
-    for rows in (*s.dense.values(), *of_tokens):
+    for rows in (*s.dense.values(), *(tokens.vectors for tokens in s.tokens.values())):
         chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
         if not all(np.isfinite(chunk).all() for chunk in chunks):
             yield f"{path}: the vectors of segment {name} hold numbers that are NaN or infinite"
@@ -197,6 +192,15 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
         for ann_index in s.ann.values():
             if ann_index.trusted and ann_index.open().ntotal != len(s):
                 yield f"{path}: the ANN index of segment {name} has another number of vectors"
+
+
+def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
+    """Check that posting lists with vectors are those of the documents, and that their vectors are finite."""
+    for space, lists in s.matches.items():
+        has_token = np.zeros(len(s), np.bool_)
+        has_token[lists.documents if (sound := lists.is_sound(len(s))) else 0] = True
+        if not sound or (has_token != (s.sizes[space] > 0)).any():
+            yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
 
 
 def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:

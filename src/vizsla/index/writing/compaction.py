@@ -131,9 +131,10 @@ class Compaction:
     def _is_compact(self, start: int, end: int) -> bool:
         first = self._entries[start]
         store = self._vector_index.store
+        if any(storage_of(lists.vectors) != token_store(store) for lists in first.segment.matches.values()):
+            return False
         stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}
         stored |= {(token_store(store), storage_of(rows.vectors)) for rows in first.segment.tokens.values()}
-        stored |= {(token_store(store), storage_of(lists.vectors)) for lists in first.segment.matches.values()}
         return end - start == 1 and first.alive is None and all(wanted == present for wanted, present in stored)
 
     @staticmethod
