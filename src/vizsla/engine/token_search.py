@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.products import multiply, padded
 from vizsla.engine.stored_rows import read_only, read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
@@ -21,6 +22,7 @@ from vizsla.engine.token_rows import TokenRows
 from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
 
 _BINS = 4096
+_TOGETHER = 8  # query vectors whose best centroids one thread finds, at least
 
 
 @njit
@@ -212,10 +214,7 @@ def _candidates(
     threads: int,
 ) -> np.ndarray:
     """The places of about `wanted` documents that may be among the best of a query, ascending."""
-    scores = lists.wide_centroids @ query.T
-    probes = min(nprobe, len(scores))
-    best, which = np.empty((len(query), probes), np.float32), np.empty((len(query), probes), np.int64)
-    _best_centroids(scores, probes, best, which)
+    best, which = _probed(lists.wide_centroids, query, min(nprobe, len(lists.centroids)), threads)
     gains, last, met = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int32), np.empty(len(rows), np.int64)
     size = _probe(best, which, read_only(lists.starts), read_only(lists.documents), gains, last, met)
     if size < 0:
@@ -223,7 +222,7 @@ def _candidates(
     kept = _keep_best(met[:size], gains, allowed, max(depth, wanted))
     if len(kept) <= wanted:
         return np.sort(kept)
-    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(scores))
+    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(lists.centroids))
     assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
@@ -232,3 +231,17 @@ def _candidates(
     if not all(in_threads(refine, len(kept), threads)):
         raise DamagedSegmentError
     return np.sort(kept[np.argpartition(-refined, wanted - 1)[:wanted]])
+
+
+def _probed(centroids: np.ndarray, query: np.ndarray, count: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """[query vectors, count] the highest products with centroids, highest first, and which centroids these are."""
+    full = padded(query)
+    scores = np.empty((len(centroids), len(full)), np.float32)
+    in_threads(lambda a, z: multiply(centroids[a:z], full, scores[a:z]), len(centroids), threads)
+    best, which = np.empty((len(query), count), np.float32), np.empty((len(query), count), np.int64)
+
+    def find(a: int, z: int) -> None:
+        _best_centroids(scores[:, a:z], count, best[a:z], which[a:z])
+
+    in_threads(find, len(query), min(threads, len(query) // _TOGETHER), 1)
+    return best, which
