@@ -153,7 +153,7 @@ def ours(vectors: Vectors, bits: Sequence[int], threads: int) -> Iterator[System
     yield System("exact, float16", plain.nbytes, 0.0, ["all documents"], search_exactly)
     for b in bits:
         started = time.perf_counter()
-        codec = learn_codec([plain], Plaid(bits=b).centroids(len(vectors.rows)), b)
+        codec = learn_codec([plain], Plaid(nbits=b).centroids(len(vectors.rows)), b)
         indexed = build_token_index(plain, codec)
         seconds, segment = time.perf_counter() - started, segment_of(indexed)
 
@@ -162,7 +162,7 @@ def ours(vectors: Vectors, bits: Sequence[int], threads: int) -> Iterator[System
             found = search_many([segment], [query_of(query)], WEIGHTINGS, k, search_params=params, threads=threads)
             return found[0].numbers
 
-        name = f"plaid(bits={b}), {len(codec.centroids):,} centroids"
+        name = f"plaid(nbits={b}), {len(codec.centroids):,} centroids"
         settings = [f"nprobe={probes}, depth={depth}" for probes, depth in OURS]
         yield System(name, indexed.nbytes, seconds, settings, search)
 
