@@ -29,7 +29,9 @@ from vizsla.engine import (
     build_token_index,
     convert_rows,
     learn_codec,
+    max_sim,
     search_many,
+    token_search,
 )
 from vizsla.engine.centroids import NearestCentroids, learn_centroids
 from vizsla.errors import VizslaError
@@ -130,6 +132,19 @@ def test_few_probes_find_nearly_everything_where_there_are_clusters(bits: int) -
         assert all(scores[i][d] == score for i, h in enumerate(hits) for d, score in h)
     assert recalls[1] > 0.97
     assert recalls[1] > recalls[0]
+
+
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_MULTIPLIED", "_PROBING", "_SUMMED", "_REFINED"):
+        monkeypatch.setattr(token_search, name, 3)
+    monkeypatch.setattr(max_sim, "_SCORED", 3)
+    rng = np.random.default_rng(9)
+    plain = clustered(rng, rng.integers(0, 9, 400))
+    segments = [segment_of(build_token_index(plain, learn_codec([plain], 64, 2)))]
+    queries, params = queries_of(rng, plain, 10, 13), Plaid(nbits=2, nprobe=5, depth=60)
+    for query in queries:
+        one = found(segments, [query], 10, search_params=params)
+        assert one == found(segments, [query], 10, search_params=params, threads=4)
 
 
 def test_a_long_document_and_one_of_no_token_among_others() -> None:

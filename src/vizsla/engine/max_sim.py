@@ -22,6 +22,7 @@ ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
 _TOKENS = 4096  # document tokens that are multiplied together
 _COLUMNS = 1024  # query tokens that are multiplied together
+_SCORED = 8  # documents that are worth a thread
 _SAFE = 1e37  # products that 32 bits can surely hold
 
 
@@ -108,7 +109,7 @@ def exact_max_sims(
         out = best[a:z], which[a:z], scores[a:z]
         return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out))
 
-    if not all(in_threads(score, len(documents), threads)):
+    if not all(in_threads(score, len(documents), threads, _SCORED)):
         raise DamagedSegmentError
     return scores, best, which
 

@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import TypeVar
 
 T = TypeVar("T")
-_LEAST = 16  # documents or centroids that are worth a thread
 
 
-def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int = _LEAST) -> list[T]:
+def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int) -> list[T]:
     """What a kernel gives for the ranges from a to z that a count is divided into, each of `least` or more."""
     parts = max(min(threads, count // least), 1)
     if parts == 1:
