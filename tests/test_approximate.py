@@ -287,7 +287,7 @@ def test_metadata_of_older_indexes_is_read(stored: str | None, expected: str) ->
 
 
 def test_every_kind_says_what_its_options_are() -> None:
-    assert VECTOR_INDEXES.names() == ["exact", "float16", "sq8", "hnsw", "ivf", "pq"]
+    assert VECTOR_INDEXES.names() == ["exact", "float16", "sq8", "plaid", "hnsw", "ivf", "pq"]
     for entry in VECTOR_INDEXES:
         assert entry.help
         assert all(option.help and option.default is not None for option in entry.options)

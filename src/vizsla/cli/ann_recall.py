@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +43,9 @@ def ann_recall(
     sample = list(islice(texts, 0, None, max(len(texts) // MOST_QUERIES, 1)))
     chosen = None if model is None else parse_model(model)
     with Index.open(index) as opened:
-        facts = opened.info()["dense"] or {"kind": "exact", "vector_bytes": 0, "structure_bytes": 0}
+        known = opened.info()
+        tokens, nothing = known["token_vectors"], {"kind": "exact", "vector_bytes": 0, "structure_bytes": 0}
+        facts: dict[str, Any] = tokens if tokens and tokens["kind"] != "exact" else known["dense"] or nothing
         measured = measure_recall(
             opened, sample, search_params or [facts["kind"]], k, model=chosen, batch_size=batch_size
         )

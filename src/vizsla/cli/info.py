@@ -47,8 +47,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["dense"] is not None:
         rows.append(("dense vectors", _vectors(facts["dense"])))
     if (tokens := facts["token_vectors"]) is not None:
-        text = f"{tokens['vectors']:,}, {console.size(tokens['vector_bytes'])} in {tokens['store']}"
-        rows.append(("token vectors", text))
+        rows.append(("token vectors", _token_vectors(tokens)))
     rows.append(("index", console.size(facts["index_bytes"])))
     rows.append(("stored documents", console.size(facts["document_bytes"])))
     rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))
@@ -56,6 +55,20 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         frequency = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
         rows.append((f"{t['namespace']}: {t['term']}", frequency))
     return rows
+
+
+def _token_vectors(facts: dict[str, Any]) -> str:
+    """How token vectors are stored and searched, on one line."""
+    text = f"{facts['vectors']:,}, {console.size(facts['vector_bytes'])} in {facts['store']}"
+    if facts["kind"] == "exact":
+        return text
+    text += f"; {facts['kind']}"
+    if facts["built_segments"]:
+        text += f", {facts['centroids']:,} centroids in {console.count(facts['built_segments'], 'segment')}, "
+        text += f"{console.size(facts['structure_bytes'])}; recall not measured (vizsla ann-recall)"
+    if small := facts["exact_segments"]:
+        text += f"; {console.count(small, 'segment')} too small for it, searched exactly"
+    return text
 
 
 def _vectors(facts: dict[str, Any]) -> str:

@@ -159,7 +159,7 @@ VectorIndex = Annotated[
     typer.Option(
         "--vector-index",
         metavar="KIND",
-        help="How dense vectors are stored and searched: exact, float16, sq8, hnsw, ivf, pq.",
+        help="How vectors are stored and searched: exact, float16, sq8, hnsw, ivf, pq; plaid for token vectors.",
     ),
 ]
 Format = Annotated[

@@ -9,7 +9,7 @@ from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
-from vizsla.engine.residual_rows import ResidualCodec, ResidualRows
+from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
@@ -60,6 +60,7 @@ __all__ = [
     "build_token_index",
     "by_document",
     "check_gpu",
+    "code_bytes",
     "convert_rows",
     "convert_token_rows",
     "exact_matches",
@@ -68,6 +69,7 @@ __all__ = [
     "fits_a_segment",
     "learn_codec",
     "living_frequencies",
+    "number_dtype",
     "read_vector_index",
     "search",
     "search_among",

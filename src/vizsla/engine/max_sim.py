@@ -11,17 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.products import multiply, padded
 from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import ScaledRows, wide_rows
-from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
+from vizsla.kernels import njit, njit_no_alloc
 
 ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
 _TOKENS = 4096  # document tokens that are multiplied together
 _COLUMNS = 1024  # query tokens that are multiplied together
-_TILE = 4  # query tokens that are multiplied with a document token at a time
+_SCORED = 8  # documents that are worth a thread
 _SAFE = 1e37  # products that 32 bits can surely hold
 
 
@@ -102,15 +103,13 @@ def exact_max_sims(
     scores = np.zeros(len(documents))
     safe = bool((np.linalg.norm(wide_query, axis=1) * max(max_norm, 1.0) < _SAFE).all())
     off = 2 * token_margins(query, max_norm) if safe else np.full(len(query), np.inf)
-    narrow = np.zeros((-(-len(query) // _TILE) * _TILE, query.shape[1]), np.float32)
-    if safe:
-        narrow[: len(query)] = query
+    narrow = padded(query if safe else np.zeros_like(query))
 
     def score(a: int, z: int) -> bool:
         out = best[a:z], which[a:z], scores[a:z]
         return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out))
 
-    if not all(in_threads(score, len(documents), threads)):
+    if not all(in_threads(score, len(documents), threads, _SCORED)):
         raise DamagedSegmentError
     return scores, best, which
 
@@ -125,20 +124,20 @@ def _score(rows, documents, narrow, query, off, best, which, scores):
         longest = max(longest, rows.starts[d + 1] - rows.starts[d])
     bits = np.empty((longest, query.shape[1]), np.uint32)
     vectors = bits.view(np.float32)
-    products = np.empty((narrow.shape[0], longest), np.float32)
+    products = np.empty((longest, narrow.shape[0]), np.float32)
     for i in range(documents.size):
         a = rows.starts[documents[i]]
         size = rows.starts[documents[i] + 1] - a
         for t in range(size):
             if not read_row(rows, a + t, bits[t], vectors[t]):
                 return False
-        _multiply(vectors[:size], narrow, products)
+        multiply(vectors[:size], narrow, products)
         for q in range(query.shape[0]):
             highest = np.float32(-np.inf)
             for t in range(size):
-                highest = max(highest, products[q, t])
+                highest = max(highest, products[t, q])
             for t in range(size):
-                if products[q, t] >= highest - off[q]:
+                if products[t, q] >= highest - off[q]:
                     total = 0.0
                     for j in range(query.shape[1]):
                         total += np.float64(vectors[t, j]) * query[q, j]
@@ -146,18 +145,3 @@ def _score(rows, documents, narrow, query, off, best, which, scores):
                         best[i, q], which[i, q] = total, t
             scores[i] += best[i, q]
     return True
-
-
-@njit_fastsum
-def _multiply(vectors, query, products):
-    """Products in 32 bits, four query tokens at a time, so that a number is read once for them."""
-    for t in range(vectors.shape[0]):
-        for q in range(0, query.shape[0], _TILE):
-            s0 = s1 = s2 = s3 = np.float32(0)
-            for j in range(query.shape[1]):
-                x = vectors[t, j]
-                s0 += x * query[q, j]
-                s1 += x * query[q + 1, j]
-                s2 += x * query[q + 2, j]
-                s3 += x * query[q + 3, j]
-            products[q, t], products[q + 1, t], products[q + 2, t], products[q + 3, t] = s0, s1, s2, s3

@@ -84,7 +84,7 @@ class ResidualCodec:
             block = np.ascontiguousarray(read(a, part.stop), np.float32)
             assigned[part] = self.nearest(block)
             _encode(block, assigned[part], wide, cuts, self.means, self.bits, codes[part], scales[part])
-        return ResidualRows(self, number_type(assigned, len(self.centroids)), codes, scales)
+        return ResidualRows(self, assigned.astype(number_dtype(len(self.centroids))), codes, scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +148,9 @@ def code_bytes(width: int, bits: int) -> int:
     return -(-width * bits // 8)
 
 
-def number_type(assigned: np.ndarray, centroids: int) -> np.ndarray:
-    """The numbers of centroids in two bytes where they fit, else in four."""
-    return assigned.astype(np.uint16 if centroids <= 1 << 16 else np.uint32)
+def number_dtype(centroids: int) -> type[np.uint16] | type[np.uint32]:
+    """The numbers of centroids have two bytes where they fit, else four."""
+    return np.uint16 if centroids <= 1 << 16 else np.uint32
 
 
 def narrow(centroids: np.ndarray) -> np.ndarray:

@@ -9,12 +9,11 @@ from itertools import pairwise
 from typing import TypeVar
 
 T = TypeVar("T")
-_LEAST = 16  # documents that are worth a thread
 
 
-def in_threads(call: Callable[[int, int], T], count: int, threads: int) -> list[T]:
-    """What a kernel gives for the ranges from a to z that `count` documents are divided into."""
-    parts = max(min(threads, count // _LEAST), 1)
+def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int) -> list[T]:
+    """What a kernel gives for the ranges from a to z that a count is divided into, each of `least` or more."""
+    parts = max(min(threads, count // least), 1)
     if parts == 1:
         return [call(0, count)]
     ends = list(pairwise(count * i // parts for i in range(parts + 1)))

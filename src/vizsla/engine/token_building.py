@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from vizsla.engine.centroids import learn_centroids, sample_places
-from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, narrow, number_type
+from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, narrow, number_dtype
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import wide_rows
@@ -46,7 +46,7 @@ def build_token_index(rows: TokenRows, codec: ResidualCodec) -> TokenRows:
     for a in range(0, len(vectors), _BLOCK):
         z = min(a + _BLOCK, len(vectors))
         assigned[a:z] = codec.nearest(_wide(rows, a, z))
-    numbers = number_type(assigned, len(codec.centroids))
+    numbers = assigned.astype(number_dtype(len(codec.centroids)))
     return TokenRows(vectors, rows.starts, TokenLists.build(codec.centroids, numbers, starts))
 
 

@@ -27,6 +27,8 @@ class TokenLists:
     @classmethod
     def build(cls, centroids: np.ndarray, assigned: np.ndarray, token_starts: np.ndarray) -> TokenLists:
         """The lists of documents whose tokens begin at `token_starts`."""
+        if len(assigned) and int(assigned.max()) >= len(centroids):
+            raise DamagedSegmentError
         starts, documents = _invert(assigned, np.asarray(token_starts, np.int64), len(centroids))
         return cls(centroids, assigned, starts, documents)
 
@@ -53,12 +55,13 @@ class TokenLists:
             raise DamagedSegmentError
         return self.centroids.astype(np.float32)
 
-    @cached_property
-    def are_sound(self) -> bool:
-        """Whether the lists are those of the tokens; reads all of them."""
-        if len(self.assigned) and int(self.assigned.max()) >= len(self.centroids):
+    def are_those_of(self, token_starts: np.ndarray) -> bool:
+        """Whether the lists are those of documents whose tokens begin at `token_starts`; makes them again."""
+        try:
+            again = TokenLists.build(self.centroids, self.assigned, token_starts)
+        except DamagedSegmentError:
             return False
-        return bool((np.diff(self.starts) >= 0).all())
+        return np.array_equal(again.starts, self.starts) and np.array_equal(again.documents, self.documents)
 
 
 @njit

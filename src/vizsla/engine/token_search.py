@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.products import multiply, padded
 from vizsla.engine.stored_rows import read_only, read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
@@ -21,28 +22,30 @@ from vizsla.engine.token_rows import TokenRows
 from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
 
 _BINS = 4096
+_MULTIPLIED, _PROBING, _SUMMED, _REFINED = 2048, 8, 20_000, 64
+"""What is worth a thread: so many centroids, query vectors, documents in lists, and documents to refine."""
 
 
 @njit
-def _best_centroids(scores, count, best, which):
-    """The `count` best centroids of each query vector, highest first; a heap of the best for each."""
+def _best_centroids(scores, first, count, best, which):
+    """The `count` best centroids of the query vectors from `first` on, highest first; a heap of the best for each."""
     queries = best.shape[0]
     least = np.full(queries, -np.inf, np.float32)
     for c in range(scores.shape[0]):
         if c < count:
             for q in range(queries):
-                _sift_up(best[q], which[q], c, scores[c, q], c)
+                _sift_up(best[q], which[q], c, scores[c, first + q], c)
             if c == count - 1:
                 least[:] = best[:, 0]
             continue
         higher = 0
         for q in range(queries):
-            higher += scores[c, q] > least[q]
+            higher += scores[c, first + q] > least[q]
         if higher == 0:
             continue
         for q in range(queries):
-            if scores[c, q] > least[q]:
-                _sift_down(best[q], which[q], count, scores[c, q], c)
+            if scores[c, first + q] > least[q]:
+                _sift_down(best[q], which[q], count, scores[c, first + q], c)
                 least[q] = best[q, 0]
     for q in range(queries):
         for size in range(count - 1, 0, -1):  # the lowest goes to the end, and so on
@@ -77,26 +80,47 @@ def _sift_down(heap, which, size, score, c):
 
 
 @njit_no_alloc
-def _probe(best, which, starts, documents, gains, last, met):
-    """Add up what documents gain by the lists of the best centroids; gives how many are met, -1 for damage."""
+def _probe(best, which, starts, documents, first, last, gains, marks, met):
+    """Add up what the documents from `first` to `last` gain by the lists of the best centroids.
+
+    Gives how many are met, and -1 for damage.
+    """
     count, probes = 0, best.shape[1]
     for q in range(best.shape[0]):
         mark, worst = q + 1, best[q, probes - 1]
         for p in range(probes):
             gain = best[q, p] - worst
-            c = which[q, p]
-            for x in range(starts[c], starts[c + 1]):
+            end = starts[which[q, p] + 1]
+            for x in range(_first_from(documents, starts[which[q, p]], end, first), end):
                 d = documents[x]
-                if d >= gains.size:
+                if d >= last:
+                    if d >= gains.size:
+                        return -1
+                    break
+                if d < first:
                     return -1
-                if last[d] == mark:
+                if marks[d] == mark:
                     continue
-                if last[d] == 0:
-                    met[count] = d
+                if marks[d] == 0:
+                    met[first + count] = d
                     count += 1
-                last[d] = mark
+                marks[d] = mark
                 gains[d] += gain
     return count
+
+
+@njit_no_alloc
+def _first_from(documents, start, end, least):
+    """Where the documents of a list begin that are `least` or higher."""
+    if least == 0:
+        return start
+    while start < end:
+        middle = (start + end) >> 1
+        if documents[middle] < least:
+            start = middle + 1
+        else:
+            end = middle
+    return start
 
 
 @njit
@@ -212,23 +236,48 @@ def _candidates(
     threads: int,
 ) -> np.ndarray:
     """The places of about `wanted` documents that may be among the best of a query, ascending."""
-    scores = lists.wide_centroids @ query.T
-    probes = min(nprobe, len(scores))
-    best, which = np.empty((len(query), probes), np.float32), np.empty((len(query), probes), np.int64)
-    _best_centroids(scores, probes, best, which)
-    gains, last, met = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int32), np.empty(len(rows), np.int64)
-    size = _probe(best, which, read_only(lists.starts), read_only(lists.documents), gains, last, met)
-    if size < 0:
-        raise DamagedSegmentError
-    kept = _keep_best(met[:size], gains, allowed, max(depth, wanted))
+    best, which = _probed(lists.wide_centroids, query, min(nprobe, len(lists.centroids)), threads)
+    met, gains = _met(lists, best, which, len(rows), threads)
+    kept = _keep_best(met, gains, allowed, max(depth, wanted))
     if len(kept) <= wanted:
         return np.sort(kept)
-    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(scores))
+    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(lists.centroids))
     assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
         return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z]))
 
-    if not all(in_threads(refine, len(kept), threads)):
+    if not all(in_threads(refine, len(kept), threads, _REFINED)):
         raise DamagedSegmentError
     return np.sort(kept[np.argpartition(-refined, wanted - 1)[:wanted]])
+
+
+def _probed(centroids: np.ndarray, query: np.ndarray, count: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """[query vectors, count] the highest products with centroids, highest first, and which centroids these are."""
+    full = padded(query)
+    scores = np.empty((len(centroids), len(full)), np.float32)
+    in_threads(lambda a, z: multiply(centroids[a:z], full, scores[a:z]), len(centroids), threads, _MULTIPLIED)
+    best, which = np.empty((len(query), count), np.float32), np.empty((len(query), count), np.int64)
+
+    def find(a: int, z: int) -> None:
+        _best_centroids(scores, a, count, best[a:z], which[a:z])
+
+    in_threads(find, len(query), threads, _PROBING)
+    return best, which
+
+
+def _met(
+    lists: TokenLists, best: np.ndarray, which: np.ndarray, documents: int, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The documents in the lists of probed centroids, and what each document gains by them."""
+    gains, marks, met = np.zeros(documents, np.float32), np.zeros(documents, np.int32), np.empty(documents, np.int64)
+    starts, listed = read_only(lists.starts), read_only(lists.documents)
+
+    def probe(a: int, z: int) -> np.ndarray:
+        size = _probe(best, which, starts, listed, a, z, gains, marks, met)
+        if size < 0:
+            raise DamagedSegmentError
+        return met[a : a + size]
+
+    parts = in_threads(probe, documents, threads, _SUMMED)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), gains

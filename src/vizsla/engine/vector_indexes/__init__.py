@@ -1,4 +1,4 @@
-"""How vectors are stored and searched: `exact`, `sq8`, `hnsw(ef_search=100)`, `ivf(nlist=1024)`, `plaid(bits=2)`.
+"""How vectors are stored and searched: `exact`, `sq8`, `hnsw(ef_search=100)`, `ivf(nlist=1024)`, `plaid(nbits=2)`.
 
 Each kind is a file of this folder that registers itself. Names of options are those of faiss.
 """

@@ -18,11 +18,11 @@ MORE = 30  # documents beside 2 k that are scored exactly by default
 class Plaid(VectorIndex):
     """Token vectors around `nlist` centroids, which are learnt from them.
 
-    With 2 or 4 `bits` the vectors are stored as their nearest centroid and a code for the rest; with 0 they are stored
+    With 2 or 4 `nbits` the vectors are stored as their nearest centroid and a code for the rest; with 0 they are stored
     as `store` says, and centroids only lead the search. Dense vectors of the same model are searched exactly.
     """
 
-    bits: int = 4
+    nbits: int = 4
     nlist: int = 0
     nprobe: int = 32
     depth: int = 512
@@ -34,8 +34,8 @@ class Plaid(VectorIndex):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bits not in (0, 2, 4):
-            raise VizslaError(f"bits of plaid are 2 or 4, or 0 for vectors as they are, not {self.bits}")
+        if self.nbits not in (0, 2, 4):
+            raise VizslaError(f"nbits of plaid are 2 or 4, or 0 for vectors as they are, not {self.nbits}")
         check_ranges(self, nlist=(0, MAX_CENTROIDS), nprobe=(1, MAX_CENTROIDS), depth=(1, 1 << 30))
         check_ranges(self, oversample=(0, 1000), min_documents=(1, 1 << 40))
 
@@ -57,7 +57,7 @@ VECTOR_INDEXES.register(
     help="Token vectors around centroids, in residual codes, searched by lists of documents.",
     options=options_of(
         Plaid,
-        bits="bits of a number's residual code: 2 or 4; 0 stores vectors as `store` says",
+        nbits="bits of a number's residual code: 2 or 4; 0 stores vectors as `store` says",
         nlist="number of centroids; 0 for a power of two near 16 times the square root of the number of tokens",
         nprobe="centroids that a query token looks at",
         depth="documents that are scored by their most likely tokens",

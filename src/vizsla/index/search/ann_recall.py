@@ -1,4 +1,4 @@
-"""The recall of approximate dense search against exact search, and how much faster it is."""
+"""The recall of approximate vector search against exact search, and how much faster it is."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine import TopDocuments
+from vizsla.engine import Plaid, TopDocuments
 from vizsla.errors import VizslaError
 from vizsla.index.search.plan import Search, SearchOptions, positive
 from vizsla.index.search.searcher import Searcher
-from vizsla.models import DenseComponent, Model
+from vizsla.models import DenseComponent, Model, TokenComponent
 from vizsla.runs.retriever import check_queries
 
 ROUNDS = 3
@@ -39,7 +39,8 @@ def measure_recall(
 ) -> list[Recall]:
     """Search the same queries exactly and with some parameters, in turns; the first result is exact search.
 
-    Queries are encoded before, so only the search is timed. Without a model the dense part of the index's own is used.
+    Queries are encoded before, so only the search is timed. Without a model the part of the index's own is used whose
+    vectors are searched approximately: the dense one, or that of late interaction.
     """
     texts = check_queries(queries)
     if not texts:
@@ -48,9 +49,11 @@ def measure_recall(
         raise VizslaError(f"search_params are a list of texts, as in [{search_params!r}]")
     batch_size = positive(batch_size, "the number of queries in a batch")
     searched = model or searcher.snapshot.model
-    dense = [p.component for p in searched.parts if isinstance(p.component, DenseComponent)]
+    by_tokens = isinstance(searcher.snapshot.vector_index, Plaid)
+    kind, what = (TokenComponent, "late-interaction") if by_tokens else (DenseComponent, "dense")
+    dense = [p.component for p in searched.parts if isinstance(p.component, kind)]
     if len(dense) != 1:
-        raise VizslaError(f"recall is measured for one dense model, and {searched.name} has {len(dense)}")
+        raise VizslaError(f"recall is measured for one {what} model, and {searched.name} has {len(dense)}")
     searches = [
         Search.prepare(searcher, k, None, SearchOptions(model=dense[0], search_params=params))
         for params in ("exact", *search_params)

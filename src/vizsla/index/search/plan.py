@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from vizsla.engine import Query, TopDocuments, VectorIndex
+from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
@@ -76,7 +76,7 @@ class Search:
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
-                "a sum is searched exactly; give search parameters with a dense model alone, or with combine"
+                "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
             )
         plan = cls(searcher, bound, k, condition, threads, expected)
         if vector_index.is_approximate and not exact_sum:
@@ -91,7 +91,7 @@ class Search:
         deep = replace(self, k=max(self.k, combination.depth))
         sparse = replace(deep, vector_index=None)
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
-        parts = tuple(replace(deep if bound.dense else sparse, bound=bound) for bound in models)
+        parts = tuple(replace(deep if bound.has_vectors else sparse, bound=bound) for bound in models)
         return replace(self, fusion=combination, parts=parts)
 
     def _check_candidates(self) -> None:
@@ -150,7 +150,7 @@ class Search:
         searcher = self.searcher
         queries = searcher.encode(texts, self.bound, self.condition)
         if searcher.snapshot.splitter is None and self.union is None:
-            top = searcher.top_k(queries, self.bound, self.k, self.condition, self.expected, self.vector_index)
+            top = searcher.top_k(queries, self.bound, self.k, *self._how)
             return hits_of(searcher.snapshot.documents, top, documents)
         if searcher.snapshot.splitter is None:
             return hits_of(searcher.snapshot.documents, self.top_k(queries, self.k), documents)
@@ -174,7 +174,12 @@ class Search:
         """The best k documents of encoded queries."""
         if self.union is not None:
             return self._top_k_of_union(queries, k, max(k, self.union.depth))
-        return self.searcher.top_k(queries, self.bound, k, self.condition, self.expected, self.vector_index)
+        return self.searcher.top_k(queries, self.bound, k, *self._how)
+
+    @property
+    def _how(self) -> tuple[Filter | None, float, VectorIndex | None, int]:
+        """What `Searcher.top_k` is told beside the queries."""
+        return self.condition, self.expected, self.vector_index, self.threads
 
     def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
         """The best, by the sum of all parts, of the documents that any part finds that looks for some."""
@@ -182,7 +187,7 @@ class Search:
         finding = [p for p in self.bound.parts if self.union.name != CANDIDATES or not isinstance(p, TokenPart)]
         spaces = [part.space for part in finding]
         by_part = zip(*(parts_of(query, spaces) for query in queries), strict=True)
-        top_k, rest = self.searcher.top_k, (depth, self.condition, self.expected, self.vector_index)
+        top_k, rest = self.searcher.top_k, (depth, *self._how)
         found = zip(*(top_k(part, self.bound, *rest) for part in by_part), strict=True)
         unions = [union_of([hits.numbers for hits in parts]) for parts in found]
         pairs = zip(queries, unions, strict=True)
@@ -217,7 +222,10 @@ def _ranking(hits: Sequence[Hit]) -> Ranking:
 def _with_params(searcher: Searcher, bound: BoundModel, search_params: object) -> VectorIndex:
     """How dense vectors are searched with other parameters than the index's own."""
     text = _text(search_params, "search_params", "ef_search=200").strip()
-    if text != "exact" and not bound.dense:
+    if isinstance(searcher.snapshot.vector_index, Plaid):
+        if text != "exact" and not bound.tokens:
+            raise VizslaError(f"the model reads no token vectors, so there is nothing that {text!r} could change")
+    elif text != "exact" and not bound.dense:
         own = searcher.snapshot.model.parts
         where = "the model reads" if any(isinstance(p.component, DenseComponent) for p in own) else "the index has"
         raise VizslaError(f"{where} no dense vectors, so there is nothing that {text!r} could change")

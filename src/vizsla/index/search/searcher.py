@@ -69,6 +69,7 @@ class Searcher:
         condition: Filter | None = None,
         expected: float = 1.0,
         vector_index: VectorIndex | None = None,
+        threads: int = 1,
     ) -> list[TopDocuments]:
         """For each query the best k living documents that pass the filter.
 
@@ -78,9 +79,8 @@ class Searcher:
         masks = snapshot.alive if condition is None else self.masks(condition)
         k = min(k, max(snapshot.stored_count, 1))
         try:
-            return search_many(
-                snapshot.segments, queries, bound.weightings, k, masks, expected=expected, search_params=vector_index
-            )
+            options = {"expected": expected, "search_params": vector_index, "threads": threads}
+            return search_many(snapshot.segments, queries, bound.weightings, k, masks, **options)  # type: ignore[arg-type]
         except (DamagedSegmentError, IndexError):
             raise snapshot.damage() from None
 

@@ -21,6 +21,7 @@ from vizsla.engine import (
     Merge,
     MergedPostingLists,
     PostingLists,
+    ResidualRows,
     ScaledRows,
     Segment,
     TokenRows,
@@ -31,7 +32,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import match_files, trust
+from vizsla.index.storage import match_files, token_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -81,6 +82,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     CODES: (2, ("|i1",)),
     SCALES: (1, ("<f4",)),
     TOKENS: (1, ("<i8",)),
+    **token_files.ARRAY_TYPES,
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
@@ -98,7 +100,14 @@ def check_facts(segment: Any, facts: Any) -> bool:
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
     )
-    return codes == scales and tokens <= codes | plain and all(_is_valid_entry(*item) for item in facts.items())
+    coded = token_files.spaces_of(facts, token_files.RESIDUALS)
+    return (
+        codes == scales
+        and tokens <= codes | plain | coded
+        and not coded & (codes | plain)
+        and token_files.are_complete(facts, tokens)
+        and all(_is_valid_entry(*item) for item in facts.items())
+    )
 
 
 def _is_valid_entry(part: str, entry: Any) -> bool:
@@ -109,13 +118,15 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    space = re.fullmatch(f"({DENSE}|{CODES}|{SCALES}|{TOKENS}|{ANN})[0-9]{{1,4}}", part)
+    kinds = "|".join((DENSE, CODES, SCALES, TOKENS, ANN, *token_files.KINDS))
+    space = re.fullmatch(f"({kinds})[0-9]{{1,4}}", part)
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
         return False
-    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}[.]npy", name):
+    added = "(-[0-9]+)?" if space and space[1] in token_files.KINDS else ""
+    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}{added}[.]npy", name):
         return False
     dimensions, types = _ARRAY_TYPES[space[1] if space else re.sub("^(small|large)_", "", part)]
     shape = entry.get("shape")
@@ -160,7 +171,12 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str)
         for space, tokens in merge.old[0].tokens.items():
             starts, pieces = merge.token_starts(space), merge.token_pieces(space, 4 * chunk)
             written |= _write_starts(folder, space, starts)
-            written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
+            coded = [r for s in merge.old if isinstance(r := s.tokens[space].vectors, ResidualRows)]
+            if coded:
+                codec = max(coded, key=len).codec
+                written |= token_files.write_residuals(folder, space, int(starts[-1]), pieces, codec)
+            else:
+                written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
         return written
 
 
@@ -191,6 +207,7 @@ def _write_vectors(
 
 
 def _arrays_of(rows: VectorRows) -> tuple[np.ndarray, ...]:
+    assert not isinstance(rows, ResidualRows)
     return (rows.codes, rows.scales) if isinstance(rows, ScaledRows) else (rows,)
 
 
@@ -203,6 +220,18 @@ def write_ann_index(
             build_ann_index(factory, rows, out.put)
         trust.remember(out.facts["sha256"])
     return {f"{ANN}{space}": out.facts}
+
+
+def write_token_index(path: Path, segment: str, generation: int, space: int, rows: TokenRows) -> dict[str, Facts]:
+    """Write the centroids and lists of the token vectors of a segment, and their codes if they have any."""
+    with _writing(path, segment, new=False) as folder:
+        return token_files.write_token_index(folder, space, generation, rows)
+
+
+def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool) -> dict[str, Facts]:
+    """The files of a segment without the centroids and lists of a namespace, and without its `vectors` if wanted."""
+    kinds = (*token_files.KINDS, *((DENSE, CODES, SCALES) if vectors else ()))
+    return {name: f for name, f in facts.items() if name not in {f"{kind}{space}" for kind in kinds}}
 
 
 def _write_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
@@ -264,7 +293,10 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
         dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
-    tokens = {i: TokenRows(dense.pop(i), read_array(path, segment, f)) for i, f in _of_spaces(facts, TOKENS)}
+    tokens = {
+        i: token_files.read_token_rows(path, segment, facts, i, dense.pop(i, None), read_array(path, segment, f))
+        for i, f in _of_spaces(facts, TOKENS)
+    }
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
         **documents,

@@ -184,10 +184,15 @@ def _check_dense(path: Path, name: str, s: Segment) -> Iterator[str]:
         counts = np.diff(np.asarray(tokens.starts, np.int64))
         if (counts < 0).any() or ((counts > 0) != (s.sizes[space] > 0)).any():
             yield f"{path}: the token vectors of segment {name} are not those of its documents"
+        elif tokens.lists is not None and not tokens.lists.are_those_of(tokens.starts):
+            yield f"{path}: the centroid lists of segment {name} are not those of its token vectors"
     for rows in (*s.dense.values(), *(tokens.vectors for tokens in s.tokens.values())):
         chunks = (rows[a : a + RANGE_SIZE] for a in range(0, len(rows), RANGE_SIZE))
-        if not all(np.isfinite(chunk).all() for chunk in chunks):
-            yield f"{path}: the vectors of segment {name} hold numbers that are NaN or infinite"
+        try:
+            if not all(np.isfinite(chunk).all() for chunk in chunks):
+                yield f"{path}: the vectors of segment {name} hold numbers that are NaN or infinite"
+        except DamagedSegmentError:
+            yield f"{path}: the token vectors of segment {name} have centroids that are not there"
     if s.ann and find_spec("faiss") is not None:
         for ann_index in s.ann.values():
             if ann_index.trusted and ann_index.open().ntotal != len(s):

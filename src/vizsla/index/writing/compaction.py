@@ -19,6 +19,7 @@ import numpy as np
 from vizsla.engine import (
     DamagedSegmentError,
     Merge,
+    ResidualRows,
     Segment,
     VectorIndex,
     fits_a_segment,
@@ -28,6 +29,7 @@ from vizsla.engine import (
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.writing.token_indexes import TokenIndexes
 from vizsla.models import Model
 
 FACTOR = 8
@@ -66,6 +68,7 @@ class Compaction:
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
+        self._token_indexes = TokenIndexes(vector_index, [entry.segment for entry in self._entries])
 
     def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _SegmentState:
         segment = segment_files.read_segment(self._path, name, facts)
@@ -94,6 +97,7 @@ class Compaction:
             if entry.changed:
                 self._update(entry)
             self._build_ann_indexes(entry)
+            self._build_token_indexes(entry, whole)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
@@ -134,7 +138,8 @@ class Compaction:
         if any(storage_of(lists.vectors) != token_store(store) for lists in first.segment.matches.values()):
             return False
         stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}
-        stored |= {(token_store(store), storage_of(rows.vectors)) for rows in first.segment.tokens.values()}
+        tokens = [rows.vectors for rows in first.segment.tokens.values() if not isinstance(rows.vectors, ResidualRows)]
+        stored |= {(token_store(store), storage_of(rows)) for rows in tokens}
         return end - start == 1 and first.alive is None and all(wanted == present for wanted, present in stored)
 
     @staticmethod
@@ -196,6 +201,25 @@ class Compaction:
             else:
                 target = self._path, entry.name, self._generation, space
                 files |= segment_files.write_ann_index(*target, factory, rows)
+        self._set_files(entry, files)
+
+    def _build_token_indexes(self, entry: _SegmentState, whole: bool) -> None:
+        """Build the centroids, codes and lists that token vectors of a segment lack, and drop what is of no use."""
+        files, segments = entry.files, [e.segment for e in self._entries]
+        for space, rows in entry.segment.tokens.items():
+            if rows.lists is not None and not self._token_indexes.keeps(rows):
+                files = segment_files.without_token_index(files, space, vectors=False)
+            try:
+                built = self._token_indexes.built(space, rows, segments, whole=whole)
+            except DamagedSegmentError:
+                raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+            if built is not None:
+                coded = isinstance(built.vectors, ResidualRows)
+                files = segment_files.without_token_index(files, space, vectors=coded)
+                files |= segment_files.write_token_index(self._path, entry.name, self._generation, space, built)
+        self._set_files(entry, files)
+
+    def _set_files(self, entry: _SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:
             entry.files = files
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(files), entry.name))
