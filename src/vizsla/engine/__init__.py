@@ -13,6 +13,7 @@ from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes,
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.threads import processors
 from vizsla.engine.token_building import build_token_index, learn_codec
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
@@ -70,6 +71,7 @@ __all__ = [
     "learn_codec",
     "living_frequencies",
     "number_dtype",
+    "processors",
     "read_vector_index",
     "search",
     "search_among",

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from vizsla.engine.threads import in_threads, processors
 from vizsla.kernels import njit_no_alloc
 
 MAX_CENTROIDS = 1 << 18
@@ -19,6 +20,7 @@ _ITERATIONS = 6
 _BLOCK = 1 << 14  # vectors that are compared together
 _FEW = 2048  # centroids up to which all are compared
 _NEAR = 1024  # centroids that are compared where there are more
+_CHOSEN = 512  # vectors that are worth a thread
 _SEED = 0
 
 
@@ -110,9 +112,14 @@ def _nearest(rows: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """The nearest centroid of each vector, compared with all."""
     assigned, half = np.empty(len(rows), np.int64), _half_squares(centroids)
     for a in range(0, len(rows), _BLOCK):
-        products = rows[a : a + _BLOCK] @ centroids.T
-        products -= half
-        products.argmax(axis=1, out=assigned[a : a + _BLOCK])
+        products, own = rows[a : a + _BLOCK] @ centroids.T, assigned[a : a + _BLOCK]
+
+        def choose(first: int, last: int, products: np.ndarray = products, own: np.ndarray = own) -> None:
+            some = products[first:last]
+            some -= half
+            some.argmax(axis=1, out=own[first:last])
+
+        in_threads(choose, len(own), processors(), _CHOSEN)
     return assigned
 
 

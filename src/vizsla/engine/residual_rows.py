@@ -15,12 +15,14 @@ import numpy as np
 
 from vizsla.engine.centroids import NearestCentroids
 from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.threads import in_threads, processors
 from vizsla.kernels import njit, njit_no_alloc
 
 BITS = (2, 4)
 _SAMPLED = 1 << 18  # distances that buckets are learnt from
 _ITERATIONS = 30
 _BLOCK = 1 << 18  # vectors that are encoded together
+_ENCODED = 1024  # vectors that are worth a thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,13 @@ class ResidualCodec:
             part = slice(a, min(a + _BLOCK, count))
             block = np.ascontiguousarray(read(a, part.stop), np.float32)
             assigned[part] = self.nearest(block)
-            _encode(block, assigned[part], wide, cuts, self.means, self.bits, codes[part], scales[part])
+            own = block, assigned[part], codes[part], scales[part]
+
+            def encode(first: int, last: int, own: tuple[np.ndarray, ...] = own) -> None:
+                rows, near, packed, lengths = (array[first:last] for array in own)
+                _encode(rows, near, wide, cuts, self.means, self.bits, packed, lengths)
+
+            in_threads(encode, len(block), processors(), _ENCODED)
         return ResidualRows(self, assigned.astype(number_dtype(len(self.centroids))), codes, scales)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -25,3 +26,8 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
 def pool(threads: int) -> ThreadPoolExecutor:
     """So many threads, which wait for the next search."""
     return ThreadPoolExecutor(threads, "vizsla-search")
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from vizsla.engine import processors
 from vizsla.errors import VizslaError
-from vizsla.index.search.plan import processors
 from vizsla.server.batching import Batcher
 from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import POLL, Hosted, Hosting

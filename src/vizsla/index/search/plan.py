@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex
+from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
@@ -208,11 +207,6 @@ class Search:
             [replace(found[d], rank=rank, score=score) for rank, (d, score) in enumerate(ranking, 1)]
             for ranking, found in zip(fused, known, strict=True)
         ]
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _ranking(hits: Sequence[Hit]) -> Ranking:
