@@ -149,10 +149,11 @@ def search_dense(
     `search_params`: look for candidates in the segments' ANN indexes, where queries are vectors of one namespace alone.
     `threads`: for that, and to score candidates; products of all documents use all processors.
     """
-    together = max(_HELD // sum(map(len, segments)), 1)
+    together = max(_HELD // max(sum(map(len, segments)), 1), 1)
     if len(queries) > together and any(query.matches for query in queries):  # whose scores of all documents are held
         parts = (queries[a : a + together] for a in range(0, len(queries), together))
-        return [found for part in parts for found in search_dense(segments, part, weightings, k, masks, search_params)]
+        how = (weightings, k, masks, search_params, threads)
+        return [found for part in parts for found in search_dense(segments, part, *how)]
     intervals = _ScoreIntervals.of(len(queries), k)
     candidates: list[list[np.ndarray]] = [[] for _ in queries]
     term_scores: list[list[_TermScores | None]] = []
@@ -196,7 +197,7 @@ def _ann_candidates(
 
 def _only_token_space(queries: Sequence[Query]) -> int | None:
     """The one namespace all queries have token vectors in, None if there are others, or other kinds."""
-    if any(query.dense or len(query.terms) for query in queries):
+    if any(query.dense or query.matches or len(query.terms) or len(query.tokens) != 1 for query in queries):
         return None
     spaces = {s for query in queries for s in query.tokens}
     return spaces.pop() if len(spaces) == 1 else None
