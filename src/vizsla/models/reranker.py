@@ -14,7 +14,7 @@ from vizsla.encoders.cache import digest
 from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
 from vizsla.encoders.network import ABOUT, Network, runtime
 from vizsla.encoders.onnx_pairs import OnnxPairs, onnx_files
-from vizsla.encoders.packages import package_of
+from vizsla.encoders.packages import CROSS_ENCODER, package_of
 from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
@@ -167,14 +167,13 @@ class Reranker:
 
 def reranker_folder(which: str | Path) -> str | Path:
     """The folder of the reranker that comes with the package; another folder or name as it is."""
-    if str(which) != SHIPPED_RERANKER or Path(which).is_dir():
-        return which
-    if not (SHIPPED / SHIPPED_RERANKER).is_dir():
-        raise VizslaError(
-            f"no reranker comes with this version of Vizsla; name one by its folder, or train it with: "
-            f"vizsla train {SHIPPED_RERANKER}"
-        )
-    return SHIPPED / SHIPPED_RERANKER
+    shipped = SHIPPED / SHIPPED_RERANKER
+    return shipped if str(which) == SHIPPED_RERANKER and not Path(which).is_dir() and shipped.is_dir() else which
+
+
+def default_reranker() -> str:
+    """The reranker that is meant where none is named: that of the package, else one that pip installs."""
+    return SHIPPED_RERANKER if (SHIPPED / SHIPPED_RERANKER).is_dir() else CROSS_ENCODER
 
 
 def export_reranker(which: str | Path, folder: str | Path, sample: Sequence[tuple[str, str]] = ()) -> None:
