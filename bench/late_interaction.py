@@ -45,10 +45,10 @@ from vizsla.engine import (
 NOTHING = np.zeros(0, np.int64)
 WEIGHTINGS = Weightings.pack([Weighting()])
 TARGETS = (0.95, 0.99)
-OURS = [(8, 256), (16, 256), (16, 512), (32, 256), (32, 512), (32, 1024), (64, 512), (64, 1024), (64, 2048)]
-OURS += [(128, 1024), (128, 4096), (256, 4096)]
-PEERS = [(1, 256), (2, 256), (4, 256), (4, 1024), (8, 256), (8, 1024), (8, 4096), (16, 512), (16, 1024), (16, 4096)]
-PEERS += [(32, 1024), (32, 4096), (64, 8192)]
+OURS = [(4, 64, 3), (8, 128, 3), (8, 256, 0), (16, 128, 3), (16, 256, 0), (16, 512, 0), (32, 256, 3), (32, 512, 0)]
+OURS += [(32, 1024, 0), (64, 512, 0), (64, 1024, 0), (64, 2048, 0), (128, 1024, 0), (128, 4096, 10), (256, 4096, 10)]
+PEERS = [(1, 64), (2, 64), (2, 128), (4, 128), (4, 256), (4, 1024), (8, 256), (8, 1024), (8, 4096), (16, 512)]
+PEERS += [(16, 1024), (16, 4096), (32, 1024), (32, 4096), (64, 8192)]
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -106,23 +106,23 @@ def read(source: Path, count: int) -> Vectors:
 def make(documents: int, count: int, width: int = 128) -> Vectors:
     """Documents of random words of their topic, each word with a vector that its document changes a little."""
     rng = np.random.default_rng(0)
-    words, topics, own = 30_000, 500, 600
+    words, topics, own = 30_000, max(documents // 40, 1), 200
     vocabulary, themes = _unit(rng.normal(size=(words, width))), _unit(rng.normal(size=(topics, width)))
     common = 1 / np.arange(1, words + 1)
     lengths = np.clip(rng.normal(110, 35, documents), 10, 180).astype(np.int64)
     topic, document = rng.integers(0, topics, documents), np.repeat(np.arange(documents), lengths)
     chosen = rng.choice(words, len(document), p=common / common.sum())
-    of_topic = rng.random(len(document)) < 0.6
+    of_topic = rng.random(len(document)) < 0.5
     chosen[of_topic] = (topic[document[of_topic]] * 53 + rng.integers(0, own, of_topic.sum())) % words
     rows = np.empty((len(document), width), np.float16)
     for a in range(0, len(rows), 1 << 18):
         part = slice(a, a + (1 << 18))
-        noise = 0.4 * _unit(rng.normal(size=(len(chosen[part]), width)))
+        noise = 0.3 * _unit(rng.normal(size=(len(chosen[part]), width)))
         rows[part] = _unit(vocabulary[chosen[part]] + 0.3 * themes[topic[document[part]]] + noise)
     starts, queries = np.append(0, np.cumsum(lengths)), []
     for d in rng.integers(0, documents, count).tolist():
         tokens = rows[rng.integers(starts[d], starts[d + 1], 32)].astype(np.float32)
-        queries.append(_unit(tokens + 0.5 * _unit(rng.normal(size=tokens.shape))))
+        queries.append(_unit(tokens + 0.3 * _unit(rng.normal(size=tokens.shape))))
     return Vectors(rows, lengths, queries)
 
 
@@ -163,7 +163,7 @@ def ours(vectors: Vectors, bits: Sequence[int], threads: int) -> Iterator[System
             return found[0].numbers
 
         name = f"plaid(nbits={b}), {len(codec.centroids):,} centroids"
-        settings = [f"nprobe={probes}, depth={depth}" for probes, depth in OURS]
+        settings = [f"nprobe={probes}, depth={depth}, oversample={times}" for probes, depth, times in OURS]
         yield System(name, indexed.nbytes, seconds, settings, search)
 
 

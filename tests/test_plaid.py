@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from vizsla.engine import (
     token_search,
 )
 from vizsla.engine.centroids import NearestCentroids, learn_centroids
+from vizsla.engine.threads import in_threads
 from vizsla.errors import VizslaError
 from vizsla.index import measure_recall
 from vizsla.index.storage.verify import verify
@@ -145,6 +148,17 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for query in queries:
         one = found(segments, [query], 10, search_params=params)
         assert one == found(segments, [query], 10, search_params=params, threads=4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    assert in_threads(lambda a, z: z - a, 10, 2, 1) == [5, 5]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        os._exit(0 if in_threads(lambda a, z: z - a, 10, 2, 1) == [5, 5] else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_long_document_and_one_of_no_token_among_others() -> None:
