@@ -24,8 +24,8 @@ class Plaid(VectorIndex):
 
     nbits: int = 4
     nlist: int = 0
-    nprobe: int = 32
-    depth: int = 512
+    nprobe: int = 128
+    depth: int = 4096
     oversample: int = 0
     min_documents: int = 1000
 
