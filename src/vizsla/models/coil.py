@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import fields_from_data
-from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.network import Network
 from vizsla.errors import VizslaError
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.match_component import TokenMatchComponent
 from vizsla.models.model import Model
+from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
@@ -27,7 +26,7 @@ _SHORTEST = 3  # [CLS], a token, [SEP]
 
 
 @dataclass(frozen=True)
-class Coil(TokenMatchComponent):
+class Coil(PieceNetwork, TokenMatchComponent):
     """A vector for each word piece, compared where the pieces are equal; COIL-full has one for the whole text, too.
 
     A text is read as [CLS] tokens [SEP], a document cut to `length` and a query to `query_length` tokens, 0 for as many
@@ -55,16 +54,6 @@ class Coil(TokenMatchComponent):
         for length in (self.length, self.query_length):
             if length and not _SHORTEST <= length <= self.network.length:
                 raise VizslaError(f"this network reads {_SHORTEST} to {self.network.length} tokens, not {length}")
-
-    @property
-    def pieces(self) -> WordPiece:
-        assert isinstance(self.analyzer, Analyzer)
-        assert isinstance(self.analyzer.tokenizer, WordPiece)
-        return self.analyzer.tokenizer
-
-    @property
-    def batch_size(self) -> int:
-        return 2000 if runtime() == "torch" else 100
 
     @property
     def dimensions(self) -> int:
@@ -115,23 +104,6 @@ class Coil(TokenMatchComponent):
 
     def token_name(self, term: int) -> str:
         return self.pieces.vocabulary[term]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_unmatched_ids"}
-
-    def options(self, folder: Path) -> dict[str, Any]:
-        assert isinstance(self.analyzer, Analyzer)
-        saved = {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
-        return self.__getstate__() | saved
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> Coil:
-        told = fields_from_data(cls, options, network="str", analyzer="str")
-        opened = {
-            "network": Network.open(folder / told["network"]),
-            "analyzer": Analyzer.parse(told["analyzer"], folder),
-        }
-        return cls(**{**told, **opened})
 
 
 @MODELS.register(

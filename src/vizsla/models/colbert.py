@@ -11,11 +11,11 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.encoders.colbert import ColbertCheckpoint, ColbertSettings
-from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.network import Network
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.fields import Fields, field_text
+from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
 from vizsla.models.token_component import TokenComponent
 from vizsla.networks.graph import Precision
@@ -28,7 +28,7 @@ _SHORTEST = 4  # [CLS], the marker, a token, [SEP]
 
 
 @dataclass(frozen=True)
-class ColBERT(TokenComponent):
+class ColBERT(PieceNetwork, TokenComponent):
     """A vector of length 1 for each token; the score is the sum of each query token's best cosine.
 
     A query is read as [CLS] `query_marker` tokens [SEP], padded with [MASK] to `query_length` with `expand_queries`;
@@ -75,16 +75,6 @@ class ColBERT(TokenComponent):
         told = vars(checkpoint.settings)
         told |= {name: min(told[name], checkpoint.longest) for name in ("length", "query_length")}
         return cls(network=checkpoint.network(precision), analyzer=checkpoint.analyzer, **{**told, **options})
-
-    @property
-    def pieces(self) -> WordPiece:
-        assert isinstance(self.analyzer, Analyzer)
-        assert isinstance(self.analyzer.tokenizer, WordPiece)
-        return self.analyzer.tokenizer
-
-    @property
-    def batch_size(self) -> int:
-        return 2000 if runtime() == "torch" else 100
 
     @property
     def dimensions(self) -> int:
@@ -159,23 +149,6 @@ class ColBERT(TokenComponent):
         """What tokens are called in an explanation: the markers as in the paper, the others as in the vocabulary."""
         markers = {self.pieces.numbers[self.query_marker]: "[Q]", self.pieces.numbers[self.document_marker]: "[D]"}
         return [markers.get(i, self.pieces.vocabulary[i]) for i in row]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_skipped_ids"}
-
-    def options(self, folder: Path) -> dict[str, Any]:
-        assert isinstance(self.analyzer, Analyzer)
-        saved = {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
-        return self.__getstate__() | saved
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> ColBERT:
-        told = fields_from_data(cls, options, network="str", analyzer="str")
-        opened = {
-            "network": Network.open(folder / told["network"]),
-            "analyzer": Analyzer.parse(told["analyzer"], folder),
-        }
-        return cls(**{**told, **opened})
 
 
 @MODELS.register(

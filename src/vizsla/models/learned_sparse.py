@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import fields_from_data
-from vizsla.encoders.network import Network, runtime
+from vizsla.encoders.network import Network
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.context import SearchContext
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import Model
+from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.statistics import Statistics
@@ -32,7 +32,7 @@ SHIPPED = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
-class LearnedSparse(SparseComponent):
+class LearnedSparse(PieceNetwork, SparseComponent):
     """Word pieces weighted by a network, in documents and in queries alike.
 
     `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
@@ -58,7 +58,7 @@ class LearnedSparse(SparseComponent):
     def __post_init__(self) -> None:
         if isinstance(self.analyzer, str):
             object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
-        if not isinstance(self.pieces, WordPiece):
+        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
             raise VizslaError(f"a network reads word pieces, and the analyzer {self.analyzer} does not make them")
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
@@ -69,18 +69,8 @@ class LearnedSparse(SparseComponent):
         return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **options})
 
     @property
-    def batch_size(self) -> int:
-        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
-        return 2000 if runtime() == "torch" else 100
-
-    @property
     def index_signature(self) -> tuple[Any, ...]:
         return self.kind, self.network, self.analyzer, self.length, self.fields
-
-    @property
-    def pieces(self) -> Any:
-        assert isinstance(self.analyzer, Analyzer)
-        return self.analyzer.tokenizer
 
     @property
     def expression_name(self) -> str:
@@ -114,16 +104,6 @@ class LearnedSparse(SparseComponent):
             return pointers, words, weights
         texts = np.repeat(np.arange(len(starts) - 1), np.diff(offsets))
         return _highest(texts, framed, self.network.running.weights(framed, offsets), len(starts) - 1)
-
-    def options(self, folder: Path) -> dict[str, Any]:
-        assert isinstance(self.analyzer, Analyzer)
-        return vars(self) | {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any], folder: Path) -> LearnedSparse:
-        values = fields_from_data(cls, options, network="str", analyzer="str")
-        network, analyzer = Network.open(folder / values["network"]), Analyzer.parse(values["analyzer"], folder)
-        return cls(**{**values, "network": network, "analyzer": analyzer})
 
 
 def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
 from vizsla.networks.graph import Precision
-from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.inputs import TrainingData
+from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.dense import DenseCropSource
+from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, load_network
-from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, prepare_dev
+from vizsla.training.prepare.sources import GeneratedSource, JudgedSource
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
@@ -61,20 +62,10 @@ class CoilSettings:
 @TRAINED_KINDS.register(
     "coil", help="COIL-full or COIL-tok from judged queries.", needs=("torch", "transformers", "onnx")
 )
-class CoilKind(TrainedKind[CoilSettings]):
+class CoilKind(PairKind[CoilSettings]):
     """Trains COIL on judged or generated queries, or on crops of documents."""
 
     settings_class = CoilSettings
-
-    @property
-    def reads_datasets(self) -> bool:
-        """Whether it learns from judged queries of data sets."""
-        return self.settings.data.reads_datasets
-
-    @property
-    def reads_corpus(self) -> bool:
-        """Whether it learns from documents by themselves."""
-        return not self.reads_datasets
 
     def load_base(self) -> Base:
         """The encoder of the base model with COIL's head, the base model's own where it has one of these widths."""
@@ -93,11 +84,6 @@ class CoilKind(TrainedKind[CoilSettings]):
             return Base(network, saved.analyzer, new_head=False)
         torch.manual_seed(seed)
         return Base(Network(network.encoder, *widths), saved.analyzer)
-
-    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
-        """Pack pairs and dev sets."""
-        self.settings.data.prepare(inputs, base.analyzer, folder)
-        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""

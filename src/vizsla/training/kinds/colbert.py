@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from vizsla.encoders.colbert import ColbertSettings, write_pylate_settings
 from vizsla.errors import InputError
 from vizsla.models import ColBERT, Model
-from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.inputs import TrainingData
+from vizsla.training.kind import TRAINED_KINDS
+from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, open_dev, prepare_dev
+from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, open_dev
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import write_network
 from vizsla.training.schema import setting
@@ -73,20 +74,10 @@ class ColbertTraining:
 
 
 @TRAINED_KINDS.register("colbert", help="ColBERT: a vector for each token.", needs=("torch", "transformers", "onnx"))
-class ColbertKind(TrainedKind[ColbertTraining]):
+class ColbertKind(PairKind[ColbertTraining]):
     """Trains a ColBERT on judged or generated queries, perhaps with a teacher."""
 
     settings_class = ColbertTraining
-
-    @property
-    def reads_datasets(self) -> bool:
-        """Whether it learns from judged queries of data sets."""
-        return self.settings.data.reads_datasets
-
-    @property
-    def reads_corpus(self) -> bool:
-        """Whether it learns from documents by themselves."""
-        return not self.reads_datasets
 
     def load_base(self) -> Base:
         """The base model with a projection of its tokens, its own where it is a ColBERT."""
@@ -120,11 +111,6 @@ class ColbertKind(TrainedKind[ColbertTraining]):
             attend_to_mask=network.attend_to_mask,
             skipped=_USUAL.skipped if network.skip_punctuation else (),
         )
-
-    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
-        """Pack pairs and dev sets."""
-        self.settings.data.prepare(inputs, base.analyzer, folder)
-        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets, which read as much of texts as the pairs do, and what mines new negatives."""

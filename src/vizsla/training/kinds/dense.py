@@ -11,7 +11,8 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.models import Dense, Model, Spar, parse_model
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainedKind
+from vizsla.training.kind import TRAINED_KINDS, KindSettings
+from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.sources import (
     CropSource,
@@ -19,7 +20,6 @@ from vizsla.training.prepare.sources import (
     JudgedSource,
     PairSource,
     open_dev,
-    prepare_dev,
 )
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.topics import TopicSource, check_in_batch
@@ -107,28 +107,13 @@ class DenseSettings:
 D = TypeVar("D", bound=DenseKindSettings)
 
 
-class DenseKindBase(TrainedKind[D]):
+class DenseKindBase(PairKind[D]):
     """How the kinds of dense models are trained and written."""
-
-    @property
-    def reads_datasets(self) -> bool:
-        """Whether it learns from judged queries of data sets."""
-        return self.settings.data.reads_datasets
-
-    @property
-    def reads_corpus(self) -> bool:
-        """Whether it learns from documents by themselves."""
-        return not self.reads_datasets
 
     def load_base(self) -> Base:
         """The network to train: one or two encoders, perhaps with a frozen companion."""
         network, analyzer = dense_network(self.settings.network, self.settings.training.seed)
         return Base(network, analyzer, new_head=False)
-
-    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
-        """Pack pairs and dev sets."""
-        self.settings.data.prepare(inputs, base.analyzer, folder)
-        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets, and what mines new negatives."""

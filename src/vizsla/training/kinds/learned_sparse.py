@@ -13,14 +13,14 @@ from vizsla.models import LearnedSparse, Model, Sparta
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.models.sparta import TERMS as SPARTA_TERMS
 from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.training.kind import TRAINED_KINDS
+from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
 from vizsla.training.prepare.sources import (
     CropSource,
     GeneratedSource,
     JudgedSource,
     open_dev,
-    prepare_dev,
 )
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.texts import packed_documents
@@ -103,15 +103,10 @@ class LearnedSparseSettings:
 @TRAINED_KINDS.register(
     "learned-sparse", help="BM26, uniCOIL, SPLADE or SPARTA.", needs=("torch", "transformers", "onnx")
 )
-class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
+class LearnedSparseKind(PairKind[LearnedSparseSettings]):
     """Trains a network that weighs terms, from crops of documents, or from judged or generated queries."""
 
     settings_class = LearnedSparseSettings
-
-    @property
-    def reads_datasets(self) -> bool:
-        """Whether it learns from judged queries of data sets."""
-        return self.settings.data.reads_datasets
 
     @property
     def reads_corpus(self) -> bool:
@@ -125,10 +120,9 @@ class LearnedSparseKind(TrainedKind[LearnedSparseSettings]):
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Pack pairs, dev sets and the corpus of the masked-language-model stage."""
-        self.settings.data.prepare(inputs, base.analyzer, folder)
+        super().prepare(inputs, base, folder)
         if self.reads_datasets and self.reads_corpus:
             packed_documents(inputs.documents(), base.analyzer).save(folder / _MASKED_LM_CORPUS)
-        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs, and the dev sets, which use as much of documents as the written model does."""

@@ -1,0 +1,49 @@
+"""What models share whose network reads word pieces."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+from vizsla.described import fields_from_data
+from vizsla.encoders.network import Network, runtime
+from vizsla.text import Analyzer, WordPiece
+
+
+class PieceNetwork:
+    """A model with a network and the word pieces that it reads, both saved beside its options.
+
+    Subclasses are dataclasses with the fields `network` and `analyzer`.
+    """
+
+    network: Network
+    analyzer: Analyzer | str
+
+    @property
+    def pieces(self) -> WordPiece:
+        assert isinstance(self.analyzer, Analyzer)
+        assert isinstance(self.analyzer.tokenizer, WordPiece)
+        return self.analyzer.tokenizer
+
+    @property
+    def batch_size(self) -> int:
+        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
+        return 2000 if runtime() == "torch" else 100
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what is computed from them is not sent to other processes."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        assert isinstance(self.analyzer, Analyzer)
+        return self.__getstate__() | {"analyzer": self.analyzer.save(folder), "network": self.network.save(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Self:
+        told = fields_from_data(cls, options, network="str", analyzer="str")
+        opened = {
+            "network": Network.open(folder / told["network"]),
+            "analyzer": Analyzer.parse(told["analyzer"], folder),
+        }
+        return cls(**{**told, **opened})

@@ -1,0 +1,41 @@
+"""What kinds share that learn from pairs of a query and a document, wherever the pairs come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from vizsla.training.inputs import TrainingInputs
+from vizsla.training.kind import KindSettings, TrainedKind
+from vizsla.training.prepare.base_model import Base
+from vizsla.training.prepare.sources import PairSource, prepare_dev
+
+
+class PairSettings(KindSettings, Protocol):
+    """Settings with a section `data`, which says where pairs come from."""
+
+    @property
+    def data(self) -> PairSource:
+        """Where pairs come from."""
+
+
+P = TypeVar("P", bound=PairSettings)
+
+
+class PairKind(TrainedKind[P]):
+    """A kind that learns from judged queries, from generated ones, or from crops of documents."""
+
+    @property
+    def reads_datasets(self) -> bool:
+        """Whether it learns from judged queries of data sets."""
+        return self.settings.data.reads_datasets
+
+    @property
+    def reads_corpus(self) -> bool:
+        """Whether it learns from documents by themselves."""
+        return not self.reads_datasets
+
+    def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
+        """Pack pairs and dev sets."""
+        self.settings.data.prepare(inputs, base.analyzer, folder)
+        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
