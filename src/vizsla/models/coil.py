@@ -18,7 +18,7 @@ from vizsla.models.model import Model
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
 from vizsla.spec import Option
-from vizsla.text import Analyzer, WordPiece
+from vizsla.text import Analyzer
 from vizsla.vectors import MatchTexts
 
 _UNMATCHED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -45,10 +45,7 @@ class Coil(PieceNetwork, TokenMatchComponent):
     expression_options: ClassVar[tuple[str, ...]] = ("length", "query_length", "fields", "namespace")
 
     def __post_init__(self) -> None:
-        if isinstance(self.analyzer, str):
-            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
-        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
-            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+        super().__post_init__()
         if self.network.kind != "coil":
             raise VizslaError(f"coil needs a network with the head coil, and this one has {self.network.kind}")
         for length in (self.length, self.query_length):

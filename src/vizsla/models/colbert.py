@@ -21,7 +21,7 @@ from vizsla.models.token_component import TokenComponent
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import known
 from vizsla.spec import Option
-from vizsla.text import Analyzer, WordPiece
+from vizsla.text import Analyzer
 
 _USUAL = ColbertSettings()
 _SHORTEST = 4  # [CLS], the marker, a token, [SEP]
@@ -55,10 +55,7 @@ class ColBERT(PieceNetwork, TokenComponent):
     expression_options: ClassVar[tuple[str, ...]] = ("length", "query_length", "fields", "namespace")
 
     def __post_init__(self) -> None:
-        if isinstance(self.analyzer, str):
-            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
-        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
-            raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
+        super().__post_init__()
         if self.network.kind != "colbert":
             raise VizslaError(f"colbert needs a network with the head colbert, and this one has {self.network.kind}")
         for marker in (self.query_marker, self.document_marker):

@@ -22,7 +22,7 @@ from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncode
 from vizsla.models.statistics import Statistics
 from vizsla.networks.heads import HEADS
 from vizsla.spec import Option, options_of, with_defaults
-from vizsla.text import Analyzer, Token, WordPiece
+from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
 LEVELS = 255
@@ -56,10 +56,7 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     expression_options: ClassVar[tuple[str, ...]] = ("length", "fields", "namespace")
 
     def __post_init__(self) -> None:
-        if isinstance(self.analyzer, str):
-            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
-        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
-            raise VizslaError(f"a network reads word pieces, and the analyzer {self.analyzer} does not make them")
+        super().__post_init__()
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
 

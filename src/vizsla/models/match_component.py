@@ -46,7 +46,7 @@ class TokenMatchComponent(Component):
     ...     def document_embeddings(self, documents):
     ...         return self.query_embeddings([document["text"] for document in documents])
     ...     def query_embeddings(self, texts):
-    ...         terms = [np.array([hash(word) % 1000 for word in text.split()]) for text in texts]
+    ...         terms = [np.array([len(word) for word in text.split()]) for text in texts]
     ...         vectors = [np.arange(1.0, len(some) + 1)[:, None] for some in terms]
     ...         return MatchTexts(terms, vectors, np.zeros((len(texts), 0)))
     >>> documents = [{"text": "dog dog"}, {"text": "a dog"}]

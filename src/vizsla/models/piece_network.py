@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from vizsla.described import fields_from_data
 from vizsla.encoders.network import Network, runtime
+from vizsla.errors import VizslaError
 from vizsla.text import Analyzer, WordPiece
 
 
@@ -19,6 +20,12 @@ class PieceNetwork:
 
     network: Network
     analyzer: Analyzer | str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.analyzer, str):
+            object.__setattr__(self, "analyzer", Analyzer.parse(self.analyzer))
+        if not isinstance(self.analyzer, Analyzer) or not isinstance(self.analyzer.tokenizer, WordPiece):
+            raise VizslaError(f"a network reads word pieces, and the analyzer {self.analyzer} does not make them")
 
     @property
     def pieces(self) -> WordPiece:
