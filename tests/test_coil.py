@@ -99,7 +99,7 @@ def test_wrong_networks_and_options(tmp_path: Path, start: Path) -> None:
     network = written(tmp_path)
     with pytest.raises(VizslaError, match="reads 3 to 64 tokens, not 65"):
         Coil(network, length=65)
-    with pytest.raises(VizslaError, match="gives none"):
+    with pytest.raises(VizslaError, match="does not make them"):
         Coil(network, analyzer="lucene-english")
     with pytest.raises(VizslaError, match="needs a network with the head coil, and this one has unicoil"):
         Coil(Model.load(start).network)  # type: ignore[attr-defined]
