@@ -70,7 +70,7 @@ def index(
         return
     if not sources:
         raise VizslaError("name the files or folders to index, or a folder of parts with --from")
-    parsed = parse_model(model or "bm25")
+    parsed = parse_model("bm25" if model is None else model)
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=parsed.fields, **reading)
     size = console.parse_size(memory)

@@ -110,10 +110,11 @@ class PartSet:
             which = number % len(self._parts)
             part = self._parts[which]
             table = part.table(number // len(self._parts))
-            first, last = table["document"][0].as_py(), table["document"][-1].as_py()
+            with part.reading():
+                first, last = table["document"][0].as_py(), table["document"][-1].as_py()
+                batch = reader.read(table, passages=self.settings.splitter is not None, fields=fields)
             if first != documents:
                 raise InputError("this part was changed after it was written; encode it again", file=str(part.path))
-            batch = reader.read(table, passages=self.settings.splitter is not None, fields=fields)
             origins: Sequence[Origin] = [Origin(str(part.path), before[which] + i + 1) for i in range(len(batch.ids))]
             yield replace(batch, origins=list(origins))
             rows, documents, before[which] = rows + len(table), last + 1, before[which] + len(batch.ids)
@@ -123,10 +124,10 @@ class PartSet:
 
 def _check_alike(parts: Sequence[FinishedPart]) -> None:
     for part in parts[1:]:
-        difference = parts[0].settings.difference(part.settings)
+        difference = part.settings.difference(parts[0].settings)
         if difference is not None:
             raise InputError(
-                f"this part was encoded with {difference[1]}, and {parts[0].path} with {difference[0]}; all parts must "
+                f"this part was encoded with {difference[0]}, and {parts[0].path} with {difference[1]}; all parts must "
                 "be encoded in the same way",
                 file=str(part.path),
             )

@@ -103,7 +103,7 @@ def write_part(
     base = pa.schema([pa.field(n, pa.int64() if n == "document" else pa.string()) for n in _BASE])
     schema = common_schema(schemas) if schemas else base
     with _replacing(part) as file:
-        with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        with pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
             for table in tables:
                 counter.add(table)
                 writer.write_table(table.cast(schema), row_group_size=max(len(table), 1))
@@ -136,7 +136,7 @@ class FinishedPart:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._reading() as parquet:
+        with self.reading() as parquet:
             self._metadata = parquet.read_metadata(path)
             told = (self._metadata.metadata or {}).get(_KEY)
             facts = None if told is None else PartFacts.read(told)
@@ -150,7 +150,8 @@ class FinishedPart:
             raise InputError("this part was changed after it was written; encode it again", file=str(path))
 
     @contextmanager
-    def _reading(self) -> Iterator[Any]:
+    def reading(self) -> Iterator[Any]:
+        """A context with pyarrow's reader of Parquet; errors of a damaged file become one sentence."""
         parquet = pyarrow().parquet
         try:
             yield parquet
@@ -169,7 +170,8 @@ class FinishedPart:
 
     def table(self, batch: int) -> Any:
         """The table of a batch of this part."""
-        with self._reading() as parquet, parquet.ParquetFile(self.path, metadata=self._metadata) as file:
+        options = {"metadata": self._metadata, "page_checksum_verification": True}
+        with self.reading() as parquet, parquet.ParquetFile(self.path, **options) as file:
             return file.read_row_group(batch)
 
     def statistics(self) -> dict[str, CountedStatistics]:
@@ -178,7 +180,7 @@ class FinishedPart:
         if not file.is_file():
             raise InputError("this file is missing; encode the part again", file=str(file))
         counts: dict[str, dict[str, int]] = {namespace: {} for namespace in self.facts.lengths}
-        with self._reading() as parquet:
+        with self.reading() as parquet:
             table = parquet.read_table(file)
             columns = (table[n].to_pylist() for n in ("namespace", "term", "documents"))
             for namespace, term, count in zip(*columns, strict=True):
