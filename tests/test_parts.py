@@ -139,7 +139,9 @@ def assert_equal(ours: Path, theirs: Path, queries: Sequence[str] = ("barking do
         assert [(p.weight, p.component) for p in a.model.parts] == [(p.weight, p.component) for p in b.model.parts]
 
 
-def models(tmp_path: Path) -> dict[str, Model]:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
+    tmp_path = tmp_path_factory.mktemp("models")
     learned, dense = small_model(tmp_path / "learned"), small_dense(tmp_path / "dense")
     return {
         "lexical": BM25(),
@@ -155,12 +157,12 @@ def models(tmp_path: Path) -> dict[str, Model]:
 @pytest.mark.parametrize(
     ("kind", "shards"), [("lexical", 20), ("learned", 20), ("dense", 20), ("sum", 20), ("tokens", 3), ("fitted", 3)]
 )
-def test_shards_in_any_order_are_one_build(kind: str, shards: int, tmp_path: Path) -> None:
-    model = models(tmp_path)[kind]
-    records: list[dict[str, Any]] = [{**d, "year": 1900 + i} for i, d in enumerate(documents_of(160))]
+def test_shards_in_any_order_are_one_build(models: dict[str, Model], kind: str, shards: int, tmp_path: Path) -> None:
+    model = models[kind]
+    records: list[dict[str, Any]] = [{**d, "year": 1900 + i} for i, d in enumerate(documents_of(150))]
     parts = encode_all(records, tmp_path / "parts", model, shards)
     added = build_from_parts(parts, tmp_path / "a.index", model)
-    assert (added.documents, added.replaced, added.empty) == (160, 0, [])
+    assert (added.documents, added.replaced, added.empty) == (150, 0, [])
     assert_equal(tmp_path / "a.index", build(records, tmp_path / "b.index", model))
 
 
@@ -180,7 +182,7 @@ def test_weights_passages_and_texts_that_are_not_stored(tmp_path: Path) -> None:
 WORDS = st.lists(st.sampled_from(["a", "dog", "Dogs", "ß", "猫", " ", "\n", "\0", "e\u0301", "7 "])).map("".join)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(WORDS, max_size=9), st.integers(1, 4), st.integers(1, 3))
 def test_any_texts_shards_and_batches(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], shards: int, batch: int
@@ -237,16 +239,16 @@ encode_shard(slow(), sys.argv[2], "bm25", "1/2", batch=2)
 
 def test_a_killed_process_goes_on(tmp_path: Path) -> None:
     source, part = tmp_path / "documents.jsonl", tmp_path / "part.parquet"
-    source.write_text("".join(json.dumps(d) + "\n" for d in documents_of(400)))
+    source.write_text("".join(json.dumps(d) + "\n" for d in documents_of(200)))
     process = subprocess.Popen([sys.executable, "-c", SLOW, source, part])
-    while not (unfinished_file(part).exists() and unfinished_file(part).stat().st_size > 20_000):
+    while not (unfinished_file(part).exists() and unfinished_file(part).stat().st_size > 8_000):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    report = encode_shard(stream(documents_of(400)), part, "bm25", "1/2", batch=2)
-    assert 0 < report.resumed < report.documents == 200
-    encode_shard(stream(documents_of(400)), tmp_path / "whole.parquet", "bm25", "1/2", batch=2)
+    report = encode_shard(stream(documents_of(200)), part, "bm25", "1/2", batch=2)
+    assert 0 < report.resumed < report.documents == 100
+    encode_shard(stream(documents_of(200)), tmp_path / "whole.parquet", "bm25", "1/2", batch=2)
     assert part.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 

@@ -82,8 +82,9 @@ class TermCounter:
                 max(longest, int(lengths.max(initial=0))),
             ]
             if f"{namespace}.terms" in table.column_names:
-                for values in table[f"{namespace}.terms"].combine_chunks().flatten().value_counts().to_pylist():
-                    counts[values["values"]] += values["counts"]
+                terms = table[f"{namespace}.terms"].combine_chunks().flatten().dictionary_encode()
+                found = np.bincount(terms.indices.to_numpy(), minlength=len(terms.dictionary))
+                counts.update(dict(zip(terms.dictionary.to_pylist(), found.tolist(), strict=True)))
 
     def table(self) -> Any:
         """The counts as a table, sorted by namespace and term."""
