@@ -147,22 +147,23 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
         "lexical": BM25(),
         "learned": learned,
         "dense": dense,
-        "sum": BM25() + 0.5 * dense + WordMatches(),
+        "sum": BM25() + 0.5 * dense + 2 * learned + WordMatches(),
         "tokens": WordTokens(),
-        "fitted": AutoWeightedSum((Part(1.0, BM25()), Part(1.0, learned)), "fitted"),
+        "fitted": AutoWeightedSum((Part(1.0, BM25()), Part(1.0, BM25(k1=2.0, namespace="other"))), "fitted"),
     }
 
 
 @pytest.mark.usefixtures("in_sevens")
 @pytest.mark.parametrize(
-    ("kind", "shards"), [("lexical", 20), ("learned", 20), ("dense", 20), ("sum", 20), ("tokens", 3), ("fitted", 3)]
+    ("kind", "shards"), [("lexical", 20), ("learned", 4), ("dense", 4), ("sum", 20), ("tokens", 3), ("fitted", 3)]
 )
 def test_shards_in_any_order_are_one_build(models: dict[str, Model], kind: str, shards: int, tmp_path: Path) -> None:
     model = models[kind]
     records: list[dict[str, Any]] = [{**d, "year": 1900 + i} for i, d in enumerate(documents_of(150))]
+    records.insert(9, {"id": "blank", "text": " "})
     parts = encode_all(records, tmp_path / "parts", model, shards)
     added = build_from_parts(parts, tmp_path / "a.index", model)
-    assert (added.documents, added.replaced, added.empty) == (150, 0, [])
+    assert (added.documents, added.replaced, [d.id for d in added.empty]) == (151, 0, ["blank"])
     assert_equal(tmp_path / "a.index", build(records, tmp_path / "b.index", model))
 
 
@@ -278,6 +279,17 @@ def test_a_part_that_was_begun_is_refused_for_another(tmp_path: Path) -> None:
     for wrong in ("0/2", "3/2", "2", "a/b", "1/0"):
         with pytest.raises(VizslaError, match="shard"):
             Shard.parse(wrong)
+
+
+def test_two_processes_do_not_write_one_part(tmp_path: Path) -> None:
+    part = tmp_path / "part.parquet"
+
+    def documents() -> Iterator[Document]:
+        yield from stream(documents_of(3))
+        with pytest.raises(VizslaError, match="another vizsla encode is writing this part"):
+            encode_shard(stream(documents_of(3)), part, "bm25")
+
+    assert encode_shard(documents(), part, "bm25").documents == 3
 
 
 def test_parts_that_do_not_make_an_index(tmp_path: Path) -> None:
