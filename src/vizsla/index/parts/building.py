@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,20 +87,15 @@ class PartSet:
 
     def statistics(self) -> dict[str, CountedStatistics]:
         """The statistics of all documents by namespace, from the counts beside the parts."""
-        total: dict[str, CountedStatistics] = {}
+        counts: dict[str, Counter[str]] = {}
+        lengths: dict[str, tuple[int, int, int]] = {}
         for part in self._parts:
-            for namespace, counted in part.statistics().items():
-                before = total.get(namespace) or CountedStatistics(0, 0, 0, {})
-                frequencies = dict(before.frequencies)
-                for term, count in counted.frequencies.items():
-                    frequencies[term] = frequencies.get(term, 0) + count
-                total[namespace] = CountedStatistics(
-                    before.documents + counted.documents,
-                    before.total_length + counted.total_length,
-                    max(before.longest, counted.longest),
-                    frequencies,
-                )
-        return total
+            for namespace, found in part.statistics().items():
+                documents, total, longest = lengths.get(namespace, (0, 0, 0))
+                longest = max(longest, found.longest)
+                lengths[namespace] = documents + found.documents, total + found.total_length, longest
+                counts.setdefault(namespace, Counter()).update(found.frequencies)
+        return {n: CountedStatistics(*lengths[n], dict(counts[n])) for n in counts}
 
     def batches(self, model: Model, max_bytes: int, progress: Progress | None = None) -> Iterator[AnalysedBatch]:
         """The batches in the order of the source, as an analyst gives them; `max_bytes`: for its terms."""
