@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.sources import find_sources, source_options
+from vizsla.cli.sources import check_outside, find_sources, source_options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def expand(
     _check_output(output, update)
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=read, **reading)
-    _check_apart(output, found)
+    check_outside(output, found)
     generator = open_generator(model)
     total = count_documents(_documents(found), read)
     started = time.perf_counter()
@@ -118,16 +118,6 @@ def _check_output(output: Path, update: Path | None) -> None:
     console.check_output(output, *([] if update is None else [update]))
     if update is not None and not update.is_file():
         raise VizslaError(f"{update}: this file does not exist")
-
-
-def _check_apart(output: Path, sources: list[Source]) -> None:
-    """Refuse an output that is a file of a source, or would be one in the next run."""
-    for source in sources:
-        folder = Path(source.name)
-        console.check_output(output, *(part.file.path for part in source.parts))
-        only_corpus = len(source.parts) == 1 and source.parts[0].file.path.name.startswith("corpus.jsonl")
-        if folder.is_dir() and not only_corpus and output.resolve().is_relative_to(folder.resolve()):
-            raise VizslaError(f"{output}: this file is inside of the source {folder}; write it elsewhere")
 
 
 def _documents(sources: list[Source]) -> Iterator[Document]:

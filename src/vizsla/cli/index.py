@@ -12,6 +12,7 @@ import typer
 from vizsla import compiling
 from vizsla.cli import console, options
 from vizsla.cli.sources import find_sources, read_with_progress, source_options
+from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Source, Splitter
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
 
 
 def index(
-    sources: Annotated[
-        list[str],
-        typer.Argument(metavar="SOURCE...", help="Files (also .gz, .xz, .zst) or folders; - is standard input."),
-    ],
     output: Annotated[Path, options.output("The folder of the new index.")],
-    model: Annotated[str, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm".')] = "bm25",
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE...", help="Files (also .gz, .xz, .zst) or folders; - is standard input."),
+    ] = None,
+    parts: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="Take all parts in a folder, which encode wrote.")
+    ] = None,
+    model: Annotated[
+        str | None, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm"; default: bm25.')
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in this folder.")] = False,
     memory: options.Memory = options.DEFAULT_MEMORY,
     workers: options.Workers = 1,
@@ -37,10 +43,8 @@ def index(
     types: options.ColumnTypes = None,
     max_document: options.MaxDocument = options.DEFAULT_MAX_DOCUMENT,
     allow_empty: options.AllowEmpty = False,
-    passages: Annotated[
-        int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
-    ] = None,
-    overlap: Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")] = 0,
+    passages: options.Passages = None,
+    overlap: options.Overlap = 0,
     store: Annotated[
         bool, typer.Option("--store/--no-store", help="Store the texts, to show, rerank or export them.")
     ] = True,
@@ -55,7 +59,18 @@ def index(
     from vizsla.models import parse_model
 
     console.check_folder(output, "an index")
-    parsed = parse_model(model)
+    if parts is not None:
+        _check_unused({
+            "a source": bool(sources), "--workers": workers != 1, "--format": format, "--id-field": id_field,
+            "--text-field": text_field, "--title-field": title_field, "--delimiter": delimiter, "--types": types,
+            "--passages": passages, "--overlap": overlap, "--allow-empty": allow_empty,
+            "--max-document": max_document != options.DEFAULT_MAX_DOCUMENT,
+        })  # fmt: skip
+        _index_parts(parts, output, model, overwrite, memory=memory, store=store, vector_index=vector_index)
+        return
+    if not sources:
+        raise VizslaError("name the files or folders to index, or a folder of parts with --from")
+    parsed = parse_model("bm25" if model is None else model)
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=parsed.fields, **reading)
     size = console.parse_size(memory)
@@ -74,6 +89,32 @@ def index(
     ):
         added = new.add(read_with_progress(found, "Indexing", workers), workers=workers)
         new.commit()
+    with Index.open(output) as built:
+        report(built, added, time.perf_counter() - started)
+
+
+def _check_unused(given: Mapping[str, object]) -> None:
+    """Refuse options that have no meaning for parts."""
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
+        raise VizslaError(f"--from takes documents that vizsla encode has read; leave out {name}")
+
+
+def _index_parts(
+    folder: Path, output: Path, model: str | None, overwrite: bool,
+    *, memory: str, store: bool, vector_index: str | None,
+) -> None:  # fmt: skip
+    """Build an index from parts."""
+    from vizsla.index import Index, PartSet, build_from_parts
+
+    size = console.parse_size(memory)
+    started = time.perf_counter()
+    parts = PartSet(folder)
+    with console.progress("Indexing", parts.rows, "documents") as advance:
+        added = build_from_parts(
+            parts, output, model, overwrite=overwrite, progress=advance,
+            memory=size, store=store, vector_index=vector_index or "exact",
+        )  # fmt: skip
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
 

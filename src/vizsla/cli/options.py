@@ -154,6 +154,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="About how much memory to use, as in 512MB.")]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many processes analyse documents.")]
+Passages = Annotated[
+    int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
+]
+Overlap = Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")]
 VectorIndex = Annotated[
     str | None,
     typer.Option(

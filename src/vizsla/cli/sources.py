@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
+from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Document, RawLines, Source
@@ -36,6 +38,16 @@ def find_sources(paths: list[str], format: str | None, **options: Any) -> list[S
         for remark in source.remarks():
             console.remark(f"{console.safe(source.name)}: {console.safe(remark, max_length=2000)}")
     return sources
+
+
+def check_outside(output: Path, sources: list[Source]) -> None:
+    """Refuse an output that is a file of a source, or would be one in the next run."""
+    for source in sources:
+        folder = Path(source.name)
+        console.check_output(output, *(part.file.path for part in source.parts))
+        only_corpus = len(source.parts) == 1 and source.parts[0].file.path.name.startswith("corpus.jsonl")
+        if folder.is_dir() and not only_corpus and output.resolve().is_relative_to(folder.resolve()):
+            raise VizslaError(f"{output}: this file is inside of the source {folder}; write it elsewhere")
 
 
 def read_with_progress(sources: list[Source], title: str, workers: int = 1) -> Iterator[Document | RawLines]:

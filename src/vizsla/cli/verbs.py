@@ -18,6 +18,7 @@ from vizsla.cli import (
     datasets,
     delete,
     demo,
+    encode,
     evaluate,
     expand,
     explain,
@@ -48,6 +49,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "First steps": {"demo": demo.demo},
     "Collections": {
         "index": index.index,
+        "encode": encode.encode,
         "add": add.add,
         "delete": delete.delete,
         "info": info.info,

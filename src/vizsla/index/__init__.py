@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         trust_vector_indexes,
         vector_blocks,
     )
+    from vizsla.index.parts.building import PartSet, build_from_parts
+    from vizsla.index.parts.encoding import EncodingReport, encode_shard
+    from vizsla.index.parts.settings import Shard
     from vizsla.index.search.ann_recall import Recall
     from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
     from vizsla.index.search.highlight import Highlighter, Snippet
@@ -40,20 +43,25 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Added": "writing.transaction",
+    "EncodingReport": "parts.encoding",
     "FacetValue": "search.facets",
     "Facets": "search.facets",
     "FieldFacets": "search.facets",
     "Highlighter": "search.highlight",
     "Index": "index",
     "IndexView": "view",
+    "PartSet": "parts.building",
     "Pool": "search.pooling",
     "Recall": "search.ann_recall",
+    "Shard": "parts.settings",
     "Snippet": "search.highlight",
     "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
+    "build_from_parts": "parts.building",
     "bytes_of": "inspection",
     "document_vectors": "inspection",
+    "encode_shard": "parts.encoding",
     "facet_fields": "inspection",
     "facets": "inspection",
     "facets_of_hits": "search.facets",
@@ -76,20 +84,25 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "EncodingReport",
     "FacetValue",
     "Facets",
     "FieldFacets",
     "Highlighter",
     "Index",
     "IndexView",
+    "PartSet",
     "Pool",
     "Recall",
+    "Shard",
     "Snippet",
     "Suggestion",
     "TermStatistics",
     "Writer",
+    "build_from_parts",
     "bytes_of",
     "document_vectors",
+    "encode_shard",
     "facet_fields",
     "facets",
     "facets_of_hits",

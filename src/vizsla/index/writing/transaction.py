@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sqlite3
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -100,20 +101,50 @@ class WriteTransaction:
 
         An error in the documents, or in reading them, undoes this call only.
         """
-        added = Added()
-        first, sampled, replaced = self._next_number, len(self._sample), array("q")
-        terms_bytes = int(self._memory * TERMS_SHARE)
         with database.using_sqlite(self._path):
             description, folder = database.get_meta(self._db, "model"), self._path / "model"
-            is_first = self._db.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+        sampled = len(self._sample)
         if self.model.needs_fit:
             documents = self._sampled(documents)
-        fields: set[str] = set()
-        try:
+        terms_bytes = self.terms_bytes
+
+        def analysed() -> Generator[AnalysedBatch]:
             with analysing(
                 self.model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
-            ) as analysed:
-                for batch in analysed(documents):
+            ) as batches:
+                yield from batches(documents)
+
+        return self._add(analysed(), sampled)
+
+    @property
+    def terms_bytes(self) -> int:
+        """How much memory the terms of an analyst may take."""
+        return int(self._memory * TERMS_SHARE)
+
+    def add_analysed(self, batches: Iterable[AnalysedBatch]) -> Added:
+        """Add documents that were analysed for this model before, with their fields; else as `add`."""
+
+        def prepared() -> Generator[AnalysedBatch]:
+            for batch in batches:
+                if self.model.needs_fit:
+                    rows = islice(batch.stored, SAMPLE - len(self._sample))
+                    self._sample += [Document(doc_id, json.loads(fields or "{}")) for doc_id, _, fields in rows]
+                if not self._store_texts:
+                    batch = replace(batch, stored=[(doc_id, metadata, None) for doc_id, metadata, _ in batch.stored])
+                yield batch
+
+        return self._add(prepared(), len(self._sample))
+
+    def _add(self, batches: Generator[AnalysedBatch], sampled: int) -> Added:
+        """Store batches; `sampled` is the size of the sample before them."""
+        added = Added()
+        first, replaced = self._next_number, array("q")
+        with database.using_sqlite(self._path):
+            is_first = self._db.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+        fields: set[str] = set()
+        try:
+            with closing(batches):
+                for batch in batches:
                     self._store(batch, first, added, replaced)
                     fields |= batch.fields
                     if self._buffer.bytes > self._memory * BUFFER_SHARE:

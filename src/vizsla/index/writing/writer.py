@@ -15,6 +15,7 @@ from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index.storage import database, forking
 from vizsla.index.storage.locks import FileLock
+from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.transaction import Added, WriteTransaction
 from vizsla.models import Model
 from vizsla.runs import Document
@@ -126,6 +127,13 @@ class Writer:
         """
         workers = check_count(workers, "workers, the number of processes,")
         return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
+
+    def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
+        """Add documents that were analysed for the model of this index elsewhere; else as `add`.
+
+        `batches`: gives them, told how many bytes of memory their terms may take.
+        """
+        return self._change(lambda transaction: transaction.add_analysed(batches(transaction.terms_bytes)))
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
         """Delete documents by id and return how many of them existed. `commit` makes it visible."""
