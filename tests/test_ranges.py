@@ -241,7 +241,7 @@ def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
 
 def test_rows_of_documents_come_back() -> None:
     rows: list[dict[int, int]] = [{3: 1, 9: 700}, {}, {9: 2}]
-    pointers, terms, values = by_document(build_rows(rows, np.arange(3)))
+    pointers, terms, values = by_document(build_rows(rows, np.arange(3)), 0)
     assert [dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True)) for a, z in pairwise(pointers)] == rows
 
 

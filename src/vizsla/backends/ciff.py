@@ -1,0 +1,152 @@
+"""The Common Index File Format: posting lists for Lucene, PISA, Terrier and others.
+
+A file is a row of protobuf messages, each with its length before it: a header, the posting list of each term in the
+order of the terms' UTF-8 bytes, and a record of each document. In a list the first document has its number and every
+other one its distance from the one before.
+
+What a posting holds is a count where the model is BM25 over counts, and a whole weight (impact) where it is a learned
+model. Weights that are not whole are quantised.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from vizsla.backends.impacts import DEFAULT_QUANTISER, check_positive, fitted
+from vizsla.errors import VizslaError
+from vizsla.index import Index, document_lengths, stored_ids, stores_whole_numbers, term_lists
+
+_MAX = (1 << 31) - 1  # numbers of documents, counts and lengths have 32 bits with a sign
+
+
+def write_ciff(index: Index, output: Path, quantiser: str | None = None) -> int:
+    """Write the posting lists of an index with one sparse model, and return the number of documents.
+
+    `quantiser`: write full weights, idf included, as whole numbers. Without one, stored counts or whole weights are
+    written as they are, and weights that are not whole by `range:1:100:even`.
+    """
+    as_stored = quantiser is None and stores_whole_numbers(index)
+    lengths = document_lengths(index)
+    if len(lengths) > _MAX:
+        raise VizslaError(f"ciff numbers at most {_MAX:,} documents, and this index has {len(lengths):,}")
+    with tempfile.TemporaryFile(dir=output.parent) as lists:  # the header, which comes first, counts them
+        if as_stored:
+            rows = ((term, places, values) for term, places, values in term_lists(index))
+            count = _write_lists(lists, rows)
+        else:
+            lengths = np.zeros(len(lengths), np.int64)
+            count = _write_lists(lists, _impacts(index, quantiser or DEFAULT_QUANTISER, lengths))
+        lists.seek(0)
+        with output.open("wb") as file:
+            file.write(delimited(_header(index.model.name, count, lengths, "stored" if as_stored else "quantised")))
+            shutil.copyfileobj(lists, file, 1 << 20)
+            for number, (doc_id, length) in enumerate(zip(stored_ids(index), lengths.tolist(), strict=True)):
+                file.write(delimited(_record(number, doc_id, length)))
+    return len(lengths)
+
+
+def _impacts(index: Index, quantiser: str, lengths: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """The lists of quantised full weights; their sums by document are added to `lengths`."""
+    weights = (values for _, _, values in term_lists(index, weighted=True))
+    chosen = fitted(quantiser, weights)
+    for term, places, values in term_lists(index, weighted=True):
+        check_positive(values, index.model.name, "ciff")
+        whole = chosen.quantise(values).astype(np.int64)
+        lengths[places] += whole
+        yield term, places[whole > 0], whole[whole > 0]
+
+
+def _write_lists(file: IO[bytes], lists: Iterator[tuple[str, np.ndarray, np.ndarray]]) -> int:
+    count = 0
+    for term, places, values in lists:
+        if len(places):
+            file.write(delimited(postings_list(term, places, values.astype(np.int64))))
+            count += 1
+    return count
+
+
+def _header(model: str, lists: int, lengths: np.ndarray, values: str) -> bytes:
+    documents, total = len(lengths), int(lengths.sum())
+    mean = total / documents if documents else 0.0
+    return b"".join(
+        [
+            *(_number(field, n) for field, n in ((1, 1), (2, lists), (3, documents), (4, lists), (5, documents))),
+            _number(6, total),
+            bytes([7 << 3 | 1]) + struct.pack("<d", mean),
+            _text(8, f"Vizsla, {model}, values {values}"),
+        ]
+    )
+
+
+def _record(number: int, doc_id: str, length: int) -> bytes:
+    return _number(1, number) + _text(2, doc_id) + _number(3, length)
+
+
+def postings_list(term: str, places: np.ndarray, values: np.ndarray) -> bytes:
+    """The message of a term: its document frequency, the sum of its values, and its postings."""
+    if len(values) and int(values.max()) > _MAX:
+        raise VizslaError(f"ciff holds counts and weights up to {_MAX:,}, and one of {term!r} is {int(values.max()):,}")
+    return _text(1, term) + _number(2, len(places)) + _number(3, int(values.sum())) + _postings(places, values)
+
+
+def _postings(places: np.ndarray, values: np.ndarray) -> bytes:
+    """Each posting is a message of two numbers: tag, size, then tag and varint of each."""
+    gaps = np.diff(places, prepend=0)
+    gap_sizes, value_sizes = _varint_sizes(gaps), _varint_sizes(values)
+    starts = np.append(0, np.cumsum(4 + gap_sizes + value_sizes))
+    out = np.empty(starts[-1], np.uint8)
+    at = starts[:-1]
+    out[at], out[at + 1], out[at + 2] = 4 << 3 | 2, 2 + gap_sizes + value_sizes, 1 << 3
+    _put_varints(out, at + 3, gaps, gap_sizes)
+    out[at + 3 + gap_sizes] = 2 << 3
+    _put_varints(out, at + 4 + gap_sizes, values, value_sizes)
+    return out.tobytes()
+
+
+def _varint_sizes(numbers: np.ndarray) -> np.ndarray:
+    sizes = np.ones(len(numbers), np.int64)
+    for bits in range(7, 35, 7):
+        sizes += numbers >> bits > 0
+    return sizes
+
+
+def _put_varints(out: np.ndarray, at: np.ndarray, numbers: np.ndarray, sizes: np.ndarray) -> None:
+    """Write numbers of up to 35 bits as varints that begin at given places: seven bits a byte, the lowest first."""
+    for place in range(int(sizes.max(initial=0))):
+        here = sizes > place
+        more = np.where(sizes[here] > place + 1, 0x80, 0)
+        out[at[here] + place] = numbers[here] >> 7 * place & 0x7F | more
+
+
+def varint(number: int) -> bytes:
+    """A whole number of 0 or more, seven bits a byte, the lowest first.
+
+    >>> varint(1), varint(300)
+    (b'\\x01', b'\\xac\\x02')
+    """
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def delimited(message: bytes) -> bytes:
+    """A message with its length before it."""
+    return varint(len(message)) + message
+
+
+def _number(field: int, number: int) -> bytes:
+    return varint(field << 3) + varint(number)
+
+
+def _text(field: int, text: str) -> bytes:
+    return varint(field << 3 | 2) + delimited(text.encode())
