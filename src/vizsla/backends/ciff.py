@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +22,7 @@ import numpy as np
 from vizsla.backends.impacts import DEFAULT_QUANTISER, check_positive, fitted
 from vizsla.errors import VizslaError
 from vizsla.index import Index, document_lengths, stored_ids, stores_whole_numbers, term_lists
+from vizsla.kernels import njit
 
 _MAX = (1 << 31) - 1  # numbers of documents, counts and lengths have 32 bits with a sign
 
@@ -38,8 +39,7 @@ def write_ciff(index: Index, output: Path, quantiser: str | None = None) -> int:
         raise VizslaError(f"ciff numbers at most {_MAX:,} documents, and this index has {len(lengths):,}")
     with tempfile.TemporaryFile(dir=output.parent) as lists:  # the header, which comes first, counts them
         if as_stored:
-            rows = ((term, places, values) for term, places, values in term_lists(index))
-            count = _write_lists(lists, rows)
+            count = _write_lists(lists, term_lists(index))
         else:
             lengths = np.zeros(len(lengths), np.int64)
             count = _write_lists(lists, _impacts(index, quantiser or DEFAULT_QUANTISER, lengths))
@@ -63,7 +63,7 @@ def _impacts(index: Index, quantiser: str, lengths: np.ndarray) -> Iterator[tupl
         yield term, places[whole > 0], whole[whole > 0]
 
 
-def _write_lists(file: IO[bytes], lists: Iterator[tuple[str, np.ndarray, np.ndarray]]) -> int:
+def _write_lists(file: IO[bytes], lists: Iterable[tuple[str, np.ndarray, np.ndarray]]) -> int:
     count = 0
     for term, places, values in lists:
         if len(places):
@@ -97,32 +97,35 @@ def postings_list(term: str, places: np.ndarray, values: np.ndarray) -> bytes:
 
 
 def _postings(places: np.ndarray, values: np.ndarray) -> bytes:
-    """Each posting is a message of two numbers: tag, size, then tag and varint of each."""
-    gaps = np.diff(places, prepend=0)
-    gap_sizes, value_sizes = _varint_sizes(gaps), _varint_sizes(values)
-    starts = np.append(0, np.cumsum(4 + gap_sizes + value_sizes))
-    out = np.empty(starts[-1], np.uint8)
-    at = starts[:-1]
-    out[at], out[at + 1], out[at + 2] = 4 << 3 | 2, 2 + gap_sizes + value_sizes, 1 << 3
-    _put_varints(out, at + 3, gaps, gap_sizes)
-    out[at + 3 + gap_sizes] = 2 << 3
-    _put_varints(out, at + 4 + gap_sizes, values, value_sizes)
-    return out.tobytes()
+    out = np.empty(14 * len(places), np.uint8)
+    return out[: _put_postings(places, values, out)].tobytes()
 
 
-def _varint_sizes(numbers: np.ndarray) -> np.ndarray:
-    sizes = np.ones(len(numbers), np.int64)
-    for bits in range(7, 35, 7):
-        sizes += numbers >> bits > 0
-    return sizes
+@njit
+def _put_varint(number: int, out: np.ndarray, at: int) -> int:
+    while number > 0x7F:
+        out[at] = number & 0x7F | 0x80
+        number >>= 7
+        at += 1
+    out[at] = number
+    return at + 1
 
 
-def _put_varints(out: np.ndarray, at: np.ndarray, numbers: np.ndarray, sizes: np.ndarray) -> None:
-    """Write numbers of up to 35 bits as varints that begin at given places: seven bits a byte, the lowest first."""
-    for place in range(int(sizes.max(initial=0))):
-        here = sizes > place
-        more = np.where(sizes[here] > place + 1, 0x80, 0)
-        out[at[here] + place] = numbers[here] >> 7 * place & 0x7F | more
+@njit
+def _put_postings(places: np.ndarray, values: np.ndarray, out: np.ndarray) -> int:
+    """Write each posting as a message of two numbers: tag, size, then tag and varint of each; gives where they end."""
+    at, before = 0, 0
+    for i in range(places.size):
+        start = at
+        out[at] = 4 << 3 | 2
+        at += 2
+        out[at] = 1 << 3
+        at = _put_varint(places[i] - before, out, at + 1)
+        out[at] = 2 << 3
+        at = _put_varint(values[i], out, at + 1)
+        out[start + 1] = at - start - 2
+        before = places[i]
+    return at
 
 
 def varint(number: int) -> bytes:

@@ -52,7 +52,9 @@ def search(
     ] = None,
     model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
     expand: options.Expand = None,
-    rerank: Annotated[bool, typer.Option("--rerank", help="Rerank the results with ms-marco-MiniLM-L-12-v2.")] = False,
+    rerank: Annotated[
+        bool, typer.Option("--rerank", help="Rerank the results with ms-marco-MiniLM-L-12-v2.")
+    ] = False,
     reranker: Annotated[
         str | None, typer.Option("--reranker", metavar="MODEL", help="Rerank the results with another cross-encoder.")
     ] = None,

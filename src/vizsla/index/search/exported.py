@@ -182,23 +182,47 @@ def term_lists(searcher: Searcher, *, weighted: bool) -> Iterator[TermList]:
     snapshot, part = searcher.snapshot, only_sparse_part(searcher)
     weighting = part.component.weighting(part.statistics)
     firsts, living = _places(snapshot)
-    rows = snapshot.terms.all_of(part.space, snapshot.meta["next_term"])
-    for number, term in sorted(rows, key=lambda row: row[1].encode()):
-        (factors,) = part.query_weights([{term: 1.0}]) if weighted else ({},)
+    terms = snapshot.terms.all_of(part.space, snapshot.meta["next_term"])
+    terms.sort(key=lambda row: row[1].encode())
+    (factors,) = part.query_weights([{term: 1.0 for _, term in terms}]) if weighted else ({},)
+    numbers = np.array([number for number, _ in terms], np.int64)
+    readers = [_ListReader(segment, numbers) for segment in snapshot.segments]
+    for i, (_, term) in enumerate(terms):
         places, values = [], []
         with snapshot.naming_damage():
-            for segment, first, mask in zip(snapshot.segments, firsts, living, strict=True):
-                documents, stored = segment.list_of(number)
-                if mask is not None:
-                    kept = mask[documents] >= 0
-                    documents, stored = documents[kept], stored[kept]
-                if weighted:
-                    codes = segment.lengths[part.space, documents]
-                    stored = weighting.weigh(stored, codes) * factors.get(term, 0.0)
-                places.append(first + (documents.astype(np.int64) if mask is None else mask[documents]))
-                values.append(stored)
+            for reader, first, moved in zip(readers, firsts, living, strict=True):
+                for documents, stored in reader.lists(i):
+                    rows = documents.astype(np.int64) if moved is None else moved[documents]
+                    if weighted:
+                        codes = reader.segment.lengths[part.space, documents]
+                        stored = weighting.weigh(stored, codes) * factors.get(term, 0.0)
+                    places.append(first + rows if moved is None else first + rows[rows >= 0])
+                    values.append(stored if moved is None else stored[rows >= 0])
         if any(map(len, places)):
-            yield TermList(term, np.concatenate(places), np.concatenate(values))
+            yield _merged(term, places, values)
+
+
+def _merged(term: str, places: list[np.ndarray], values: list[np.ndarray]) -> TermList:
+    if len(places) == 1:
+        return TermList(term, places[0], values[0])
+    all_places = np.concatenate(places)
+    order = np.argsort(all_places, kind="stable")
+    return TermList(term, all_places[order], np.concatenate(values)[order])
+
+
+class _ListReader:
+    """Reads the lists of many terms of a segment; where they are is looked up at once."""
+
+    def __init__(self, segment: Segment, numbers: np.ndarray) -> None:
+        self.segment = segment
+        self._kinds = [(lists, *lists.places(numbers)) for lists in (segment.small, segment.large)]
+
+    def lists(self, at: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Documents and values of the small and of the large list of a term, if it has them."""
+        for lists, places, has_list in self._kinds:
+            if has_list[at]:
+                _, documents, values = lists.unpack(len(self.segment), int(places[at]), int(places[at]) + 1)
+                yield documents, values
 
 
 def _places(snapshot: Snapshot) -> tuple[list[int], list[np.ndarray | None]]:
