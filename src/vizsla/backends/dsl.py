@@ -17,6 +17,7 @@ import numpy as np
 from vizsla.backends.bulk import EngineFields, feature
 from vizsla.errors import VizslaError
 from vizsla.index import Index, encoded_queries, facts_for_export
+from vizsla.index.exporting import max_norms
 from vizsla.index.search.exported import EncodedQuery
 
 MAX_WEIGHT = 64.0
@@ -29,12 +30,12 @@ def search_bodies(index: Index, engine: str, queries: Mapping[str, str], k: int 
     """For each query its id and the body of a search request for the top k."""
     if k < 1:
         raise VizslaError(f"the number of documents to retrieve must be 1 or more, not {k}")
-    fields = EngineFields.of(engine, facts_for_export(index))
+    fields, norms = EngineFields.of(engine, facts_for_export(index)), max_norms(index)
     ids, texts = list(queries), list(queries.values())
     for first in range(0, len(ids), _QUERIES):
         encoded = encoded_queries(index, texts[first : first + _QUERIES])
         for query_id, query in zip(ids[first : first + _QUERIES], encoded, strict=True):
-            yield query_id, search_body(fields, query, k)
+            yield query_id, search_body(fields, query, k, norms)
 
 
 def write_bodies(index: Index, engine: str, queries: Mapping[str, str], output: Path, k: int = 10) -> int:
@@ -47,13 +48,16 @@ def write_bodies(index: Index, engine: str, queries: Mapping[str, str], output: 
     return count
 
 
-def search_body(fields: EngineFields, query: EncodedQuery, k: int) -> dict[str, Any]:
-    """The body of a search request for the top k; of a document in passages the best one counts."""
+def search_body(fields: EngineFields, query: EncodedQuery, k: int, norms: Mapping[str, float]) -> dict[str, Any]:
+    """The body of a search request for the top k; of a document in passages the best one counts.
+
+    `norms`: the length of the longest vector of each dense namespace.
+    """
     clauses = [_features_query(fields, field, query.terms[name]) for name, field in fields.terms.items()]
     found = [clause for clause in clauses if clause is not None]
     body: dict[str, Any] = {"size": k, "_source": ["document", "content"]}
     if query.vectors:
-        body["query"] = _scripted(fields, found, query.vectors)
+        body["query"] = _scripted(fields, found, query.vectors, norms)
     elif len(found) > 1:
         body["query"] = {"bool": {"should": found}}
     else:
@@ -77,14 +81,16 @@ def _features_query(fields: EngineFields, field: str, terms: Mapping[str, float]
     return {"neural_sparse": {field: {"query_tokens": scaled, "boost": boost}}}
 
 
-def _scripted(fields: EngineFields, clauses: list[dict[str, Any]], vectors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _scripted(
+    fields: EngineFields, clauses: list[dict[str, Any]], vectors: Mapping[str, np.ndarray], norms: Mapping[str, float]
+) -> dict[str, Any]:
     """A query whose score is that of the clauses, the inner products with all vectors, and the shift."""
     params: dict[str, Any] = {}
     products, shift = [], 0.0
     for number, (namespace, vector) in enumerate(vectors.items()):
         name, norm = fields.vectors[namespace], float(np.linalg.norm(vector))
         params[f"query{number}"] = [float(f"{x:.9g}") for x in vector.tolist()]
-        shift += norm * fields.facts.max_norms[namespace] * _MARGIN
+        shift += norm * norms[namespace] * _MARGIN
         if fields.engine == "elasticsearch":
             product, present = f"dotProduct(params.query{number}, '{name}')", name
         else:

@@ -22,8 +22,6 @@ class ExportFacts(NamedTuple):
     """The namespaces of terms."""
     dense: dict[str, int]
     """The namespaces of dense vectors, and how many numbers a vector has."""
-    max_norms: dict[str, float]
-    """The length of the longest vector of each dense namespace."""
     has_passages: bool
     has_texts: bool
 
@@ -53,7 +51,6 @@ def facts_for_export(index: Index) -> ExportFacts:
             own.model.name,
             tuple(part.component.namespace for part in own.sparse),
             sizes,
-            exported.max_norms(searcher),
             snapshot.splitter is not None,
             snapshot.documents.has_texts,
         )
@@ -120,6 +117,12 @@ def document_lengths(index: Index) -> np.ndarray:
     """The length of each document or passage for a sparse model, in the order of insertion."""
     with index._reading() as searcher:
         return exported.document_lengths(searcher)
+
+
+def max_norms(index: Index) -> dict[str, float]:
+    """The length of the longest vector of each dense namespace; every vector is read once."""
+    with index._reading() as searcher:
+        return exported.max_norms(searcher)
 
 
 def encoded_queries(index: Index, texts: Sequence[str]) -> list[EncodedQuery]:
