@@ -216,7 +216,7 @@ class Engine:
                 product = float(np.dot(params[name], document[field]))
                 if "cosineSimilarity" in script["source"]:
                     cosine = product / np.linalg.norm(params[name]) / np.linalg.norm(document[field])
-                    product = cosine * params[name.replace("query", "norm")] * document[f"{field}_norm"]
+                    product = float(cosine) * params[name.replace("query", "norm")] * document[f"{field}_norm"]
                 total += product
         assert total >= 0
         return total
