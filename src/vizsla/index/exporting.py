@@ -75,17 +75,15 @@ def exported_documents(index: Index, *, contents: bool = False) -> Iterator[Expo
         documents = snapshot.documents
         if contents and not documents.has_texts:
             raise VizslaError(f"{index.path}: this index keeps no texts to export")
-        for block in exported.exported_vectors(searcher):
-            for first in range(0, len(block), 1000):
-                some = block[first : first + 1000]
-                numbers = [row.number for row in some]
-                ids = documents.ids(numbers)
-                fields = documents.by_number(numbers) if contents else {}
-                for number, terms, vectors in some:
-                    stored = ids[number]
-                    whole = stored if snapshot.splitter is None else document_of(stored)
-                    content = dict(fields[number].content) if contents else {}
-                    yield ExportedDocument(stored, whole, terms, vectors, content)
+        for some in exported.exported_vectors(searcher):
+            numbers = [row.number for row in some]
+            ids = documents.ids(numbers)
+            fields = documents.by_number(numbers) if contents else {}
+            for number, terms, vectors in some:
+                stored = ids[number]
+                whole = stored if snapshot.splitter is None else document_of(stored)
+                content = dict(fields[number].content) if contents else {}
+                yield ExportedDocument(stored, whole, terms, vectors, content)
 
 
 def stored_ids(index: Index) -> Iterator[str]:

@@ -14,6 +14,8 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import DensePart, SparsePart
 from vizsla.index.search.searcher import Searcher
 
+_DOCUMENTS = 1000  # whose vectors are given at once
+
 
 class ExportedVectors(NamedTuple):
     """The vectors of one living document, by namespace."""
@@ -93,18 +95,18 @@ def check_exportable(searcher: Searcher) -> None:
 
 
 def exported_vectors(searcher: Searcher) -> Iterator[list[ExportedVectors]]:
-    """The vectors of all living documents, those of one range of a segment at a time."""
+    """The vectors of all living documents, some documents at a time."""
     check_exportable(searcher)
     snapshot, sparse, dense = searcher.snapshot, searcher.own.sparse, searcher.own.dense
     table = _term_table(snapshot, sparse, prefixed=False)
     for found in _ranges(snapshot, sparse, table):
         vectors = {part.component.namespace: _dense_rows(snapshot, found, part) for part in dense}
-        documents = []
-        for row in np.flatnonzero(found.living).tolist():
-            own = {name: rows[row] for name, (rows, present) in vectors.items() if present[row]}
-            number = int(found.segment.numbers[found.first + row])
-            documents.append(ExportedVectors(number, _terms_of(found, row, sparse, table), own))
-        yield documents
+        living = np.flatnonzero(found.living).tolist()
+        for some in (living[a : a + _DOCUMENTS] for a in range(0, len(living), _DOCUMENTS)):
+            numbers = found.segment.numbers[found.first :][some].tolist()
+            own = [{name: rows[row] for name, (rows, present) in vectors.items() if present[row]} for row in some]
+            terms = [_terms_of(found, row, sparse, table) for row in some]
+            yield [ExportedVectors(*document) for document in zip(numbers, terms, own, strict=True)]
 
 
 def _terms_of(found: _Range, row: int, parts: Sequence[SparsePart], table: _TermTable) -> dict[str, dict[str, float]]:
