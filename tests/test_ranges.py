@@ -241,7 +241,7 @@ def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
 
 def test_rows_of_documents_come_back() -> None:
     rows: list[dict[int, int]] = [{3: 1, 9: 700}, {}, {9: 2}]
-    pointers, terms, values = by_document(build_rows(rows, np.arange(3)))
+    pointers, terms, values = by_document(build_rows(rows, np.arange(3)), 0)
     assert [dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True)) for a, z in pairwise(pointers)] == rows
 
 
@@ -250,3 +250,21 @@ def test_two_bytes_a_posting() -> None:
     assert isinstance(small, PostingLists)
     assert (small.postings.nbytes, small.values.nbytes) == (4, 0)
     assert (large.postings.nbytes, large.maxima.tolist()) == (2, [5.0])
+
+
+def test_documents_of_each_range_again() -> None:
+    size = 2 * RANGE_SIZE + 5
+    rng = np.random.default_rng(3)
+    rows = [
+        {int(t): int(v) for t, v in zip(rng.integers(0, 9, 3), rng.integers(1, 9, 3), strict=True)} for _ in range(40)
+    ]
+    kept = dict(zip(sorted(rng.choice(size, 40, replace=False).tolist()), rows, strict=True))
+    segment = build_rows([kept.get(i, {}) for i in range(size)], np.arange(size))
+    found = {}
+    for doc_range in range(3):
+        pointers, terms, values = by_document(segment, doc_range)
+        assert len(pointers) == min(RANGE_SIZE, size - doc_range * RANGE_SIZE) + 1
+        for row in np.flatnonzero(np.diff(pointers)).tolist():
+            own = slice(*pointers[row : row + 2].tolist())
+            found[doc_range * RANGE_SIZE + row] = dict(zip(terms[own].tolist(), values[own].tolist(), strict=True))
+    assert found == kept

@@ -1,4 +1,4 @@
-"""Document vectors of an index as files: Anserini's JSON lines, or a sparse matrix with its ids and terms.
+"""Document vectors of an index as files: JSON lines, a sparse matrix with its ids and terms, and more.
 
 A document's vector has the full weight of each term, its idf included. A query of plain term counts then gets the same
 scores in any engine. Dense and token vectors become arrays of numpy's.
@@ -18,28 +18,40 @@ from typing import IO
 
 import numpy as np
 
+from vizsla.backends.anserini import write_collection
+from vizsla.backends.bulk import ENGINES, write_bulk
+from vizsla.backends.ciff import write_ciff
+from vizsla.backends.impacts import fitted
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.index import Index, document_vectors, vector_blocks
 from vizsla.vectors import Quantiser
 
-FORMATS = ("jsonl", "npz", "arrays")
+FORMATS = ("jsonl", "npz", "arrays", "ciff", "anserini", "elasticsearch", "opensearch")
+UNQUANTISED = {
+    "arrays": "arrays hold vectors as they are stored",
+    "elasticsearch": "elasticsearch rounds weights itself",
+    "opensearch": "opensearch rounds weights itself",
+}
 
 
-def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = None) -> int:
-    """Write the vectors of all documents, as `jsonl`, `npz` or `arrays`, and return the number of documents.
+def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = None, *, texts: bool = True) -> int:
+    """Write the vectors of all documents in one of `FORMATS`, and return the number of documents.
 
     `quantiser`: a quantiser such as `minmax:8`, which stores weights as whole numbers.
+    `texts`: for `elasticsearch` and `opensearch`, whose output is a folder: write the fields of documents, too.
     """
     if to not in FORMATS:
         raise UnknownNameError("export format", to, FORMATS)
+    if quantiser and to in UNQUANTISED:
+        raise VizslaError(f"only weights of terms can be quantised; {UNQUANTISED[to]}")
     if to == "arrays":
-        if quantiser:
-            raise VizslaError("only weights of terms can be quantised; arrays hold vectors as they are stored")
         return _write_arrays(index, output)
-    chosen = Quantiser.parse(quantiser) if quantiser else None
-    if chosen is not None and not chosen.fitted:
-        weights = (np.fromiter(vector.values(), np.float64) for _, vector in document_vectors(index))
-        chosen = chosen.fit(np.concatenate([*weights, np.zeros(0)]))
+    if to in ENGINES:
+        return write_bulk(index, to, output, texts=texts)
+    if to in ("ciff", "anserini"):
+        return write_ciff(index, output, quantiser) if to == "ciff" else write_collection(index, output, quantiser)
+    weights = (np.fromiter(vector.values(), np.float64, len(vector)) for _, vector in document_vectors(index))
+    chosen = fitted(quantiser, weights) if quantiser else None
     rows = _quantised(index, chosen)
     return _write_json_lines(rows, output) if to == "jsonl" else _write_matrix(rows, output)
 

@@ -156,6 +156,19 @@ class PostingLists:
             raise DamagedSegmentError
         return starts[blocks - blocks[0]] - starts[0], documents, values
 
+    def within(self, doc_range: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The postings of one range of documents, by term: terms, places of documents in the range, values."""
+        blocks = np.flatnonzero(self.ranges == doc_range)
+        lists = np.searchsorted(self.block_starts, blocks, side="right") - 1
+        starts, ends = self.starts[blocks].astype(np.int64), self.starts[blocks + 1].astype(np.int64)
+        counts = ends - starts
+        if (counts < 0).any() or (ends > len(self.postings)).any() or (lists >= len(self.terms)).any():
+            raise DamagedSegmentError
+        at = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        found = self.postings[at]
+        values = self.values[at] if len(self.values) else (found >> RANGE_BITS).astype(np.uint8) + np.uint8(1)
+        return np.repeat(self.terms[lists], counts), found & np.uint16(OFFSET_MASK), values
+
     @property
     def value_type(self) -> np.dtype:
         return self.values.dtype if len(self.values) else np.dtype(np.uint8)

@@ -231,21 +231,16 @@ def _invert(pointers, indices, values, size, documents_count):
     return starts, documents, out
 
 
-def by_document(segment: Segment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of the documents again, in CSR form: pointers, term numbers, values."""
-    counts, terms, documents, values = [], [], [], []
-    for lists in (segment.small, segment.large):
-        pointers, some_documents, some_values = lists.unpack(len(segment))
-        counts.append(np.diff(pointers))
-        terms.append(lists.terms)
-        documents.append(some_documents)
-        values.append(some_values)
-    pointers = np.append(0, np.cumsum(np.concatenate(counts)))
-    all_terms = np.concatenate(terms)
-    starts, places, out = _invert(
-        pointers, np.concatenate(documents), np.concatenate(values), len(segment), max(len(all_terms), 1)
-    )
-    return starts, all_terms[places], out
+def by_document(segment: Segment, doc_range: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of the documents of one range again, in CSR form: pointers, term numbers, values."""
+    both = [lists.within(doc_range) for lists in (segment.small, segment.large)]
+    terms, places, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(3))
+    size = min(len(segment) - doc_range * RANGE_SIZE, RANGE_SIZE)
+    counts = np.bincount(places, minlength=size)
+    if len(counts) > size:
+        raise DamagedSegmentError
+    order = np.argsort(places, kind="stable")
+    return np.append(0, np.cumsum(counts)), terms[order], values[order]
 
 
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:

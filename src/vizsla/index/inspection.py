@@ -1,4 +1,4 @@
-"""A closer look at an index: facets, suggestions, similar documents, term statistics, vectors as data, and more."""
+"""A closer look at an index: facets, suggestions, similar documents, term statistics, dense vectors, and more."""
 
 from __future__ import annotations
 
@@ -135,18 +135,6 @@ def term_statistics(index: Index, text: str) -> list[TermStatistics]:
         raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
     with index._reading() as searcher:
         return statistics.term_statistics(searcher, text)
-
-
-def document_vectors(index: Index) -> Iterator[tuple[str, dict[str, float]]]:
-    """The id of each document and the full weights of its terms, idf included.
-
-    A document in passages has a vector for each of them, one after the other, all with its id.
-    """
-    with index._reading() as searcher:
-        snapshot = searcher.snapshot
-        for number, vector in statistics.document_vectors(searcher):
-            stored = snapshot.documents.ids([number])[number]
-            yield stored if snapshot.splitter is None else document_of(stored), vector
 
 
 def vector_blocks(index: Index) -> Iterator[tuple[list[str], VectorBlock]]:

@@ -1,16 +1,15 @@
-"""What an index knows of its terms and vectors: term statistics, vectors as data, sizes."""
+"""What an index knows of its terms and vectors: term statistics, dense and token vectors as data, sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import by_document
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.bound_model import DensePart, SparsePart
+from vizsla.index.search.bound_model import DensePart, MatchPart, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model
 
@@ -61,33 +60,6 @@ def bytes_of(searcher: Searcher, model: Model) -> int:
     return total
 
 
-def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]]]:
-    """The number of each living document and the full weights of its terms, idf included.
-
-    In a sum the terms are prefixed by their namespaces.
-    """
-    if searcher.own.has_vectors:
-        name = next(part.component.name for part in searcher.own.parts if not isinstance(part, SparsePart))
-        raise VizslaError(
-            f"the vectors of {name} have no terms to list; dense and token vectors are exported as arrays"
-        )
-    snapshot, parts = searcher.snapshot, searcher.own.sparse
-    names, spaces, factors = _term_table(snapshot, parts)
-    weightings = [p.component.weighting(p.statistics) for p in parts]
-    for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
-        with snapshot.naming_damage():
-            pointers, terms, values = by_document(segment)
-        for row in range(len(segment)) if alive is None else np.flatnonzero(alive).tolist():
-            numbers = terms[pointers[row] : pointers[row + 1]]
-            stored = values[pointers[row] : pointers[row + 1]]
-            weights = np.zeros(len(numbers))
-            for space, weighting in enumerate(weightings):
-                here = spaces[numbers] == space
-                codes = np.full(int(here.sum()), segment.lengths[space, row])
-                weights[here] = weighting.weigh(stored[here], codes) * factors[numbers[here]]
-            yield int(segment.numbers[row]), dict(zip((names[n] for n in numbers), weights.tolist(), strict=True))
-
-
 class VectorBlock(NamedTuple):
     """The dense and the token vectors of some neighbouring living documents."""
 
@@ -102,6 +74,8 @@ def vector_blocks(searcher: Searcher) -> Iterator[VectorBlock]:
     """The dense and token vectors of all living documents, some documents at a time."""
     snapshot = searcher.snapshot
     parts = [part for part in searcher.own.parts if not isinstance(part, SparsePart)]
+    if any(isinstance(part, MatchPart) for part in parts):
+        raise VizslaError(f"{searcher.own.model.name} has vectors in posting lists, which cannot be exported")
     if not parts:
         raise VizslaError(f"{searcher.own.model.name} has no dense or token vectors; export its terms as jsonl or npz")
     for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
@@ -121,17 +95,3 @@ def vector_blocks(searcher: Searcher) -> Iterator[VectorBlock]:
                     vectors[name] = rows.vectors[int(bounds[0]) : int(bounds[-1])][np.repeat(kept, own)]
                     sizes[name] = own[kept]
             yield VectorBlock(segment.numbers[first:last][kept].tolist(), vectors, sizes)
-
-
-def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """For each term number its label, its namespace, and the weight of a query that has it once."""
-    size = snapshot.meta["next_term"]
-    labels, spaces, factors = [""] * size, np.zeros(size, np.int64), np.zeros(size)
-    for part in parts:
-        prefix = "" if len(parts) == 1 else f"{part.component.namespace}:"
-        rows = snapshot.terms.all_of(part.space, size)
-        (weights,) = part.query_weights([{term: 1.0 for _, term in rows}])
-        for number, term in rows:
-            labels[number], spaces[number] = prefix + term, part.space
-            factors[number] = weights.get(term, 0.0)
-    return labels, spaces, factors

@@ -1,0 +1,271 @@
+"""What other engines need of an index: full weights and vectors by document, posting lists by term, encoded queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Segment, by_document
+from vizsla.engine.posting_lists import RANGE_SIZE
+from vizsla.errors import VizslaError
+from vizsla.index.reading.snapshot import Snapshot
+from vizsla.index.search.bound_model import DensePart, SparsePart
+from vizsla.index.search.searcher import Searcher
+
+_DOCUMENTS = 1000  # whose vectors are given at once
+
+
+class ExportedVectors(NamedTuple):
+    """The vectors of one living document, by namespace."""
+
+    number: int
+    terms: dict[str, dict[str, float]]
+    """The full weights of terms: idf and the weight of the part are included."""
+    vectors: dict[str, np.ndarray]
+    """Dense vectors in 32 bits; a document without a known token has none."""
+
+
+class TermList(NamedTuple):
+    """The posting list of a term over the living documents."""
+
+    term: str
+    places: np.ndarray
+    """Ascending: how many living documents were inserted before each document."""
+    values: np.ndarray
+    """What is stored, or full weights."""
+
+
+class EncodedQuery(NamedTuple):
+    """A query for documents whose vectors are those of `ExportedVectors`."""
+
+    terms: dict[str, dict[str, float]]
+    """By namespace the weights of terms, idf not included; terms that no document has are left out."""
+    vectors: dict[str, np.ndarray]
+    """By namespace dense vectors, the weight of the part multiplied in."""
+
+
+class _TermTable(NamedTuple):
+    """By term number: what a term is called, its namespace, and the weight of a query that has it once."""
+
+    labels: list[str]
+    spaces: np.ndarray
+    factors: np.ndarray
+
+
+class _Range(NamedTuple):
+    """The weighted terms of the documents first .. last - 1 of a segment, in CSR form."""
+
+    segment: Segment
+    first: int
+    last: int
+    living: np.ndarray
+    """Which of the rows live."""
+    pointers: np.ndarray
+    terms: np.ndarray
+    weights: np.ndarray
+
+
+def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]]]:
+    """The number of each living document and the full weights of its terms, idf included.
+
+    In a sum the terms are prefixed by their namespaces.
+    """
+    if searcher.own.has_vectors:
+        name = next(part.component.name for part in searcher.own.parts if not isinstance(part, SparsePart))
+        raise VizslaError(
+            f"the vectors of {name} have no terms to list; dense and token vectors are exported as arrays"
+        )
+    snapshot, parts = searcher.snapshot, searcher.own.sparse
+    table = _term_table(snapshot, parts, prefixed=len(parts) > 1)
+    for found in _ranges(snapshot, parts, table):
+        weights = found.weights.tolist()
+        for row in np.flatnonzero(found.living).tolist():
+            a, z = found.pointers[row : row + 2].tolist()
+            names = (table.labels[n] for n in found.terms[a:z].tolist())
+            yield int(found.segment.numbers[found.first + row]), dict(zip(names, weights[a:z], strict=True))
+
+
+def check_exportable(searcher: Searcher) -> None:
+    """Refuse a model whose scores are no inner products, so that other engines cannot compute them."""
+    for part in searcher.own.parts:
+        if not isinstance(part, SparsePart | DensePart):
+            raise VizslaError(f"{part.component.name} has token vectors, which other engines cannot be given")
+
+
+def exported_vectors(searcher: Searcher) -> Iterator[list[ExportedVectors]]:
+    """The vectors of all living documents, some documents at a time."""
+    check_exportable(searcher)
+    snapshot, sparse, dense = searcher.snapshot, searcher.own.sparse, searcher.own.dense
+    table = _term_table(snapshot, sparse, prefixed=False)
+    for found in _ranges(snapshot, sparse, table):
+        vectors = {part.component.namespace: _dense_rows(snapshot, found, part) for part in dense}
+        living = np.flatnonzero(found.living).tolist()
+        for some in (living[a : a + _DOCUMENTS] for a in range(0, len(living), _DOCUMENTS)):
+            numbers = found.segment.numbers[found.first :][some].tolist()
+            own = [{name: rows[row] for name, (rows, present) in vectors.items() if present[row]} for row in some]
+            terms = [_terms_of(found, row, sparse, table) for row in some]
+            yield [ExportedVectors(*document) for document in zip(numbers, terms, own, strict=True)]
+
+
+def _terms_of(found: _Range, row: int, parts: Sequence[SparsePart], table: _TermTable) -> dict[str, dict[str, float]]:
+    a, z = found.pointers[row : row + 2].tolist()
+    numbers, weights = found.terms[a:z], found.weights[a:z]
+    by_space = {}
+    for part in parts:
+        here = slice(None) if len(parts) == 1 else table.spaces[numbers] == part.space
+        names = (table.labels[n] for n in numbers[here].tolist())
+        by_space[part.component.namespace] = dict(zip(names, weights[here].tolist(), strict=True))
+    return by_space
+
+
+def _dense_rows(snapshot: Snapshot, found: _Range, part: DensePart) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors of the rows of a range in 32 bits, and whether each document has one."""
+    with snapshot.naming_damage():
+        rows = np.asarray(found.segment.dense[part.space][found.first : found.last], np.float32)
+        return rows, found.segment.sizes[part.space, found.first : found.last] > 0
+
+
+def _ranges(snapshot: Snapshot, parts: Sequence[SparsePart], table: _TermTable) -> Iterator[_Range]:
+    weightings = [(part.space, part.component.weighting(part.statistics)) for part in parts]
+    for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
+        for first in range(0, len(segment), RANGE_SIZE):
+            last = min(first + RANGE_SIZE, len(segment))
+            with snapshot.naming_damage():
+                pointers, terms, values = by_document(segment, first // RANGE_SIZE)
+                rows = np.repeat(np.arange(first, last), np.diff(pointers))
+                spaces, weights = table.spaces[terms], np.zeros(len(terms))
+                for space, weighting in weightings:
+                    here = spaces == space
+                    codes = segment.lengths[space, rows[here]]
+                    weights[here] = weighting.weigh(values[here], codes) * table.factors[terms[here]]
+            living = np.ones(last - first, np.bool_) if alive is None else alive[first:last]
+            yield _Range(segment, first, last, living, pointers, terms, weights)
+
+
+def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart], *, prefixed: bool) -> _TermTable:
+    size = snapshot.meta["next_term"]
+    labels, spaces, factors = [""] * size, np.full(size, -1, np.int64), np.zeros(size)
+    for part in parts:
+        prefix = f"{part.component.namespace}:" if prefixed else ""
+        rows = snapshot.terms.all_of(part.space, size)
+        (weights,) = part.query_weights([{term: 1.0 for _, term in rows}])
+        for number, term in rows:
+            labels[number], spaces[number] = prefix + term, part.space
+            factors[number] = weights.get(term, 0.0)
+    return _TermTable(labels, spaces, factors)
+
+
+def only_sparse_part(searcher: Searcher) -> SparsePart:
+    """The sparse part of a model that has no other; any other model is refused."""
+    if len(searcher.own.parts) > 1 or not searcher.own.sparse:
+        raise VizslaError(
+            f"posting lists can be exported of one sparse model, and this index has {searcher.own.model.name}"
+        )
+    return searcher.own.sparse[0]
+
+
+def stores_whole_numbers(searcher: Searcher) -> bool:
+    """Whether stored values can stand for the model's terms in another engine as they are: counts, or whole weights.
+
+    Weights that a factor of each term is multiplied with cannot.
+    """
+    part = only_sparse_part(searcher)
+    if any(segment.large.value_type.kind == "f" for segment in searcher.snapshot.segments):
+        return False
+    if part.component.weighting(part.statistics).norms is not None:
+        return True
+    return bool((part.component.term_factors(np.array([1, 2]), max(part.statistics.documents, 2)) == 1).all())
+
+
+def term_lists(searcher: Searcher, *, weighted: bool) -> Iterator[TermList]:
+    """The lists of the terms of living documents, in the order of their UTF-8 bytes; `weighted`: of full weights."""
+    snapshot, part = searcher.snapshot, only_sparse_part(searcher)
+    weighting = part.component.weighting(part.statistics)
+    firsts, living = _places(snapshot)
+    terms = snapshot.terms.all_of(part.space, snapshot.meta["next_term"])
+    terms.sort(key=lambda row: row[1].encode())
+    (factors,) = part.query_weights([{term: 1.0 for _, term in terms}]) if weighted else ({},)
+    numbers = np.array([number for number, _ in terms], np.int64)
+    readers = [_ListReader(segment, numbers) for segment in snapshot.segments]
+    for i, (_, term) in enumerate(terms):
+        places, values = [], []
+        with snapshot.naming_damage():
+            for reader, first, moved in zip(readers, firsts, living, strict=True):
+                for documents, stored in reader.lists(i):
+                    rows = documents.astype(np.int64) if moved is None else moved[documents]
+                    if weighted:
+                        codes = reader.segment.lengths[part.space, documents]
+                        stored = weighting.weigh(stored, codes) * factors.get(term, 0.0)
+                    places.append(first + rows if moved is None else first + rows[rows >= 0])
+                    values.append(stored if moved is None else stored[rows >= 0])
+        if any(map(len, places)):
+            yield _merged(term, places, values)
+
+
+def _merged(term: str, places: list[np.ndarray], values: list[np.ndarray]) -> TermList:
+    if len(places) == 1:
+        return TermList(term, places[0], values[0])
+    all_places = np.concatenate(places)
+    order = np.argsort(all_places, kind="stable")
+    return TermList(term, all_places[order], np.concatenate(values)[order])
+
+
+class _ListReader:
+    """Reads the lists of many terms of a segment; where they are is looked up at once."""
+
+    def __init__(self, segment: Segment, numbers: np.ndarray) -> None:
+        self.segment = segment
+        self._kinds = [(lists, *lists.places(numbers)) for lists in (segment.small, segment.large)]
+
+    def lists(self, at: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Documents and values of the small and of the large list of a term, if it has them."""
+        for lists, places, has_list in self._kinds:
+            if has_list[at]:
+                _, documents, values = lists.unpack(len(self.segment), int(places[at]), int(places[at]) + 1)
+                yield documents, values
+
+
+def _places(snapshot: Snapshot) -> tuple[list[int], list[np.ndarray | None]]:
+    """Each segment's first place, and the places of its rows from there: -1 for the dead, None if all live."""
+    firsts, places, first = [], [], 0
+    for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
+        firsts.append(first)
+        places.append(None if alive is None else np.where(alive, np.cumsum(alive) - 1, -1))
+        first += len(segment) if alive is None else int(alive.sum())
+    return firsts, places
+
+
+def document_lengths(searcher: Searcher) -> np.ndarray:
+    """How long each living document is, in the order of insertion."""
+    snapshot, part = searcher.snapshot, only_sparse_part(searcher)
+    sizes = [segment.sizes[part.space] for segment in snapshot.segments]
+    living = [s if alive is None else s[alive] for s, alive in zip(sizes, snapshot.alive, strict=True)]
+    return np.concatenate([*living, np.zeros(0, np.int64)]).astype(np.int64)
+
+
+def encoded_queries(searcher: Searcher, texts: Sequence[str]) -> list[EncodedQuery]:
+    """Queries of the index's own model, for its exported documents."""
+    check_exportable(searcher)
+    queries = [EncodedQuery({}, {}) for _ in texts]
+    context = searcher.context(None)
+    for part in searcher.own.sparse:
+        encoded = part.component.query_terms(texts, context)
+        known = part.query_weights(encoded)
+        for query, terms, present in zip(queries, encoded, known, strict=True):
+            query.terms[part.component.namespace] = {term: w for term, w in terms.items() if term in present}
+    for dense in searcher.own.dense:
+        for query, vector in zip(queries, dense.encode(texts), strict=True):
+            if vector is not None:
+                query.vectors[dense.component.namespace] = vector
+    return queries
+
+
+def max_norms(searcher: Searcher) -> dict[str, float]:
+    """The length of the longest vector of each dense namespace."""
+    with searcher.snapshot.naming_damage():
+        return {
+            part.component.namespace: max((s.max_norms[part.space] for s in searcher.snapshot.segments), default=0.0)
+            for part in searcher.own.dense
+        }
