@@ -75,7 +75,7 @@ class WordMatches(TokenMatchComponent):
     fields: tuple[str, ...] = ("text",)
     dimensions: int = 1
     cls_dimensions: int = 2
-    kind: ClassVar[str] = "test-word-matches"
+    kind: ClassVar[str] = "test-part-matches"
 
     def document_embeddings(self, documents: Sequence[Any]) -> MatchTexts:
         return self.query_embeddings([document["text"] for document in documents])

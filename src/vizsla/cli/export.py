@@ -50,7 +50,10 @@ def export(
     queries: options.QueriesOrNone = None,
     k: Annotated[int | None, options.top_k("elasticsearch, opensearch: how many results a query asks for.")] = None,
 ) -> None:
-    """Write documents for other engines: vectors of terms (with idf), or dense; or queries that fit them."""
+    """Write documents and queries for other engines.
+
+    Documents are written as vectors of terms (with idf) or dense ones. --query or --queries write queries that fit them.
+    """
     from vizsla.backends import FORMATS
     from vizsla.index import Index
 
