@@ -52,7 +52,7 @@ def export(
 ) -> None:
     """Write documents and queries for other engines.
 
-    Documents are written as vectors of terms (with idf) or dense ones. --query or --queries write queries that fit them.
+    Documents become vectors of terms (with idf) or dense vectors. --query and --queries write queries that fit them.
     """
     from vizsla.backends import FORMATS
     from vizsla.index import Index
