@@ -269,7 +269,7 @@ def test_a_part_that_was_begun_is_refused_for_another(tmp_path: Path) -> None:
     assert f"{begun} 2 shards, and now it is 5" in refused(shard="1/5")
     assert f"{begun} batches of 3, and now it is 4" in refused(batch=4)
     assert f"{begun} whole documents, and now it is passages of 9 words that" not in refused(passages=9)
-    changed = "documents of the source were added, removed or changed since this part was begun"
+    changed = "documents of the source were added, removed or changed since this part was started"
     assert changed in refused(which=[{**records[0], "text": "other"}, *records[1:]])
     assert changed in refused(which=records[:7])
     encode_shard(stream(records), part, "bm25", "1/2", batch=3)

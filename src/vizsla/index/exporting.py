@@ -15,7 +15,7 @@ from vizsla.index.search.exported import EncodedQuery, TermList
 
 
 class ExportFacts(NamedTuple):
-    """What an engine is told of an index before it gets documents."""
+    """The facts of an index that another engine needs before the documents."""
 
     model: str
     sparse: tuple[str, ...]

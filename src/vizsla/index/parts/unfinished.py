@@ -161,8 +161,8 @@ class UnfinishedPart:
 
     def _changed(self) -> VizslaError:
         return VizslaError(
-            f"{self.part}: documents of the source were added, removed or changed since this part was begun; restore "
-            "them to go on, or begin all parts anew with --overwrite"
+            f"{self.part}: documents of the source were added, removed or changed since this part was started; restore "
+            "them to go on, or encode all parts again with --overwrite"
         )
 
     def tables(self) -> Iterator[Any]:
