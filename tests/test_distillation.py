@@ -28,11 +28,15 @@ from vizsla.training import (  # noqa: E402
     TrainingRecipe,
     load_training_recipe,
 )
-from vizsla.training.loop.losses import kl_loss, own_margins  # noqa: E402
+from vizsla.training.arrays.batch import TrainingBatch  # noqa: E402
+from vizsla.training.arrays.scored_pairs import Margins  # noqa: E402
+from vizsla.training.loop.losses import contrastive_loss, kl_loss, own_margins  # noqa: E402
+from vizsla.training.loop.objectives import Step, loss_of  # noqa: E402
 from vizsla.training.loop.trainer import Report  # noqa: E402
 from vizsla.training.prepare import teacher as teachers  # noqa: E402
 from vizsla.training.prepare.score_file import kept_scores  # noqa: E402
 from vizsla.training.prepare.teacher import MarginSquares, open_teacher, teacher_scores  # noqa: E402
+from vizsla.training.settings import ContrastiveLoss  # noqa: E402
 
 CPU = torch.device("cpu")
 SMALL = ["training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",
@@ -95,6 +99,18 @@ def test_kl_is_that_of_a_direct_computation() -> None:
     kl_loss(student_scores, own_margins(student_scores.detach(), 2)).backward()
     assert student_scores.grad is not None
     assert student_scores.grad.abs().max() < 1e-12, "a student with the teacher's margins has nothing to learn"
+
+
+def test_contrastive_loss_is_added_to_a_teachers() -> None:
+    scores = torch.from_numpy(np.random.default_rng(4).normal(size=(3, 9)))
+    margins = torch.from_numpy(np.random.default_rng(5).normal(size=(3, 2)))
+    batch = TrainingBatch([], None, Margins(margins))
+    step = Step(0, None, None, batch, [], ())  # type: ignore[arg-type]
+    alone = loss_of(ContrastiveLoss(name="kl", symmetric=False), scores, step, {})
+    both = loss_of(ContrastiveLoss(name="kl", symmetric=False, contrastive_weight=0.5), scores, step, {})
+    assert both - alone == pytest.approx(0.5 * contrastive_loss(scores, symmetric=False).item())
+    with pytest.raises(VizslaError, match="adds to margin-mse or kl, not to loss.name=contrastive"):
+        ContrastiveLoss(contrastive_weight=0.5)
 
 
 def test_squared_margins_are_those_of_all_pairs() -> None:

@@ -106,10 +106,16 @@ class ContrastiveLoss:
     )
     temperature: float = setting(1.0, "scores are divided by it")
     symmetric: bool = setting(True, "also tell each document's own query from the other queries")
+    contrastive_weight: float = setting(
+        0.0, "weight of the contrastive loss that is added to margin-mse or kl, as ColBERTv2 does; 0 for none"
+    )
 
     def __post_init__(self) -> None:
         require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, *TAUGHT))
         require_positive(self, "loss", "temperature")
+        require_at_least(self, "loss", 0, "contrastive_weight")
+        if self.contrastive_weight and self.name not in TAUGHT:
+            raise VizslaError(f"loss.contrastive_weight adds to margin-mse or kl, not to loss.name={self.name}")
 
 
 @dataclass(frozen=True)

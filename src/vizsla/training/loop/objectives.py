@@ -128,7 +128,11 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives)
     if settings.name in TAUGHT:
-        return taught_loss(settings.name, scores, step.batch.extra.pairs)
+        taught = taught_loss(settings.name, scores, step.batch.extra.pairs)
+        if not settings.contrastive_weight:
+            return taught
+        contrastive = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
+        return taught + settings.contrastive_weight * contrastive
     return contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
 
 
