@@ -109,7 +109,7 @@ def test_contrastive_loss_is_added_to_a_teachers() -> None:
     alone = loss_of(ContrastiveLoss(name="kl", symmetric=False), scores, step, {})
     both = loss_of(ContrastiveLoss(name="kl", symmetric=False, contrastive_weight=0.5), scores, step, {})
     assert both - alone == pytest.approx(0.5 * contrastive_loss(scores, symmetric=False).item())
-    with pytest.raises(VizslaError, match="adds to margin-mse or kl, not to loss.name=contrastive"):
+    with pytest.raises(VizslaError, match=r"adds to margin-mse or kl, not to loss\.name=contrastive"):
         ContrastiveLoss(contrastive_weight=0.5)
 
 
