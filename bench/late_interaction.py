@@ -44,9 +44,11 @@ from vizsla.engine import processors
 
 KS = (10, 100)
 KEPT = 3  # settings that are measured one query at a time, for each recall
-ENOUGH = 3  # settings above the highest recall, after which a sweep ends
+ENOUGH = 2  # settings above the highest recall, after which a sweep ends
 LATENCY_SECONDS = 10.0  # for one setting; 10 queries at least
-DEFAULT = ["ours 8", "fast-plaid 8", "warp 4 rescored", "ours 16", "fast-plaid 4 rescored", "ours 4", "warp 4"]
+STALE = 5  # settings without a higher recall, after which a sweep ends
+WORTH = 0.9  # recall at k = 10 from which on a setting is tried at k = 100
+DEFAULT = ["ours 8", "fast-plaid 8", "fast-plaid 8 rescored", "warp 4 rescored", "ours 16", "ours 4", "warp 4"]
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -120,15 +122,17 @@ def sweep(folder: Path, name: str, seconds: float) -> Iterator[dict[str, Any]]:
     settings, begun = SYSTEMS[name].settings(), time.perf_counter()
     searcher.many(vectors.queries[:4], 10, settings[0], processors())
     for share, k in enumerate(KS, 1):
-        reached = 0
-        for setting in settings:
-            if reached == ENOUGH or time.perf_counter() - begun > seconds * share / len(KS):
+        reached, best, stale, tried = 0, 0.0, 0, settings
+        for setting in tried:
+            if reached == ENOUGH or stale == STALE or time.perf_counter() - begun > seconds * share / len(KS):
                 break
             started = time.perf_counter()
             found = searcher.many(vectors.queries, k, setting, processors())
             took = time.perf_counter() - started
             at_10, at_k = recall(found, exact, 10), recall(found, exact, k)
             reached += at_10 >= max(TARGETS)
+            stale, best = 0 if at_10 > best else stale + 1, max(at_10, best)
+            settings = settings if at_10 >= WORTH else [other for other in settings if other != setting]
             figures = {"recall": at_10, "recall_at_k": at_k, "queries_per_second": len(found) / took}
             yield {"k": k, "setting": setting, **figures}
 

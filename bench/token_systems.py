@@ -304,7 +304,8 @@ class FastPlaidSystem(System):
 
         documents = _tensors(vectors)
         started = time.perf_counter()
-        FastPlaid(index=str(folder), device=device).create(documents_embeddings=documents, nbits=self.bits)
+        index = FastPlaid(index=str(folder), device=device)
+        index.create(documents_embeddings=documents, nbits=self.bits, use_triton_kmeans=False)
         return {"seconds": time.perf_counter() - started, "device": device}
 
     def open(self, vectors: Vectors, folder: Path) -> Searcher:
@@ -345,8 +346,8 @@ class WarpSystem(System):
 
         documents = _tensors(vectors)
         started = time.perf_counter()
-        index = XTRWarp(str(folder))
-        index.create(documents, device=device, nbits=self.bits, show_progress=False, kmeans_sample_max_bytes=None)
+        options = {"show_progress": False, "kmeans_sample_max_bytes": None, "use_triton_kmeans": False}
+        XTRWarp(str(folder)).create(documents, device=device, nbits=self.bits, **options)
         return {"seconds": time.perf_counter() - started, "device": device}
 
     def open(self, vectors: Vectors, folder: Path) -> Searcher:
