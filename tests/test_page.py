@@ -102,7 +102,7 @@ def look_for(page: Page, text: str) -> None:
 
 def test_the_page_is_small_and_asks_no_foreign_host() -> None:
     files = [f for f in PAGE.iterdir() if f.is_file()]
-    # neither compressed nor minified, so that a browser shows them as they were written; coloured tokens took the last 2 %
+    # neither compressed nor minified, so that a browser shows them as they were written
     assert sum(len(f.read_bytes()) for f in files) < 110_000
     for file in files:
         text = file.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
