@@ -138,7 +138,7 @@ def test_few_probes_find_nearly_everything_where_there_are_clusters(bits: int) -
 
 
 def test_two_bits_lose_less_than_a_point() -> None:
-    """Of nDCG@10, where each query is made of a document's tokens and noise; the same bits without centroids lose more."""
+    """Of nDCG@10, each query being made of a document's tokens and noise; the same bits without centroids lose more."""
     rng = np.random.default_rng(11)
     plain = clustered(rng, rng.integers(10, 40, 600), width=128)
     owners, queries = rng.integers(0, 600, 300).tolist(), []
