@@ -46,6 +46,8 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 300 --model dense
 	$(BIN)/python tests/crash.py --times 300 --model mixed
 	$(BIN)/python tests/crash.py --times 300 --model tokens
+	$(BIN)/python tests/crash.py --times 300 --model plaid
+	$(BIN)/python tests/crash.py --times 300 --model coil
 
 # Every file operation of a commit made to fail; what is said of it must be true.
 faults: $(READY)

@@ -1,26 +1,36 @@
-"""Search of token vectors beside fast-plaid: recall of the exact top 10, latency, size and build time.
+"""Search of token vectors beside fast-plaid and WARP: recall of the exact top 10, time, size and build time.
 
-    python bench/late_interaction.py VECTORS.npz [--queries 100] [--threads 1]
-    python bench/late_interaction.py --make 20000
+    python bench/late_interaction.py VECTORS -o FOLDER [--systems "ours 8" "fast-plaid 8" ...] [--queries 100]
+        [--budget 400] [--peer-build cuda]
+    python bench/late_interaction.py --make 20000 -o FOLDER
 
-VECTORS.npz, or a folder with the same arrays as .npy files: `rows` [tokens, width], `lengths` [documents], `queries`
-[queries, tokens, width], or `query_rows` and `query_lengths`. `--make N` makes N documents of random words instead.
+VECTORS is a .npz, or a folder with the same arrays as .npy files: `rows` [tokens, width], `lengths` [documents],
+`queries` [queries, tokens, width], or `query_rows` and `query_lengths`. `--make N` makes N documents of random words.
 
-Both sides get the same vectors and the same processors, one query at a time. Every setting of a sweep is measured; the
-cheapest one that finds at least 0.95 and 0.99 of the exact top 10 of MaxSim over 16-bit floats is compared, then at
-k = 100, too. fast-plaid is left out where it is not installed. `--peer-build cuda` builds its index on a GPU; all
-searches are on the CPU.
+Systems get the same vectors, one after the other. Each is built with all processors. A sweep of settings, from cheap
+to dear, searches all queries with all processors: that gives recall and throughput. Of the settings that reach a
+recall, the three fastest are then searched one query at a time on one processor, and the fastest of these is compared.
+Recall is that of the exact top 10 of MaxSim over 16-bit floats, among the first 10 that are found, for k = 10 and 100.
+`rescored` systems score what the peer found again over 16-bit floats, with our kernel.
+
+FOLDER gets results.md and results.json, written anew after every line of every step, so that a run that is stopped
+tells what it has seen. After `--budget` seconds no step begins, and those that run are ended. Systems that are not
+installed are left out, and the report says so. `--peer-build cuda` builds the peers' indexes on a GPU; all searches are
+on the CPU. Indexes stay in FOLDER; a second run with the same FOLDER and vectors builds only what is missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -28,68 +38,23 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import (
-    Plaid,
-    Query,
-    Segment,
-    TokenQuery,
-    TokenRows,
-    Weighting,
-    Weightings,
-    build_segment,
-    build_token_index,
-    learn_codec,
-    search_many,
-)
+from late_interaction_report import TARGETS, fastest, markdown
+from token_systems import SYSTEMS, Vectors, exact_top
+from vizsla.engine import processors
 
-NOTHING = np.zeros(0, np.int64)
-WEIGHTINGS = Weightings.pack([Weighting()])
-TARGETS = (0.95, 0.99)
-OURS = [(4, 64, 3), (8, 128, 3), (8, 256, 0), (16, 128, 3), (16, 256, 0), (16, 512, 0), (32, 256, 3), (32, 512, 0)]
-OURS += [(32, 1024, 0), (64, 512, 0), (64, 1024, 0), (64, 2048, 0), (128, 1024, 0), (128, 4096, 10), (256, 4096, 10)]
-PEERS = [(1, 64), (2, 64), (2, 128), (4, 128), (4, 256), (4, 1024), (8, 256), (8, 1024), (8, 4096), (16, 512)]
-PEERS += [(16, 1024), (16, 4096), (32, 1024), (32, 4096), (64, 8192)]
-VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+KS = (10, 100)
+KEPT = 3  # settings that are measured one query at a time, for each recall
+ENOUGH = 2  # settings above the highest recall, after which a sweep ends
+LATENCY_SECONDS = 10.0  # for one setting; 10 queries at least
+STALE = 5  # settings without a higher recall, after which a sweep ends
+WORTH = 0.9  # recall at k = 10 from which on a setting is tried at k = 100
+DEFAULT = ["ours 8", "fast-plaid 8", "fast-plaid 8 rescored", "warp 4 rescored", "ours 16", "ours 4", "warp 4"]
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-@dataclass
-class Vectors:
-    """Token vectors of documents and queries."""
-
-    rows: np.ndarray
-    lengths: np.ndarray
-    queries: list[np.ndarray]
-
-    @property
-    def starts(self) -> np.ndarray:
-        return np.append(0, np.cumsum(self.lengths))
-
-
-@dataclass
-class System:
-    """Something that searches: its name, size, build time, and one search for each setting."""
-
-    name: str
-    size: int
-    build: float
-    settings: list[str]
-    search: Callable[[str, np.ndarray, int], np.ndarray]
-
-
-@dataclass
-class Measured:
-    """A setting, its recall of the exact top 10, and the milliseconds of single queries."""
-
-    setting: str
-    recall: float
-    times: np.ndarray
-
-    def __str__(self) -> str:
-        return f"{np.median(self.times):.2f} | {np.quantile(self.times, 0.95):.2f}"
-
-
+# ------------------------------------------------------------------------------------------------------------- vectors
 def read(source: Path, count: int) -> Vectors:
-    """Vectors from an .npz file or a folder of .npy files."""
+    """Vectors of a .npz or of a folder with .npy files."""
     if source.is_dir():
         arrays = {file.stem: np.load(file, mmap_mode="r") for file in source.glob("*.npy")}
     else:
@@ -99,8 +64,8 @@ def read(source: Path, count: int) -> Vectors:
     else:
         starts = np.append(0, np.cumsum(arrays["query_lengths"]))[: count + 1].tolist()
         queries = [arrays["query_rows"][a:z] for a, z in pairwise(starts)]
-    rows = np.ascontiguousarray(arrays["rows"], np.float16)
-    return Vectors(rows, np.asarray(arrays["lengths"], np.int64), [q.astype(np.float32) for q in queries])
+    rows = arrays["rows"] if arrays["rows"].dtype == np.float16 else arrays["rows"].astype(np.float16)
+    return Vectors(rows, np.array(arrays["lengths"], np.int64), [np.array(q, np.float32) for q in queries])
 
 
 def make(documents: int, count: int, width: int = 128) -> Vectors:
@@ -131,167 +96,203 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return unit
 
 
-def segment_of(tokens: TokenRows) -> Segment:
-    """Documents with token vectors and no terms."""
-    n, counts = len(tokens), np.diff(tokens.starts)[None]
-    rows = np.zeros(n + 1, np.int64), NOTHING, NOTHING.astype(np.uint32)
-    return build_segment(np.arange(n), np.zeros((1, n), np.int64), counts, *rows, {}, {0: tokens})
+# -------------------------------------------------------------------------- steps, each in a process of its own
+def find_exactly(folder: Path) -> Iterator[dict[str, Any]]:
+    """The exact top 100 of all queries, and how long an exact search takes in one thread."""
+    started, vectors = time.perf_counter(), Vectors.open(folder)
+    np.save(folder / "exact.npy", exact_top(vectors, max(KS)))
+    yield {"seconds": time.perf_counter() - started}
 
 
-def query_of(vectors: np.ndarray) -> Query:
-    return Query(NOTHING, NOTHING, np.zeros(0), {}, {0: TokenQuery(vectors)})
+def build(folder: Path, name: str, device: str) -> Iterator[dict[str, Any]]:
+    system, vectors = SYSTEMS[name], Vectors.open(folder)
+    place = folder / system.folder
+    done = place.with_suffix(".json")
+    if not done.exists():
+        place.mkdir(exist_ok=True)
+        done.write_text(json.dumps(system.build(vectors, place, device)))
+    size = system.nbytes(vectors, place)
+    yield json.loads(done.read_text()) | {"bytes": size, "bytes_per_token": size / len(vectors.rows)}
 
 
-def ours(vectors: Vectors, bits: Sequence[int], threads: int) -> Iterator[System]:
-    """Exact search, and search by centroids over vectors in 16-bit floats and in residual codes."""
-    plain = TokenRows(vectors.rows, vectors.starts)
-    exact = segment_of(plain)
-
-    def search_exactly(_: str, query: np.ndarray, k: int) -> np.ndarray:
-        return search_many([exact], [query_of(query)], WEIGHTINGS, k)[0].numbers
-
-    yield System("exact, float16", plain.nbytes, 0.0, ["all documents"], search_exactly)
-    for b in bits:
-        started = time.perf_counter()
-        codec = learn_codec([plain], Plaid(nbits=b).centroids(len(vectors.rows)), b)
-        indexed = build_token_index(plain, codec)
-        seconds, segment = time.perf_counter() - started, segment_of(indexed)
-
-        def search(setting: str, query: np.ndarray, k: int, segment: Segment = segment) -> np.ndarray:
-            params = Plaid().with_search_params(setting)
-            found = search_many([segment], [query_of(query)], WEIGHTINGS, k, search_params=params, threads=threads)
-            return found[0].numbers
-
-        name = f"plaid(nbits={b}), {len(codec.centroids):,} centroids"
-        settings = [f"nprobe={probes}, depth={depth}, oversample={times}" for probes, depth, times in OURS]
-        yield System(name, indexed.nbytes, seconds, settings, search)
+def sweep(folder: Path, name: str, seconds: float) -> Iterator[dict[str, Any]]:
+    """Recall and throughput of settings, all queries with all processors, until enough settings find enough."""
+    vectors, exact = Vectors.open(folder), np.load(folder / "exact.npy")
+    searcher = SYSTEMS[name].open(vectors, folder / SYSTEMS[name].folder)
+    settings, begun = SYSTEMS[name].settings(), time.perf_counter()
+    searcher.many(vectors.queries[:4], 10, settings[0], processors())
+    for share, k in enumerate(KS, 1):
+        reached, best, stale, tried = 0, 0.0, 0, settings
+        for setting in tried:
+            if reached == ENOUGH or stale == STALE or time.perf_counter() - begun > seconds * share / len(KS):
+                break
+            started = time.perf_counter()
+            found = searcher.many(vectors.queries, k, setting, processors())
+            took = time.perf_counter() - started
+            at_10, at_k = recall(found, exact, 10), recall(found, exact, k)
+            reached += at_10 >= max(TARGETS)
+            stale, best = 0 if at_10 > best else stale + 1, max(at_10, best)
+            settings = settings if at_10 >= WORTH else [other for other in settings if other != setting]
+            figures = {"recall": at_10, "recall_at_k": at_k, "queries_per_second": len(found) / took}
+            yield {"k": k, "setting": setting, **figures}
 
 
-def fast_plaid(vectors: Vectors, bits: int, device: str) -> System:
-    """fast-plaid over the same vectors."""
-    import torch
-    from fast_plaid.search import FastPlaid  # type: ignore[import-not-found]
-
-    folder = tempfile.mkdtemp(prefix="fast-plaid-")
-    starts = vectors.starts.tolist()
-    documents = [torch.from_numpy(vectors.rows[a:z]) for a, z in pairwise(starts)]
-    started = time.perf_counter()
-    FastPlaid(index=folder, device=device).create(documents_embeddings=documents, nbits=bits)
-    seconds = time.perf_counter() - started
-    index: Any = FastPlaid(index=folder, device="cpu")
-
-    def search(setting: str, query: np.ndarray, k: int) -> np.ndarray:
-        probes, full = (int(part.partition("=")[2]) for part in setting.split(", "))
-        settings = {"top_k": k, "n_ivf_probe": probes, "n_full_scores": full, "show_progress": False}
-        (found,) = index.search(queries_embeddings=torch.from_numpy(query)[None], n_processes=1, **settings)
-        return np.array([document for document, _ in found], np.int64)
-
-    size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-    settings = [f"n_ivf_probe={probes}, n_full_scores={full}" for probes, full in PEERS]
-    return System(f"fast-plaid, {bits} bits (built on {device})", size, seconds, settings, search)
+def recall(found: Sequence[np.ndarray], exact: np.ndarray, depth: int) -> float:
+    """The share of the exact first `depth` that are among the first `depth` found."""
+    pairs = zip(found, exact[:, :depth], strict=True)
+    return float(np.mean([len(np.intersect1d(hits[:depth], best)) / len(best) for hits, best in pairs]))
 
 
-def measure(system: System, setting: str, vectors: Vectors, exact: np.ndarray, k: int) -> Measured:
-    """Search all queries one by one; a first few are not timed."""
-    for query in vectors.queries[:3]:
-        system.search(setting, query, k)
-    times, shares = [], []
-    for query, best in zip(vectors.queries, exact, strict=True):
-        started = time.perf_counter()
-        found = system.search(setting, query, k)
-        times.append(1000 * (time.perf_counter() - started))
-        shares.append(len(np.intersect1d(found[:10], best)) / len(best))
-    return Measured(setting, float(np.mean(shares)), np.array(times))
+def latency(folder: Path, name: str, picked: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """One query at a time on one processor."""
+    vectors, exact = Vectors.open(folder), np.load(folder / "exact.npy")
+    searcher = SYSTEMS[name].open(vectors, folder / SYSTEMS[name].folder)
+    for k, setting in picked:
+        for query in vectors.queries[:2]:
+            searcher.one(query, k, setting)
+        times, found, begun = [], [], time.perf_counter()
+        for query in vectors.queries:
+            if len(times) >= 10 and time.perf_counter() - begun > LATENCY_SECONDS:
+                break
+            started = time.perf_counter()
+            found.append(searcher.one(query, k, setting))
+            times.append(1000 * (time.perf_counter() - started))
+        figures = {"ms": float(np.median(times)), "p95": float(np.quantile(times, 0.95)), "queries": len(times)}
+        yield {"k": k, "setting": setting, "recall": recall(found, exact[: len(found)], 10), **figures}
 
 
-def cheapest(rows: Sequence[Measured], target: float) -> Measured | None:
-    reached = [row for row in rows if row.recall >= target]
-    return min(reached, key=lambda row: float(np.median(row.times)), default=None)
+# ---------------------------------------------------------------------------------------------------------- the run
+@dataclass
+class Run:
+    """What is known so far; `step` runs one in a process of its own and notes every line that it gives."""
+
+    folder: Path
+    deadline: float
+    about: dict[str, Any]
+    systems: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def step(self, places: int, threads: int, name: str, *arguments: Any) -> Iterator[dict[str, Any]]:
+        """Lines of a step on so many processors, with so many threads in every library; none where no time is left."""
+        if self.left < 1:
+            self.note(f"No time was left for {name} {arguments[0] if arguments else ''}".rstrip() + ".")
+            return
+        environment = os.environ | dict.fromkeys(VARIABLES, str(threads)) | {"RAYON_NUM_THREADS": str(places)}
+        own = [sys.executable, __file__, "--step", json.dumps([name, str(self.folder), *arguments])]
+        limit = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:places]))]
+        process = subprocess.Popen([*limit, *own], stdout=subprocess.PIPE, text=True, env=environment)
+        timer = threading.Timer(self.left, process.kill)
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith('{"step"'):
+                yield json.loads(line)["step"]
+                self.write()
+        timer.cancel()
+        if process.wait():
+            self.note(f"{name} {' '.join(map(str, arguments[:1]))} ended early (exit {process.returncode}).")
+
+    def note(self, words: str) -> None:
+        self.notes.append(words)
+        print(words, file=sys.stderr, flush=True)
+        self.write()
+
+    def write(self) -> None:
+        everything = {"about": self.about, "systems": self.systems, "notes": self.notes}
+        (self.folder / "results.json").write_text(json.dumps(everything, indent=1))
+        (self.folder / "results.md").write_text(markdown(everything))
 
 
-def report(system: System, vectors: Vectors, exact: np.ndarray) -> list[Measured]:
-    """Measure all settings of a system and print them."""
-    print(f"\n{system.name}: {system.size / 1e6:,.1f} MB, built in {system.build:,.1f} s\n", flush=True)
-    print("| setting | recall of the top 10 | median ms, k = 10 | p95 |\n|---|---|---|---|")
-    rows = []
-    for setting in system.settings:
-        rows.append(measure(system, setting, vectors, exact, 10))
-        print(f"| {setting} | {rows[-1].recall:.4f} | {rows[-1]} |", flush=True)
-    return rows
-
-
-def compare(systems: Sequence[tuple[System, list[Measured]]], vectors: Vectors, exact: np.ndarray) -> None:
-    """The cheapest setting of each system that reaches a recall, beside the last one's."""
-    peer = systems[-1]
-    for target in TARGETS:
-        print(f"\nRecall of the exact top 10 of at least {target:.2f}, the cheapest setting of each:\n")
-        columns = "recall | median ms, k = 10 | p95 | median ms, k = 100 | p95 | ratio, k = 10 | k = 100"
-        print(f"| system | setting | {columns} |")
-        print("|---|---|---|---|---|---|---|---|---|")
-        lines: list[tuple[System, Measured, Measured] | System] = []
-        for system, rows in systems:
-            best = cheapest(rows, target)
-            lines.append(system if best is None else (system, best, measure(system, best.setting, vectors, exact, 100)))
-        last = lines[-1] if peer[0].name.startswith("fast-plaid") else None
-        for line in lines:
-            if isinstance(line, System):
-                print(f"| {line.name} | not reached by any setting |" + " |" * 7)
-                continue
-            system, ten, hundred = line
-            ratios = ["", ""]
-            if last is not None and not isinstance(last, System):
-                pairs = zip((ten, hundred), last[1:], strict=True)
-                ratios = [f"{np.median(own.times) / np.median(other.times):.2f}" for own, other in pairs]
-            print(f"| {system.name} | {ten.setting} | {ten.recall:.4f} | {ten} | {hundred} | {' | '.join(ratios)} |")
-
-
-def limit_threads(threads: int) -> None:
-    """Start again with so many threads in every library, and on so many processors."""
-    if all(os.environ.get(name) == str(threads) for name in VARIABLES):
+def measure(run: Run, name: str, share: float, device: str) -> None:
+    """Build, sweep and time a system."""
+    places, begun = processors(), time.monotonic()
+    entry: dict[str, Any] = {"sweep": [], "latency": []}
+    for built in run.step(places, places, "build", name, device):
+        run.systems[name] = entry | built
+        print(
+            f"{name}: {built['bytes'] / 1e6:,.0f} MB, built in {built['seconds']:,.0f} s", file=sys.stderr, flush=True
+        )
+    if name not in run.systems:
         return
-    os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+    entry = run.systems[name]
+    rest = max(share - (time.monotonic() - begun), share / 3)
+    for line in run.step(places, 1, "sweep", name, rest / 2):  # queries are divided among threads
+        entry["sweep"].append(line)
+        shown = f"  k={line['k']}, {line['setting']}: recall {line['recall']:.3f}, {line['queries_per_second']:,.1f}/s"
+        print(shown, file=sys.stderr, flush=True)
+    picked = []
+    for k in KS:
+        for target in TARGETS:
+            best = fastest(entry["sweep"], k, target)
+            picked += [(k, row["setting"]) for row in best[:KEPT] if (k, row["setting"]) not in picked]
+    for line in run.step(1, 1, "latency", name, picked):
+        entry["latency"].append(line)
+        shown = f"  k={line['k']}, {line['setting']}: recall {line['recall']:.3f}, {line['ms']:,.1f} ms"
+        print(shown, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+STEPS = {"exact": find_exactly, "build": build, "sweep": sweep, "latency": latency}
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in ("numpy", "numba", "torch", "fast-plaid", "xtr-warp-rs"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("vectors", type=Path, nargs="?")
+    parser.add_argument("-o", "--output", type=Path, help="where indexes and results go")
     parser.add_argument("--make", type=int, metavar="N", help="make N documents of random words")
     parser.add_argument("--documents", type=int, help="use only the first N documents")
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--bits", type=int, nargs="*", default=[0, 2, 4], help="of ours; 0 for 16-bit floats")
-    parser.add_argument("--peer-bits", type=int, nargs="*", default=[4])
-    parser.add_argument("--peer-build", default="cpu", help="device that fast-plaid builds its index on: cpu or cuda")
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=DEFAULT, metavar="SYSTEM")
+    parser.add_argument("--budget", type=float, default=3600.0, help="seconds")
+    parser.add_argument("--peer-build", default="cpu", help="device that the peers build their indexes on: cpu or cuda")
+    parser.add_argument("--step", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if (options.vectors is None) == (options.make is None):
-        parser.error("give a file or folder of vectors, or --make N")
-    limit_threads(options.threads)
-    vectors = make(options.make, options.queries) if options.make else read(options.vectors, options.queries)
-    if options.documents is not None and options.documents < len(vectors.lengths):
-        kept = vectors.lengths[: options.documents]
-        vectors = Vectors(vectors.rows[: kept.sum()], kept, vectors.queries)
-    tokens, width = vectors.rows.shape
-    print(f"{len(vectors.lengths):,} documents, {tokens:,} tokens of {width} numbers, ", end="")
-    print(f"{len(vectors.queries)} queries, {options.threads} threads", flush=True)
-    systems = ours(vectors, options.bits, options.threads)
-    first = next(systems)
-    plain = segment_of(TokenRows(vectors.rows, vectors.starts))
-    found = search_many([plain], [query_of(query) for query in vectors.queries], WEIGHTINGS, 10)
-    exact = np.array([hits.numbers for hits in found])
-    few = Vectors(vectors.rows, vectors.lengths, vectors.queries[:10])
-    print("\n| exact search over all documents | median ms, k = 10 | p95 |\n|---|---|---|")
-    print(f"| {first.size / 1e6:,.1f} MB | {measure(first, first.settings[0], few, exact[:10], 10)} |")
-    measured = [(system, report(system, vectors, exact)) for system in systems]
-    if find_spec("fast_plaid") is None:
-        print("\nfast-plaid is not installed, and left out.")
-    else:
-        for bits in options.peer_bits:
-            peer = fast_plaid(vectors, bits, options.peer_build)
-            measured.append((peer, report(peer, vectors, exact)))
-    compare(measured, vectors, exact)
+    if not options.step and ((options.vectors is None) == (options.make is None) or options.output is None):
+        parser.error("give a file or folder of vectors, or --make N; and a folder for the results by --output")
+    return options
+
+
+def main() -> None:
+    options = arguments()
+    if options.step:
+        name, folder, *rest = json.loads(options.step)
+        for line in STEPS[name](Path(folder), *rest):
+            print(json.dumps({"step": line}), flush=True)
+        return
+    deadline, folder = time.monotonic() + options.budget, options.output.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "query_lengths.npy").exists():
+        vectors = make(options.make, options.queries) if options.make else read(options.vectors, options.queries)
+        if options.documents is not None:
+            vectors.lengths = vectors.lengths[: options.documents]
+        vectors.save(folder)
+    vectors = Vectors.open(folder)
+    about = {"documents": len(vectors.lengths), "tokens": len(vectors.rows), "width": vectors.rows.shape[1]}
+    about |= {"queries": len(vectors.queries), "processors": processors(), "versions": versions()}
+    run = Run(folder, deadline, about)
+    run.write()
+    for line in run.step(processors(), 1, "exact"):
+        about["exact_seconds"] = line["seconds"]
+    wanted = [name for name in options.systems if not SYSTEMS[name].package or find_spec(SYSTEMS[name].package)]
+    for name in options.systems:
+        if name not in wanted:
+            run.note(f"{name}: {SYSTEMS[name].package} is not installed, and left out.")
+    for i, name in enumerate(wanted):
+        measure(run, name, run.left / (len(wanted) - i), options.peer_build)
+    print((folder / "results.md").read_text())
 
 
 if __name__ == "__main__":

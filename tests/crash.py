@@ -2,7 +2,8 @@
 
     python tests/crash.py --times 200 --model mixed
 
-A model is sparse, dense with structures of faiss's, a sum of both, or a sum with token vectors. A child process adds,
+A model is sparse, dense with structures of faiss's, a sum of both, or a sum with token vectors: all of them, those
+around centroids in codes, or those of COIL. A child process adds,
 replaces, deletes, commits, compacts and replaces the whole index at random. Before each commit it writes down the state
 the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the
 index, and compares: it must show the last commit that was done, or the one that was under way, nothing else; `verify`
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scattered import Scattered, ScatteredTokens
+from scattered import Scattered, ScatteredMatches, ScatteredTokens
 from vizsla.index import Index, replace_index
 from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
@@ -35,10 +36,12 @@ MODELS: dict[str, tuple[Any, str]] = {
     "dense": (Scattered(), "hnsw(min_documents=50)"),
     "mixed": (parse_model("bm25") + Scattered(), "sq8"),
     "tokens": (parse_model("bm25") + ScatteredTokens(), "exact"),
+    "plaid": (parse_model("bm25") + ScatteredTokens(), "plaid(min_documents=50, nlist=16)"),
+    "coil": (parse_model("bm25") + ScatteredMatches(), "sq8"),
 }
 
 
-def work(folder: Path, journal: Path, seed: int) -> None:
+def work(folder: Path, journal: Path, seed: int, kind: str) -> None:
     """The child: random changes until the index is replaced, each document's text saying its version."""
     rng = random.Random(seed)
     with Index.open(folder, memory=rng.choice([1, 1 << 16, 1 << 30])) as index, journal.open("a") as log:
@@ -65,18 +68,18 @@ def work(folder: Path, journal: Path, seed: int) -> None:
             index.compact() if rng.random() < 0.2 else index.commit()
             note({"done": state})
             if rng.random() < 0.1:
-                replace(folder, index, rng, state, note)
+                replace(folder, kind, rng, state, note)
                 return
 
 
-def replace(folder: Path, old: Index, rng: random.Random, state: State, note: Callable[[dict[str, Any]], None]) -> None:
+def replace(folder: Path, kind: str, rng: random.Random, state: State, note: Callable[[dict[str, Any]], None]) -> None:
     """Build an index of some of the documents that takes the place of the old one."""
     kept = dict(rng.sample(sorted(state.items()), len(state) // 2))
-    model, dense = old.model, old.info()["dense"]
+    model, vector_index = MODELS[kind]
     note({"intended": kept})
     with (
         replace_index(folder, overwrite=True) as building,
-        Index.create(building, model, vector_index=dense["kind"] if dense else "exact") as index,
+        Index.create(building, model, vector_index=vector_index) as index,
     ):
         index.add({"id": i, "text": f"common v{v} {int(i) % 7}", "version": v} for i, v in kept.items())
         index.commit()
@@ -112,13 +115,14 @@ def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
     """Crash so many times; gives what was wrong."""
     rng = random.Random(seed)
     index, journal = folder / "i", folder / "journal"
-    model, dense = MODELS[kind]
-    Index.create(index, model, vector_index=dense).close()
+    model, vector_index = MODELS[kind]
+    Index.create(index, model, vector_index=vector_index).close()
     journal.touch()
     wrong = []
     for n in range(times):
         before = journal.stat().st_size
-        child = subprocess.Popen([sys.executable, __file__, "--child", str(folder), "--seed", str(seed + n)])
+        arguments = ["--child", str(folder), "--seed", str(seed + n), "--model", kind]
+        child = subprocess.Popen([sys.executable, __file__, *arguments])
         while journal.stat().st_size == before and child.poll() is None:
             time.sleep(0.005)
         time.sleep(rng.expovariate(1 / 0.15))
@@ -139,7 +143,7 @@ def main() -> None:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        work(options.child / "i", options.child / "journal", options.seed)
+        work(options.child / "i", options.child / "journal", options.seed, options.model)
         return
     with tempfile.TemporaryDirectory() as folder:
         wrong = run(options.times, options.seed, Path(folder), options.model)

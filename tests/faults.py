@@ -108,7 +108,7 @@ class Scenario:
 
 
 def scenarios() -> list[Scenario]:
-    from scattered import Scattered, ScatteredTokens
+    from scattered import Scattered, ScatteredMatches, ScatteredTokens
     from vizsla.models import parse_model
 
     def bm25() -> Any:
@@ -126,6 +126,10 @@ def scenarios() -> list[Scenario]:
         Scenario("mixed", mixed, hnsw, lambda index: index.commit()),
         Scenario("tokens", ScatteredTokens, "exact", lambda index: index.commit()),
         Scenario("tokens, compacted", ScatteredTokens, "sq8", lambda index: index.compact()),
+        Scenario("plaid", ScatteredTokens, "plaid(min_documents=20, nlist=8)", lambda index: index.commit()),
+        Scenario("plaid, compacted", ScatteredTokens, "plaid(min_documents=20)", lambda index: index.compact()),
+        Scenario("coil", ScatteredMatches, "sq8", lambda index: index.commit()),
+        Scenario("coil, compacted", ScatteredMatches, "exact", lambda index: index.compact()),
         Scenario("adding", bm25, "exact", lambda index: index.commit(), adding=True),
     ]
 

