@@ -23,7 +23,7 @@ from vizsla.backends.qdrant.state import CollectionState, check_searchable, read
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Added, Highlighter, IndexView, TermStatistics
+from vizsla.index import Added, Highlighter, IndexView
 from vizsla.index.search.plan import SearchOptions
 from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Ranking, Retriever, Run, document_id
@@ -179,16 +179,11 @@ class QdrantIndex(Retriever):
         return Reader(self._connection, state, model)
 
     @property
-    def _current(self) -> Reader:
-        """The reader of a state that is not older than a second."""
+    def reader(self) -> Reader:
+        """What searches the collection in a state that is not older than a second."""
         if time.monotonic() - self._read_at > FRESH:
             self.refresh()
         return self._reader
-
-    @property
-    def state(self) -> CollectionState:
-        """What the collection says of itself."""
-        return self._current.state
 
     @property
     def model(self) -> Model:
@@ -197,7 +192,7 @@ class QdrantIndex(Retriever):
 
     def __len__(self) -> int:
         """How many documents there are."""
-        return self._current.state.documents
+        return self.reader.state.documents
 
     def with_model(
         self,
@@ -210,7 +205,7 @@ class QdrantIndex(Retriever):
     ) -> IndexView:
         """The same collection, searched with another model; one that it has no data for is refused."""
         options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        self._bound(self._current, options)
+        self._bound(self.reader, options)
         return IndexView(self, options)
 
     def _model_of(self, model: str | Model | None) -> Model | None:
@@ -276,7 +271,7 @@ class QdrantIndex(Retriever):
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
         k = check_count(k, "k, the number of results,")
-        texts, reader, condition = check_queries(queries), self._current, Filter.of(filter)
+        texts, reader, condition = check_queries(queries), self.reader, Filter.of(filter)
         bound = self._bound(reader, options)
         with_words = [text for text in texts if text.strip()]
         found = iter(reader.search(with_words, bound, k, condition, documents=documents) if with_words else ())
@@ -296,13 +291,13 @@ class QdrantIndex(Retriever):
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there."""
         wanted = document_ids(ids)
-        found = scanning.find_points(self._connection, self._current.state.base, list(dict.fromkeys(wanted)))
+        found = scanning.find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
         by_id = {point.doc_id: point.document for point in found}
         return {doc_id: by_id[doc_id] for doc_id in wanted if doc_id in by_id}
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
-        for points in scanning.points_in_order(self._connection, self._current.state.base):
+        for points in scanning.points_in_order(self._connection, self.reader.state.base):
             yield from (point.document for point in points)
 
     def explain(
@@ -313,31 +308,17 @@ class QdrantIndex(Retriever):
             query_with_words(query),
             document_id(doc_id),
             self._model_of(model),
-            self._current,
+            self.reader,
         )
         bound = reader.own if chosen is None else reader.bind(chosen)
         return reader.explain(bound, text, wanted, Filter.of(filter))
 
     def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
-        reader, chosen = self._current, self._model_of(model)
+        reader, chosen = self.reader, self._model_of(model)
         bound = reader.own if chosen is None else reader.bind(chosen)
         weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
         return Highlighter(reader.model, weights)
-
-    def term_statistics(self, text: str) -> list[TermStatistics]:
-        """For each term of a text, in each namespace: in how many documents and how often it occurs."""
-        return self._current.term_statistics(check_query(text))
-
-    def matching_ids(self, filter: FilterLike) -> list[str]:
-        """The ids of the documents that pass a filter, in the order of insertion."""
-        condition, reader = Filter.of(filter), self._current
-        if condition is None:
-            raise VizslaError("the filter is empty; expected something like year >= 1999")
-        found = scanning.all_points(
-            self._connection, reader.state.base, document=False, condition=reader.translated(condition)
-        )
-        return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
 
     def info(self) -> dict[str, Any]:
         """What there is to know about the collection; `drift` is by how much the mean length has moved."""
@@ -349,7 +330,7 @@ class _ShowingWriter(QdrantWriter):
     """A writer whose commits its retriever sees at once."""
 
     def __init__(self, index: QdrantIndex, timeout: float | None) -> None:
-        state = index.state
+        state = index.reader.state
         super().__init__(index._connection, state.base, index.model, timeout=timeout)
         self._index = index
         self._build = state.build
@@ -363,7 +344,7 @@ class _ShowingWriter(QdrantWriter):
 
     def _check_build(self) -> None:
         self._index.refresh()
-        if self._index.state.build != self._build:
+        if self._index.reader.state.build != self._build:
             raise CollectionError(
                 f"{self._index.address}: the collection has been replaced by another one; open it again"
             )

@@ -23,8 +23,8 @@ WRITER = "writer"
 class NamespaceState:
     """The statistics of one namespace: those of the living documents, and the frozen ones that are in the weights.
 
-    >>> NamespaceState(documents=2, total_length=12, longest=8, frozen_documents=1, frozen_length=5).drift
-    0.2
+    >>> NamespaceState(documents=2, total_length=15, longest=8, frozen_documents=1, frozen_length=5).drift
+    0.5
     """
 
     documents: int = 0
