@@ -189,8 +189,8 @@ def test_other_models_on_the_same_documents(tmp_path: Path, where: str) -> None:
             ("bm25(k1=1.2)", "another k1, b, delta or variant needs a collection of its own"),
             ("bm25(b=0)", "another k1, b"),
             ("bm25(variant=bm25+)", "variant needs"),
-            ("bm25(analyzer=whitespace)", "does not have what 'bm25' reads"),
-            (ScatteredTokens(), "does not have what"),
+            ("bm25(analyzer=whitespace)", "has nothing that bm25\\(analyzer=whitespace\\) reads"),
+            (ScatteredTokens(), "has nothing that scattered-tokens reads"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 cluster.with_model(model)

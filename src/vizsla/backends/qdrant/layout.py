@@ -70,12 +70,12 @@ def vector_name(component: Component) -> str:
 
 
 def check_storable(model: Model) -> None:
-    """Refuse a model whose scores Qdrant cannot compute, or that must be fitted first."""
+    """Refuse a model whose scores Qdrant cannot compute, or that must see all documents first."""
     for part in model.parts:
         if not isinstance(part.component, SparseComponent | DenseComponent | TokenComponent):
             raise VizslaError(f"{part.component.name} compares equal tokens, which Qdrant cannot do; use a local index")
-    if model.needs_fit or model.needs_corpus_statistics:
-        raise VizslaError(f"{model.name} is fitted to documents; call model.fit(documents) first, or build it locally")
+    if model.needs_corpus_statistics:
+        raise VizslaError(f"{model.name} needs the statistics of all documents; call model.fit(documents) first")
 
 
 def vector_parameters(model: Model) -> dict[str, models.VectorParams]:

@@ -24,7 +24,7 @@ from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.staging import Deletion, Staging
-from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_searchable
+from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_searchable, with_fitted_weights
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
 from vizsla.index import Added
@@ -160,7 +160,7 @@ class Commit:
     def apply(self, staging: Staging) -> CollectionState:
         """The state after all changes; the lock stores it."""
         self._freeze(staging)
-        self._state = replace(self._state, status=WRITING)
+        self._state = replace(with_fitted_weights(self._state, self._model, staging.sample), status=WRITING)
         self._lock.save(self._state)
         self._encoder = PointEncoder(self._model, self._state.frozen_statistics())
         for change in staging.changes():
