@@ -57,8 +57,8 @@ class Staging:
         """Stage documents."""
         self._append(batch)
         self.there.update(dict.fromkeys(batch.ids, True))
-        rows = islice(batch.stored, SAMPLE - len(self.sample))
-        self.sample += [json.loads(fields or "{}") for _, _, fields in rows]
+        first = islice(batch.stored, SAMPLE - len(self.sample))
+        self.sample += [json.loads(fields or "{}") for _, _, fields in first]
         for name, rows in zip(namespaces, batch.namespaces, strict=True):
             documents, total, longest = self.lengths.get(name, (0, 0, 0))
             sizes = rows.lengths
