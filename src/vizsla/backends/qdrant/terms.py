@@ -116,9 +116,8 @@ def all_terms(connection: Connection, base: str) -> Iterator[TermEntry]:
 
 def store_terms(connection: Connection, base: str, entries: Iterable[TermEntry]) -> None:
     """Write terms, new ones or those that are there already."""
-    for some in _chunks(entries, BATCH):
-        points = [entry.point() for entry in some]
-        connection.call(QdrantClient.upsert, terms_of(base), points, wait=True)
+    batches = ([entry.point() for entry in some] for some in _chunks(entries, BATCH))
+    connection.send(QdrantClient.upsert, terms_of(base), batches)
 
 
 class TermLedger:
