@@ -111,7 +111,7 @@ class TopK:
                 best = next(answers)
                 bounds = [next(answers) for _ in one.parts] if len(one.parts) > 1 else []
                 hits = _ordered(best)
-                if _is_complete(hits, k, one, bounds):
+                if is_complete(hits, k, one, bounds):
                     found[one.place] = hits[:k]
                 else:
                     pending.append(one)
@@ -170,7 +170,7 @@ def _ordered(points: Sequence[models.ScoredPoint]) -> list[ScoredDocument]:
     return found
 
 
-def _is_complete(
+def is_complete(
     hits: list[ScoredDocument], k: int, one: Pending, bounds: Sequence[Sequence[models.ScoredPoint]]
 ) -> bool:
     """Whether no other document can be among the best k; if not, what is asked for next is doubled."""
