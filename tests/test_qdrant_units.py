@@ -263,10 +263,19 @@ def connection() -> Iterator[Connection]:
     made.close()
 
 
+KEPT_IN_MEMORY: dict[str, Model | str] = {
+    "sparse": "bm25(b=0)",
+    "sum": BM25(b=0) + 0.125 * ScatteredTokens(),
+    "dense": Scattered(),
+}
+
+
 class TestInMemory:
     pytestmark = IN_MEMORY
 
-    @pytest.mark.parametrize("model", ["bm25(b=0)", BM25(b=0) + 0.125 * ScatteredTokens(), Scattered()], ids=["sparse", "sum", "dense"])
+    @pytest.mark.parametrize(
+        "model", ["bm25(b=0)", BM25(b=0) + 0.125 * ScatteredTokens(), Scattered()], ids=["sparse", "sum", "dense"]
+    )
     def test_changes_and_searches(self, connection: Connection, tmp_path: Path, model: Model | str) -> None:
         cluster = QdrantIndex.create("qdrant://memory/my", model, connection=connection)
         with Index.create(tmp_path / "i", model) as local, cluster:

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from vizsla.server.served import cache_sizes
 
 if TYPE_CHECKING:
-    from vizsla.server.served import cache_sizes
 from vizsla.server.hosting import Hosting
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
