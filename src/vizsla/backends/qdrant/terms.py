@@ -171,9 +171,10 @@ class TermLedger:
             self._changed.add(number)
 
     def store_new(self) -> None:
-        """Write the terms that are new, before documents that have them."""
+        """Write the terms that are new, with what was counted so far, before documents that have them."""
         new, self._new = self._new, []
         store_terms(self._connection, self._base, new)
+        self._changed.difference_update(entry.number for entry in new)
 
     def store(self) -> None:
         """Write all terms whose frequencies have changed."""

@@ -199,13 +199,13 @@ class Commit:
         first = self._state.next_number
         numbers = self._numbers.of(batch)
         points = self._encoder.points(batch, first, numbers)
+        for own, rows in zip(numbers, batch.namespaces, strict=True):
+            if len(own):
+                self._ledger.change(own.tolist(), rows.values.tolist(), 1)  # type: ignore[union-attr]
         self._ledger.store_new()
         self._remove(batch.ids, delete=False)  # points of the same ids are written over
         batches = (points[start : start + UPSERT] for start in range(0, len(points), UPSERT))
         self._connection.send(QdrantClient.upsert, self._state.base, batches)
-        for own, rows in zip(numbers, batch.namespaces, strict=True):
-            if len(own):
-                self._ledger.change(own.tolist(), rows.values.tolist(), 1)  # type: ignore[union-attr]
         spaces = {}
         for name, rows in zip(self._model.namespaces, batch.namespaces, strict=True):
             sizes = rows.lengths
