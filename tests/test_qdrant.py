@@ -449,7 +449,7 @@ def test_evaluated_as_an_index_is(data: Path, tmp_path: Path, where: str) -> Non
     local, cluster = Index.create(tmp_path / "i", store=False), QdrantIndex.create(where)
     retrievers: list[Index | QdrantIndex] = [local, cluster]
     for retriever in retrievers:
-        retriever.add(islice(dataset.documents(), 1500))
+        retriever.add(islice(dataset.documents(), 800))
         retriever.commit()
     with local, cluster:
         texts = dataset.queries_of(dataset.qrels("test"))
