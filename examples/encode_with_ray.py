@@ -57,14 +57,18 @@ class Encoder:
         self._shards = shards
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        done: dict[str, list[Any]] = {"shard": [], "documents": [], "file": []}
-        for number in batch["shard"].tolist():
-            file = self._output / f"part-{number:0{len(str(self._shards))}}.parquet"
-            report = encode_shard(self._documents(), file, self._model, Shard(number, self._shards), name=self._name)
-            done["shard"].append(number)
-            done["documents"].append(report.documents)
-            done["file"].append(str(file))
-        return done
+        rows = [self._encode(Shard(number, self._shards)) for number in batch["shard"].tolist()]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _encode(self, shard: Shard) -> dict[str, Any]:
+        """Encode a shard; what is wrong with the documents is a result, since Ray would try again and wrap it."""
+        file = self._output / f"part-{shard.number:0{len(str(self._shards))}}.parquet"
+        row = {"shard": shard.number, "documents": 0, "file": str(file), "problem": ""}
+        try:
+            report = encode_shard(self._documents(), file, self._model, shard, name=self._name)
+        except VizslaError as e:
+            return {**row, "problem": str(e)}
+        return {**row, "documents": report.documents}
 
     def _documents(self) -> Iterator[Document]:
         """All documents, file by file from the object store, in the order of the sources."""
@@ -90,7 +94,11 @@ def encode(
         num_cpus=1,
         num_gpus=gpus or None,
     )
-    return sorted(encoded.take_all(), key=lambda row: int(row["shard"]))
+    rows = sorted(encoded.take_all(), key=lambda row: int(row["shard"]))
+    for row in rows:
+        if row["problem"]:
+            raise VizslaError(row["problem"])
+    return rows
 
 
 def main() -> None:
@@ -106,9 +114,8 @@ def main() -> None:
     try:
         for row in encode(o.sources, o.output, o.model, o.shards, actors=o.actors, gpus=o.gpus):
             print(f"{row['file']}: shard {row['shard']}/{o.shards} has {row['documents']:,} documents", file=sys.stderr)
-    except ray.exceptions.RayTaskError as e:
-        cause = e.cause if isinstance(e.cause, VizslaError) else e
-        sys.exit(f"{type(cause).__name__}: {cause}")
+    except VizslaError as e:
+        sys.exit(str(e))
     finally:
         ray.shutdown()
 
