@@ -189,20 +189,20 @@ class Limit(NamedTuple):
 def slowest(times: np.ndarray, shards: int, rng: np.random.Generator, draws: int = 200) -> np.ndarray:
     """The times of the slowest of so many shards, simulated from the times of queries on a few shards.
 
-    `times`: [queries, measured shards]. A query that is long on one shard is long on all: what differs is the ratio of
-    a shard's time to the median of the query. So each query keeps its median, and the ratios are drawn from all that
-    were measured.
+    `times`: [queries, measured shards]. A query that is long on one shard is long on all. What differs is the delay
+    beyond the fastest shard: more postings there, or a busy machine. So each query keeps its shortest time, and the
+    delays are drawn from all that were measured.
 
     >>> even = np.array([[1.0, 1.0], [2.0, 2.0]])
     >>> sorted(set(slowest(even, 10, np.random.default_rng(0)).tolist()))
     [1.0, 2.0]
     """
-    medians = np.median(times, axis=1)
-    ratios = np.sort((times / medians[:, None]).ravel())
-    # The largest of n draws is the quantile at u ** (1 / n) for a uniform u; a million draws cost one.
-    places = rng.random((draws, len(medians))) ** (1 / shards)
-    largest = ratios[np.minimum((places * len(ratios)).astype(np.int64), len(ratios) - 1)]
-    found: np.ndarray = (medians[None] * largest).ravel()
+    shortest = times.min(axis=1)
+    delays = np.sort((times - shortest[:, None]).ravel())
+    # The largest of n draws is the quantile at u ** (1 / n) for a uniform u, so a thousand shards cost one draw.
+    places = rng.random((draws, len(shortest))) ** (1 / shards)
+    largest = delays[np.minimum((places * len(delays)).astype(np.int64), len(delays) - 1)]
+    found: np.ndarray = (shortest[None] + largest).ravel()
     return found
 
 
