@@ -9,9 +9,9 @@ LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
 DOCS := .venv-docs
-EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client
+EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client,qdrant
 ifeq ($(shell uname -sm),Linux aarch64)
-EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client
+EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client,qdrant
 endif
 
 PEERS := .venv-peers

@@ -39,6 +39,22 @@ class Weighting:
         n: np.ndarray = self.norms[codes]
         return self.scale * (v + self.shift * n) / (v + self.slope * n) + self.floor
 
+    def values_of(self, weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The values that have these weights, the inverse of `weigh`; not a number where all values weigh the same.
+
+        >>> bm25 = Weighting(slope=0.9, norms=np.ones(1))
+        >>> bm25.values_of(bm25.weigh(np.array([1, 7]), np.array([0, 0])), np.array([0, 0])).round(9).tolist()
+        [1.0, 7.0]
+        """
+        w = weights.astype(np.float64)
+        if self.norms is None:
+            return w / self.scale
+        n: np.ndarray = self.norms[codes]
+        y = (w - self.floor) / self.scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values: np.ndarray = n * (y * self.slope - self.shift) / (1 - y)
+        return values
+
     def small_weights(self, width: int) -> np.ndarray:
         """The weights of the values 1 to 4, each beside the first `width` length codes; what is left is 0."""
         out = np.zeros((MAX_SMALL, width))

@@ -380,7 +380,8 @@ class Index(Retriever):
         """
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
-            return explain(searcher, chosen or searcher.snapshot.model, text, wanted, Filter.of(filter))
+            bound = searcher.own if chosen is None else searcher.bind(chosen)
+            return explain(searcher, bound, text, wanted, Filter.of(filter))
 
     def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""

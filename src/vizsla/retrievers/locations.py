@@ -19,7 +19,9 @@ from vizsla.index import Index
 from vizsla.runs import Retriever
 from vizsla.spec import Registry
 
-LOCATIONS = Registry[Retriever]("kind of location", package="vizsla.retrievers", example="file:my.index")
+LOCATIONS = Registry[Retriever](
+    "kind of location", package="vizsla.retrievers", more="vizsla.backends", example="file:my.index"
+)
 """What opens a location, by its scheme: a function that takes the whole location and gives a `Retriever`."""
 FOLDER = "file"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # a single letter is a drive of Windows

@@ -130,12 +130,16 @@ class Registry(Generic[T]):
     ('Hello, Rex!', ['hello'])
     """
 
-    def __init__(self, what: str, *, package: str = "", example: str = "", separator: str = "(") -> None:
-        """`separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""
+    def __init__(
+        self, what: str, *, package: str = "", example: str = "", separator: str = "(", more: str = ""
+    ) -> None:
+        """`more`: another package, in a higher room, whose modules register in it, too.
+
+        `separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""
         self.what = what
         self.example = example
         self._separator = separator
-        self._package = package
+        self._packages = [name for name in (package, more) if name]
         self._entries: dict[str, Entry[T]] = {}
         self._lock = threading.RLock()
         self._loaded = not package
@@ -207,7 +211,7 @@ class Registry(Generic[T]):
             return
         with self._lock:
             if not self._loaded:
-                package = import_module(self._package)
-                for module in pkgutil.iter_modules(package.__path__):
-                    import_module(f"{self._package}.{module.name}")
+                for name in self._packages:
+                    for module in pkgutil.iter_modules(import_module(name).__path__):
+                        import_module(f"{name}.{module.name}")
                 self._loaded = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -100,6 +101,13 @@ def _after(beginning: str) -> str | None:
     return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)  # no half of a surrogate pair
 
 
+class TermLookup(Protocol):
+    """Where the terms of a collection are looked up."""
+
+    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
+
+
 @dataclass(frozen=True)
 class NamespaceStatistics:
     """The statistics of one namespace over the living documents of a commit."""
@@ -108,7 +116,7 @@ class NamespaceStatistics:
     total_length: int
     longest: int
     space: int
-    terms: TermTable
+    terms: TermLookup
 
     def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
         return self.terms.lookup(self.space, terms)[1]

@@ -1,21 +1,71 @@
-"""Why a document has its score: one branch per part of a model, one leaf per query term."""
+"""Why a document has its score: one branch per part of a model, one leaf per query term.
+
+What is known of a document is behind `ExplainedDocument`, so that documents elsewhere are explained in the same way.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import exact_matches, exact_max_sims
+from vizsla.engine import DamagedSegmentError, MatchQuery, Weighting, exact_matches, exact_max_sims
 from vizsla.errors import VizslaError
-from vizsla.index.search.bound_model import DensePart, MatchPart, SparsePart, TokenPart
+from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
-from vizsla.models import ExpandedBM25, Model
+from vizsla.models import ExpandedBM25, SearchContext, TokenComponent
 from vizsla.runs import Explanation, Filter
 
 
-def explain(searcher: Searcher, model: Model, text: str, doc_id: str, condition: Filter | None) -> Explanation:
+class MatchedTokens(NamedTuple):
+    """For each token of a query the highest product, and the place of the document's token it met; -1 for none."""
+
+    products: np.ndarray
+    places: np.ndarray
+
+
+class ExplainedDocument(ABC):
+    """A document or passage as it is stored."""
+
+    unit: str | None = None
+    """What is counted instead of documents; None for documents."""
+
+    @abstractmethod
+    def length_code(self, part: SparsePart) -> int:
+        """How long it is, as the collection stores it."""
+
+    @abstractmethod
+    def value(self, part: SparsePart, number: int) -> float | int | None:
+        """The stored value of a term by its number: a count or a weight; None if the document does not have it."""
+
+    @abstractmethod
+    def weighting(self, part: SparsePart) -> Weighting:
+        """How stored values become weights."""
+
+    @abstractmethod
+    def average_length(self, part: SparsePart) -> float:
+        """The mean length that the weights are made with."""
+
+    @abstractmethod
+    def vector(self, part: DensePart | MatchPart) -> np.ndarray:
+        """Its dense vector."""
+
+    @abstractmethod
+    def max_sims(self, part: TokenPart, vectors: np.ndarray) -> tuple[MatchedTokens, int]:
+        """What each query vector met, and how many token vectors the document has."""
+
+    @abstractmethod
+    def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:
+        """What each query token met among the equal ones."""
+
+    @abstractmethod
+    def token_names(self, component: TokenComponent) -> list[str]:
+        """The names of its token vectors; an empty list where they are not known."""
+
+
+def explain(searcher: Searcher, bound: BoundModel, text: str, doc_id: str, condition: Filter | None) -> Explanation:
     """The score of a document, as a tree whose leaves add up to it; of a document in passages that of the best one.
 
     `condition`: the filter of the search, for queries that are expanded from documents.
@@ -25,47 +75,46 @@ def explain(searcher: Searcher, model: Model, text: str, doc_id: str, condition:
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
         raise VizslaError(f"the document {doc_id!r} does not pass the filter")
-    return max((_explain_row(searcher, model, text, n, condition) for n in numbers), key=lambda e: e.score)
+    context = searcher.context(condition)
+    documents = [_SegmentDocument(searcher, n) for n in numbers]
+    try:
+        return max((explain_document(d, bound, text, context) for d in documents), key=lambda e: e.score)
+    except DamagedSegmentError:
+        raise searcher.snapshot.damage() from None
 
 
-def _explain_row(searcher: Searcher, model: Model, text: str, number: int, condition: Filter | None) -> Explanation:
-    """The score of the document or passage with an insertion number."""
+def explain_document(document: ExplainedDocument, bound: BoundModel, text: str, context: SearchContext) -> Explanation:
+    """The score of one document or passage."""
     branches = []
-    for part in searcher.bind(model).parts:
+    for part in bound.parts:
         if isinstance(part, DensePart):
             query, _ = part.component.query_embeddings([text])
-            with searcher.snapshot.naming_damage():
-                branches.append(_explain_dense(searcher, part, query[0], number))
+            branches.append(_explain_dense(document, part, query[0]))
         elif isinstance(part, MatchPart):
-            with searcher.snapshot.naming_damage():
-                branches.append(_explain_matches(searcher, part, text, number))
+            branches.append(_explain_matches(document, part, text))
         elif isinstance(part, TokenPart):
             (vectors,) = part.component.query_embeddings([text])
-            with searcher.snapshot.naming_damage():
-                branches.append(_explain_tokens(searcher, part, text, vectors, number))
+            branches.append(_explain_tokens(document, part, text, vectors))
         else:
-            (terms,) = part.component.query_terms([text], searcher.context(condition))
-            with searcher.snapshot.naming_damage():
-                branches.append(_explain_sparse(searcher, part, text, terms, number))
+            (terms,) = part.component.query_terms([text], context)
+            branches.append(_explain_sparse(document, part, text, terms))
+    name = bound.model.name
     if len(branches) == 1:
         only = branches[0]
-        return Explanation(model.name, only.score, only.facts, only.parts)
-    return Explanation(model.name, sum(b.score for b in branches), {}, tuple(branches))
+        return Explanation(name, only.score, only.facts, only.parts)
+    return Explanation(name, sum(b.score for b in branches), {}, tuple(branches))
 
 
-def _explain_dense(searcher: Searcher, part: DensePart, vector: np.ndarray, number: int) -> Explanation:
+def _explain_dense(document: ExplainedDocument, part: DensePart, vector: np.ndarray) -> Explanation:
     """A dense vector has no terms: the score is the product of two vectors, and the cosine says how close they are.
 
     If the vectors of several models are concatenated, each has a leaf.
     """
-    snapshot, component = searcher.snapshot, part.component
-    position = snapshot.position(number)
-    assert position is not None
-    document = snapshot.segments[position[0]].dense[part.space][position[1]].astype(np.float64)
-    query = vector.astype(np.float64)
+    component = part.component
+    stored, query = document.vector(part).astype(np.float64), vector.astype(np.float64)
     leaves = []
     for name, columns in component.vector_parts:
-        own, other = document[columns], query[columns]
+        own, other = stored[columns], query[columns]
         product, norms = float(own @ other), float(np.linalg.norm(own) * np.linalg.norm(other))
         facts = {"dimensions": len(own), "cosine": product / max(norms, 1e-12)}
         leaves.append(Explanation(name, part.weight * product, facts))
@@ -75,45 +124,36 @@ def _explain_dense(searcher: Searcher, part: DensePart, vector: np.ndarray, numb
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts_of_part, tuple(leaves))
 
 
-def _explain_tokens(searcher: Searcher, part: TokenPart, text: str, vectors: np.ndarray, number: int) -> Explanation:
+def _explain_tokens(document: ExplainedDocument, part: TokenPart, text: str, vectors: np.ndarray) -> Explanation:
     """A leaf for each query token: the document token it met, and the product of their vectors."""
-    snapshot, component = searcher.snapshot, part.component
-    position = snapshot.position(number)
-    assert position is not None
-    segment = snapshot.segments[position[0]]
-    rows, row = segment.tokens[part.space], np.array([position[1]])
-    _, (products,), (places,) = exact_max_sims(rows, row, vectors, segment.max_norms[part.space])
-    document = snapshot.documents.by_number([number])[number]
-    names = component.document_tokens(document.content) if snapshot.documents.has_texts else []
-    queries = component.query_tokens(text)
+    component = part.component
+    met, count = document.max_sims(part, vectors)
+    names, queries = document.token_names(component), component.query_tokens(text)
     leaves = []
-    for i, (product, place) in enumerate(zip(products.tolist(), places.tolist(), strict=True)):
+    for i, (product, place) in enumerate(zip(met.products.tolist(), met.places.tolist(), strict=True)):
         if place < 0:
             continue
         name = queries[i] if i < len(queries) else f"query token {i + 1}"
-        met = names[place] if place < len(names) else None
-        facts = {"query_token": name, "document_token": met, "position": place + 1, "similarity": product}
+        other = names[place] if place < len(names) else None
+        facts = {"query_token": name, "document_token": other, "position": place + 1, "similarity": product}
         leaves.append(Explanation(name, part.weight * product, facts))
-    facts = {"namespace": component.namespace, "weight": part.weight, "tokens": int(np.diff(rows.starts)[position[1]])}
+    facts = {"namespace": component.namespace, "weight": part.weight, "tokens": count}
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 
-def _explain_matches(searcher: Searcher, part: MatchPart, text: str, number: int) -> Explanation:
+def _explain_matches(document: ExplainedDocument, part: MatchPart, text: str) -> Explanation:
     """A leaf for each query token that the document has, and one for the vectors of both texts where there are some."""
-    snapshot, component = searcher.snapshot, part.component
-    position = snapshot.position(number)
-    assert position is not None
-    segment, row = snapshot.segments[position[0]], position[1]
+    component = part.component
     leaves, (encoded,) = [], part.encode([text])
     if encoded is not None:
         query, whole = encoded
         if whole is not None:
-            document = segment.dense[part.space][row].astype(np.float64)
-            product, norms = float(document @ whole), float(np.linalg.norm(document) * np.linalg.norm(whole))
+            stored = document.vector(part).astype(np.float64)
+            product, norms = float(stored @ whole), float(np.linalg.norm(stored) * np.linalg.norm(whole))
             cosine = np.sign(part.weight) * product / max(norms, 1e-12)
             leaves.append(Explanation("[CLS]", product, {"dimensions": len(whole), "cosine": float(cosine)}))
-        _, (products,), (places,) = exact_matches(segment.matches[part.space], np.array([row]), query)
-        for term, product, place in zip(query.terms.tolist(), products.tolist(), places.tolist(), strict=True):
+        met = document.matches(part, query)
+        for term, product, place in zip(query.terms.tolist(), met.products.tolist(), met.places.tolist(), strict=True):
             if place >= 0:
                 name = component.token_name(term)
                 facts = {"token": name, "occurrence": place + 1, "product": product}
@@ -123,32 +163,26 @@ def _explain_matches(searcher: Searcher, part: MatchPart, text: str, number: int
 
 
 def _explain_sparse(
-    searcher: Searcher, part: SparsePart, text: str, query: Mapping[str, float], number: int
+    document: ExplainedDocument, part: SparsePart, text: str, query: Mapping[str, float]
 ) -> Explanation:
-    snapshot, component, statistics = searcher.snapshot, part.component, part.statistics
+    component, statistics = part.component, part.statistics
     (weights,) = part.query_weights([query])
     numbers, frequencies = statistics.terms.lookup(part.space, list(query))
-    position = snapshot.position(number)
-    assert position is not None
-    segment, row = snapshot.segments[position[0]], position[1]
-    code, weighting = segment.lengths[part.space, row], component.weighting(statistics)
-    unit = {} if snapshot.splitter is None else {"unit": "passage"}  # what is counted instead of documents
+    code, weighting = document.length_code(part), document.weighting(part)
+    unit = {} if document.unit is None else {"unit": document.unit}
     expanded = {}
     if isinstance(component, ExpandedBM25):
         own = component.bm25.query_terms([text])[0]
         expanded = {term: {"added": term not in own} for term in query}
     leaves = []
     for i, (term, query_count) in enumerate(query.items()):
-        documents, values = segment.list_of(int(numbers[i]))
-        at = int(np.searchsorted(documents, row))
-        is_present = at < len(documents) and documents[at] == row
-        value = values[at] if is_present else np.uint8(0)
-        document_weight = float(weighting.weigh(np.array([value]), np.array([code]))[0]) if is_present else 0.0
+        value = document.value(part, int(numbers[i]))
+        document_weight = 0.0 if value is None else float(weighting.weigh(np.array([value]), np.array([code]))[0])
         query_weight = weights.get(term, 0.0)
         facts = {
             "term": term,
             "in_query": query_count,
-            "in_document": value.item(),
+            "in_document": 0 if value is None else value,
             "documents_with_term": int(frequencies[i]),
             "query_weight": query_weight,
             "document_weight": document_weight,
@@ -159,6 +193,64 @@ def _explain_sparse(
         leaves.append(Explanation(term, query_weight * document_weight, facts))
     facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents, **unit}
     if weighting.norms is not None:
-        facts["average_length"] = statistics.total_length / max(statistics.documents, 1)
+        facts["average_length"] = document.average_length(part)
         facts["length_norm"] = float(weighting.norms[code])
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
+
+
+class _SegmentDocument(ExplainedDocument):
+    """A document or passage in a segment of an index."""
+
+    def __init__(self, searcher: Searcher, number: int) -> None:
+        self._snapshot = searcher.snapshot
+        self._number = number
+        self.unit = None if self._snapshot.splitter is None else "passage"
+        position = self._snapshot.position(number)
+        assert position is not None
+        self._segment, self._row = self._snapshot.segments[position[0]], position[1]
+
+    def length_code(self, part: SparsePart) -> int:
+        with self._snapshot.naming_damage():
+            code = int(self._segment.lengths[part.space, self._row])
+            norms = self.weighting(part).norms
+            if norms is not None and code >= len(norms):
+                raise DamagedSegmentError
+            return code
+
+    def value(self, part: SparsePart, number: int) -> float | int | None:  # noqa: ARG002 (numbers of terms are disjoint)
+        with self._snapshot.naming_damage():
+            documents, values = self._segment.list_of(number)
+        at = int(np.searchsorted(documents, self._row))
+        if at == len(documents) or documents[at] != self._row:
+            return None
+        value: float | int = values[at].item()
+        return value
+
+    def weighting(self, part: SparsePart) -> Weighting:
+        return part.component.weighting(part.statistics)
+
+    def average_length(self, part: SparsePart) -> float:
+        return part.statistics.total_length / max(part.statistics.documents, 1)
+
+    def vector(self, part: DensePart | MatchPart) -> np.ndarray:
+        with self._snapshot.naming_damage():
+            return np.asarray(self._segment.dense[part.space][self._row])
+
+    def max_sims(self, part: TokenPart, vectors: np.ndarray) -> tuple[MatchedTokens, int]:
+        with self._snapshot.naming_damage():
+            rows = self._segment.tokens[part.space]
+            norm = self._segment.max_norms[part.space]
+            _, (products,), (places,) = exact_max_sims(rows, np.array([self._row]), vectors, norm)
+            return MatchedTokens(products, places), int(np.diff(rows.starts)[self._row])
+
+    def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:
+        with self._snapshot.naming_damage():
+            rows = self._segment.matches[part.space]
+            _, (products,), (places,) = exact_matches(rows, np.array([self._row]), query)
+            return MatchedTokens(products, places)
+
+    def token_names(self, component: TokenComponent) -> list[str]:
+        documents = self._snapshot.documents
+        if not documents.has_texts:
+            return []
+        return component.document_tokens(documents.by_number([self._number])[self._number].content)

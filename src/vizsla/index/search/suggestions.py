@@ -112,7 +112,7 @@ class Completer:
             beginnings = [mark + beginning for beginning in beginnings for mark in _BEGINS_A_WORD]
         frequencies: dict[str, int] = {}
         for beginning in beginnings:
-            terms, counts = part.statistics.terms.beginning_with(part.space, beginning)
+            terms, counts = self._snapshot.terms.beginning_with(part.space, beginning)
             most = np.argsort(-counts, kind="stable")[: 4 * _MAX_CANDIDATES]
             frequencies |= {terms[i]: int(counts[i]) for i in most.tolist() if counts[i]}
         return frequencies

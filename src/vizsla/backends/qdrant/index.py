@@ -1,0 +1,350 @@
+"""A collection in Qdrant as a retriever with writing: `vizsla.open("qdrant://localhost:6333/my")`."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from vizsla.backends.qdrant import scanning
+from vizsla.backends.qdrant.address import Address
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.creation import create_collection
+from vizsla.backends.qdrant.files import load_model
+from vizsla.backends.qdrant.info import collection_info
+from vizsla.backends.qdrant.layout import check_collection
+from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
+from vizsla.backends.qdrant.reader import Context, Reader
+from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
+from vizsla.backends.qdrant.writer import QdrantWriter
+from vizsla.datasets import RawLines
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.index import Added, Highlighter, IndexView
+from vizsla.index.search.plan import SearchOptions
+from vizsla.models import Model, check_model, parse_model
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Ranking, Retriever, Run, document_id
+from vizsla.runs.retriever import (
+    check_count,
+    check_mapping,
+    check_queries,
+    check_query,
+    document_ids,
+    query_with_words,
+)
+
+FRESH = 1.0
+"""Seconds that a client goes on with the statistics it knows before it looks for newer ones."""
+
+
+class QdrantIndex(Retriever):
+    """A collection of documents in Qdrant, searched and changed as an `Index` is.
+
+    `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. `key`: what the
+    servers ask for, by default the environment variable QDRANT_API_KEY. `timeout`: how many seconds a request may take.
+    `patience`: how many seconds to go on while no server answers. `options`: more arguments of `QdrantClient`.
+
+    Rankings and scores are those of a local index with the mean document length of the last build; `info` tells how far
+    it has moved. Searches see what others commit within a second. Documents that are added are sent at the commit,
+    which is not atomic: see docs/cluster.md. All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        address: str | Address,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        patience: float = 10.0,
+        options: Mapping[str, Any] | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        where = Address.parse(address) if isinstance(address, str) else address
+        self.address = str(where)
+        self._name = where.name
+        self._connection = connection or Connection(
+            where.servers, key=key, timeout=timeout, patience=patience, options=options
+        )
+        self._turns = threading.RLock()
+        self._writer: QdrantWriter | None = None
+        self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
+        try:
+            if connection is None:
+                self._connection.check_version()
+            self._reader = self._read(None)
+        except BaseException:
+            if connection is None:
+                self._connection.close()
+            raise
+        self._read_at = time.monotonic()
+        self.name = self.model.name
+
+    @classmethod
+    def create(
+        cls,
+        address: str | Address,
+        model: Model | str = "bm25",
+        *,
+        overwrite: bool = False,
+        shards: int | None = None,
+        replicas: int | None = None,
+        connection: Connection | None = None,
+        **options: Any,
+    ) -> QdrantIndex:
+        """A new, empty collection. One that is there already is replaced only with `overwrite`.
+
+        `shards` and `replicas`: into how many pieces the documents are divided, and how many servers have each; by
+        default as the servers are set up. `options`: as for `QdrantIndex`.
+        """
+        where = Address.parse(address) if isinstance(address, str) else address
+        chosen = parse_model(model) if isinstance(model, str) else check_model(model)
+        asked = connection or Connection(where.servers, **options)
+        try:
+            create_collection(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
+        finally:
+            if connection is None:
+                asked.close()
+        return cls(where, connection=connection, **options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}: {self.name}>"
+
+    def close(self) -> None:
+        """Forget what is not committed, and free the connections."""
+        if self._writer is not None:
+            self._writer.close()
+        self._connection.close()
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        lost = kind is None and self._writer is not None and self._writer.has_changes
+        self.close()
+        if lost:
+            warnings.warn(
+                f"{self.address}: changes that were not committed are discarded; call commit() to keep them",
+                UncommittedChangesWarning,
+                stacklevel=2,
+            )
+
+    # Writing
+
+    def writer(self, *, timeout: float | None = DEFAULT_TIMEOUT) -> QdrantWriter:
+        """A writer of this collection; `timeout`: how many seconds its commit waits for other writers."""
+        return _ShowingWriter(self, timeout)
+
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+        """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` sends them."""
+        return self._own_writer().add(documents, workers=workers)
+
+    def delete(self, ids: str | int | Iterable[str | int]) -> int:
+        """Stage the deletion of documents by id; gives how many there are. `commit` makes it visible."""
+        return self._own_writer().delete(ids)
+
+    def commit(self) -> None:
+        """Send what `add` and `delete` have staged; another writer is waited for."""
+        if self._writer is not None:
+            self._writer.commit()
+
+    def rollback(self) -> None:
+        """Forget what `add` and `delete` have staged."""
+        if self._writer is not None:
+            self._writer.rollback()
+
+    def _own_writer(self) -> QdrantWriter:
+        with self._turns:
+            if self._writer is None:
+                self._writer = self.writer()
+            return self._writer
+
+    # Reading
+
+    def refresh(self) -> None:
+        """See the newest state of the collection from now on."""
+        with self._turns:
+            self._reader = self._read(self._reader)
+            self._read_at = time.monotonic()
+            self.name = self._reader.model.name
+
+    def _read(self, known: Reader | None) -> Reader:
+        state = read_state(self._connection, self._name)
+        check_searchable(state)
+        if known is not None and state == known.state:
+            return known
+        if known is not None and state.build == known.state.build:
+            return Reader(self._connection, state, known.model)
+        model = load_model(self._connection, state)
+        check_collection(self._connection, state.base, model)
+        return Reader(self._connection, state, model)
+
+    @property
+    def reader(self) -> Reader:
+        """What searches the collection in a state that is not older than a second."""
+        if time.monotonic() - self._read_at > FRESH:
+            self.refresh()
+        return self._reader
+
+    @property
+    def model(self) -> Model:
+        """The model that the collection was built with."""
+        return self._reader.model
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return self.reader.state.documents
+
+    def with_model(
+        self,
+        model: str | Model | None = None,
+        *,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> IndexView:
+        """The same collection, searched with another model; one that it has no data for is refused."""
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        self._bound(self.reader, options)
+        return IndexView(self, options)
+
+    def _model_of(self, model: str | Model | None) -> Model | None:
+        if isinstance(model, str):
+            return self._parse_model(model)
+        return None if model is None else check_model(model)
+
+    def _bound(self, reader: Reader, options: SearchOptions) -> Any:
+        """The model of a search; ways to search that a cluster does not have are refused."""
+        if options.combine is not None and options.combine.strip() != "sum":
+            raise VizslaError(
+                f"{self.address}: the parts of a sum are added up here; {options.combine} is for an index"
+            )
+        if options.search_params is not None and options.search_params.strip() != "exact":
+            raise VizslaError(f"{self.address}: searches are exact here, so there are no search parameters")
+        if options.approximate not in (None, 1):
+            raise VizslaError(f"{self.address}: searches are exact here, so there is no approximate search")
+        return reader.own if options.model is None else reader.bind(options.model)
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+    ) -> list[Hit]:
+        """The k best documents, best first; equal scores in order of insertion. An empty query is refused."""
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate)
+        return self._search_with(options, [query_with_words(query)], k, filter, True)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+        documents: bool = True,
+    ) -> list[list[Hit]]:
+        """The hits of many queries, sent in batches. An empty query finds nothing.
+
+        `model`: other weights of a sum, other idf, query expansion, or some of the parts. `threads` means nothing here:
+        servers do the work. What `combine`, `search_params` and `approximate` change in an index is refused.
+        `documents`: without them a hit's document has an id and nothing else, which is faster.
+        """
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        return self._search_with(options, queries, k, filter, documents)
+
+    def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Any) -> Run:
+        """The rankings of many queries, by query id; `options` as for `search_many`."""
+        chosen = SearchOptions(**{**options, "model": self._model_of(options.get("model"))})
+        return self._run_with(chosen, queries, k, filter)
+
+    def _search_with(
+        self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
+    ) -> list[list[Hit]]:
+        k = check_count(k, "k, the number of results,")
+        texts, reader, condition = check_queries(queries), self.reader, Filter.of(filter)
+        bound = self._bound(reader, options)
+        with_words = [text for text in texts if text.strip()]
+        found = iter(reader.search(with_words, bound, k, condition, documents=documents) if with_words else ())
+        if not with_words:
+            reader.translated(condition)  # refuses a wrong filter all the same
+        return [
+            [Hit(rank, one.score, one.document) for rank, one in enumerate(next(found), 1)] if text.strip() else []
+            for text in texts
+        ]
+
+    def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
+        texts = list(check_mapping(queries).values())
+        hits = self._search_with(options, texts, k, filter, documents=False)
+        rankings = (Ranking([hit.id for hit in some], [hit.score for hit in some]) for some in hits)
+        return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
+
+    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
+        """Documents by id, without those that are not there."""
+        wanted = document_ids(ids)
+        found = scanning.find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
+        by_id = {point.doc_id: point.document for point in found}
+        return {doc_id: by_id[doc_id] for doc_id in wanted if doc_id in by_id}
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in order of insertion."""
+        for points in scanning.points_in_order(self._connection, self.reader.state.base):
+            yield from (point.document for point in points)
+
+    def explain(
+        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Explanation:
+        """Why a document has its score for a query: the share of each term, adding up to the score."""
+        text, wanted, chosen, reader = (
+            query_with_words(query),
+            document_id(doc_id),
+            self._model_of(model),
+            self.reader,
+        )
+        bound = reader.own if chosen is None else reader.bind(chosen)
+        return reader.explain(bound, text, wanted, Filter.of(filter))
+
+    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+        """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+        reader, chosen = self.reader, self._model_of(model)
+        bound = reader.own if chosen is None else reader.bind(chosen)
+        weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
+        return Highlighter(reader.model, weights)
+
+    def info(self) -> dict[str, Any]:
+        """What there is to know about the collection; `drift` is by how much the mean length has moved."""
+        self.refresh()
+        return collection_info(self._connection, self.address, self._reader.state, self._reader.model)
+
+
+class _ShowingWriter(QdrantWriter):
+    """A writer whose commits its retriever sees at once."""
+
+    def __init__(self, index: QdrantIndex, timeout: float | None) -> None:
+        state = index.reader.state
+        super().__init__(index._connection, state.base, index.model, timeout=timeout)
+        self._index = index
+        self._build = state.build
+
+    def commit(self) -> CollectionState | None:
+        self._check_build()
+        state = super().commit()
+        if state is not None:
+            self._index.refresh()
+        return state
+
+    def _check_build(self) -> None:
+        self._index.refresh()
+        if self._index.reader.state.build != self._build:
+            raise CollectionError(
+                f"{self._index.address}: the collection has been replaced by another one; open it again"
+            )

@@ -1,0 +1,30 @@
+"""Questions about a collection that most users never have."""
+
+from __future__ import annotations
+
+from vizsla.backends.qdrant import scanning
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.errors import VizslaError
+from vizsla.index import TermStatistics
+from vizsla.runs import Filter, FilterLike
+from vizsla.runs.retriever import check_query
+
+
+def term_statistics(index: QdrantIndex, text: str) -> list[TermStatistics]:
+    """For each term of a text, in each namespace: in how many documents and how often it occurs."""
+    return index.reader.term_statistics(check_query(text))
+
+
+def matching_ids(index: QdrantIndex, filter: FilterLike) -> list[str]:
+    """The ids of the documents that pass a filter, in the order of insertion."""
+    condition, reader = Filter.of(filter), index.reader
+    if condition is None:
+        raise VizslaError("the filter is empty; expected something like year >= 1999")
+    translated = reader.translated(condition)
+    found = scanning.all_points(reader.connection, reader.state.base, document=False, condition=translated)
+    return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
+
+
+def generation(index: QdrantIndex) -> int:
+    """The number of the commit that searches see."""
+    return index.reader.state.generation

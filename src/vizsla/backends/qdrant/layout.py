@@ -1,0 +1,143 @@
+"""How a collection lies in Qdrant: which collections there are, what they hold, and how points are found by id.
+
+| collection | points |
+|---|---|
+| NAME | one a document: a sparse vector of all sparse parts, a vector for each dense part, several for each part of
+  late interaction; the document, its insertion number and its lengths as payload |
+| NAME.terms | one a term: its number and its document frequency; and one that describes the collection (`state.py`) |
+| NAME.files | pieces of the model's files, if it has any |
+
+NAME may be an alias, as may the others: then the collections have another name, the base.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from qdrant_client import QdrantClient, models
+
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.models import Component, DenseComponent, Model, SparseComponent, TokenComponent
+
+FORMAT = 1
+SPARSE = "terms"
+"""The name of the sparse vector of all sparse parts; term numbers are disjoint."""
+ID, NUMBER, LENGTHS, COUNTS, DOCUMENT = "id", "number", "lengths", "counts", "document"
+"""Keys of a point's payload: the document's id, its insertion number, its length in each namespace, counts that its
+weights do not give back, and its fields."""
+_NAMESPACE = uuid.UUID("5a1f2d5e-6f6b-5d5c-9a43-0c1f7a2b9e01")
+_NO_GRAPH = 0  # links of a graph: every search is exact, so none is built
+
+
+def terms_of(base: str) -> str:
+    """The collection of terms."""
+    return f"{base}.terms"
+
+
+def files_of(base: str) -> str:
+    """The collection of the model's files."""
+    return f"{base}.files"
+
+
+def point_id(doc_id: str) -> str:
+    """The point of a document."""
+    return str(uuid.uuid5(_NAMESPACE, f"document\0{doc_id}"))
+
+
+def term_id(namespace: str, term: str) -> str:
+    """The point of a term; halves of surrogate pairs become question marks, as in an index."""
+    valid = term if term.isascii() else term.encode("utf-8", "replace").decode()
+    return str(uuid.uuid5(_NAMESPACE, f"term\0{namespace}\0{valid}"))
+
+
+def file_id(name: str, piece: int) -> str:
+    """The point of a piece of a file."""
+    return str(uuid.uuid5(_NAMESPACE, f"file\0{name}\0{piece}"))
+
+
+STATE_ID = str(uuid.uuid5(_NAMESPACE, "state"))
+"""The point that describes a collection, in its collection of terms."""
+
+
+def vector_name(component: Component) -> str:
+    """The name of the vector that a component's documents have."""
+    if isinstance(component, SparseComponent):
+        return SPARSE
+    return f"{'tokens' if isinstance(component, TokenComponent) else 'dense'}.{component.namespace}"
+
+
+def check_storable(model: Model) -> None:
+    """Refuse a model whose scores Qdrant cannot compute, or that must be fitted first."""
+    for part in model.parts:
+        if not isinstance(part.component, SparseComponent | DenseComponent | TokenComponent):
+            raise VizslaError(f"{part.component.name} compares equal tokens, which Qdrant cannot do; use a local index")
+    if model.needs_fit or model.needs_corpus_statistics:
+        raise VizslaError(f"{model.name} is fitted to documents; call model.fit(documents) first, or build it locally")
+
+
+def vector_parameters(model: Model) -> dict[str, models.VectorParams]:
+    """The parameters of the dense and token vectors of a model, by name."""
+    parameters = {}
+    for _, component in model.parts:
+        if isinstance(component, DenseComponent | TokenComponent):
+            several = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+            parameters[vector_name(component)] = models.VectorParams(
+                size=component.dimensions,
+                distance=models.Distance.DOT,
+                hnsw_config=models.HnswConfigDiff(m=_NO_GRAPH),
+                multivector_config=several if isinstance(component, TokenComponent) else None,
+            )
+    return parameters
+
+
+def create_collections(
+    connection: Connection, base: str, model: Model, *, shards: int | None = None, replicas: int | None = None
+) -> None:
+    """Make the empty collections of a model; those of the same name are replaced.
+
+    `shards` and `replicas`: of the documents, by default as the servers are set up. Terms have as many replicas.
+    """
+    check_storable(model)
+    has_sparse = any(isinstance(p.component, SparseComponent) for p in model.parts)
+    sparse = {SPARSE: models.SparseVectorParams(index=models.SparseIndexParams(on_disk=False))} if has_sparse else None
+    for name in (files_of(base), terms_of(base), base):
+        if connection.call(QdrantClient.collection_exists, name):
+            connection.call(QdrantClient.delete_collection, name)
+    create, vectors = QdrantClient.create_collection, vector_parameters(model)
+    connection.call(create, base, vectors, sparse, shard_number=shards, replication_factor=replicas)
+    one: dict[str, Any] = {"shard_number": 1, "replication_factor": replicas, "on_disk_payload": False}
+    connection.call(create, terms_of(base), {}, **one)
+    number = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=True)
+    for name in (base, terms_of(base)):
+        connection.call(QdrantClient.create_payload_index, name, NUMBER, number)
+
+
+def drop_collections(connection: Connection, base: str) -> None:
+    """Remove the collections of a base; what is not there is no error."""
+    for name in (base, files_of(base), terms_of(base)):
+        connection.call(QdrantClient.delete_collection, name)
+
+
+def check_collection(connection: Connection, base: str, model: Model) -> None:
+    """Refuse a collection whose vectors are not those of a model."""
+    told = connection.call(QdrantClient.get_collection, base).config.params
+    there = told.vectors if isinstance(told.vectors, Mapping) else {}
+    for name, expected in vector_parameters(model).items():
+        found = there.get(name)
+        if found is None or found.size != expected.size or found.distance != expected.distance:
+            has = "none" if found is None else f"vectors of {found.size} numbers, compared by {found.distance.value}"
+            raise CollectionError(
+                f"{base}: {model.name} needs vectors of {expected.size} numbers, compared by Dot, under the name "
+                f"{name!r}, and the collection has {has}; it was changed after it was made, so build it again"
+            )
+    if any(isinstance(p.component, SparseComponent) for p in model.parts):
+        sparse = (told.sparse_vectors or {}).get(SPARSE)
+        if sparse is None or sparse.modifier is models.Modifier.IDF:
+            has = "none" if sparse is None else "some whose idf Qdrant counts, shard by shard"
+            raise CollectionError(
+                f"{base}: {model.name} needs sparse vectors under the name {SPARSE!r}, and the collection has {has}; "
+                "it was changed after it was made, so build it again"
+            )

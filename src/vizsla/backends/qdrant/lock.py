@@ -1,0 +1,146 @@
+"""One writer at a time: a collection says who writes to it, and a writer that died is found out.
+
+There are no locks in Qdrant. A writer changes the state's `writer` on the condition that there is none, which a server
+checks and does at once, and then looks whether the change is its own. While it works it changes a number every few
+seconds; a writer whose number has stood still for some time, by the clock of whoever waits, is taken to be dead.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from qdrant_client import QdrantClient, models
+
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.layout import STATE_ID, terms_of
+from vizsla.backends.qdrant.state import WRITER, WRITING, CollectionState, read_state
+from vizsla.errors import CollectionError, VizslaError
+
+BEAT = 2.0
+"""Seconds between two signs of life of a writer."""
+DEAD = 15.0
+"""Seconds without one after which a writer is taken to be dead."""
+DEFAULT_TIMEOUT = 20.0
+_LOOK = 0.2  # seconds between two looks at a lock that another one holds
+
+
+class WriteLock:
+    """The right to write to a collection. Use it as a context manager, or call `release`.
+
+    `timeout`: how many seconds to wait for another writer; with more than `DEAD` a dead one is replaced.
+    """
+
+    def __init__(self, connection: Connection, base: str, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self._connection = connection
+        self._base = base
+        self._token = secrets.token_hex(8)
+        self._beat = 0
+        self._lost = False
+        self._ended = threading.Event()
+        self.interrupted = self._acquire(timeout)
+        """Whether a writer died before this one, so that statistics may be wrong."""
+        self._thread = threading.Thread(target=self._keep, name="vizsla-lock", daemon=True)
+        self._thread.start()
+
+    def state(self) -> CollectionState:
+        """The state as it is stored now; a lock that another one took over is refused."""
+        state = read_state(self._connection, self._base)
+        if state.writer is None or state.writer.get("token") != self._token:
+            self._lost = True
+        self.check()
+        return state
+
+    def check(self) -> None:
+        """Refuse to go on if another writer has taken over."""
+        if self._lost:
+            raise CollectionError(
+                f"the collection {self._base!r}: this writer was silent for {DEAD:g} seconds, and another one has "
+                "taken over; open it again"
+            )
+
+    def save(self, state: CollectionState) -> None:
+        """Store a state, if the lock is still held."""
+        self.check()
+        self._set(state.payload(), self._mine)
+        self.state()
+
+    def release(self, state: CollectionState | None = None) -> None:
+        """Let the next writer write; `state` is stored at once with it."""
+        self._ended.set()
+        self._thread.join()
+        if self._lost:
+            return
+        self._set({**(state.payload() if state is not None else {}), WRITER: None}, self._mine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._ended.is_set():
+            self.release()
+
+    @property
+    def _mine(self) -> list[models.Condition]:
+        return [models.FieldCondition(key=f"{WRITER}.token", match=models.MatchValue(value=self._token))]
+
+    def _acquire(self, timeout: float) -> bool:
+        started = time.monotonic()
+        seen: tuple[tuple[str, int], float] | None = None  # the other's sign of life, and since when it has not changed
+        while True:
+            other = read_state(self._connection, self._base).writer
+            if other is None:
+                free = models.IsEmptyCondition(is_empty=models.PayloadField(key=WRITER))
+                self._set({WRITER: self._about()}, [free])
+                died = False
+            else:
+                now = time.monotonic()
+                sign = str(other.get("token")), int(other.get("beat") or 0)
+                if seen is None or seen[0] != sign:
+                    seen = sign, now
+                died = now - seen[1] >= DEAD
+                if died:
+                    keys: list[tuple[str, str | int]] = [("token", sign[0]), ("beat", sign[1])]
+                    same: list[models.Condition] = [
+                        models.FieldCondition(key=f"{WRITER}.{key}", match=models.MatchValue(value=value))
+                        for key, value in keys
+                    ]
+                    self._set({WRITER: self._about()}, same)
+            state = read_state(self._connection, self._base)
+            if state.writer is not None and state.writer.get("token") == self._token:
+                return died or state.status == WRITING
+            if other is not None and time.monotonic() - started >= timeout:
+                raise CollectionError(self._busy(state.writer or other))
+            time.sleep(_LOOK)
+
+    def _busy(self, other: dict[str, Any]) -> str:
+        who = f"process {other.get('process')} on {other.get('host')}, since {other.get('since')}"
+        return (
+            f"the collection {self._base!r} is being written to ({who}); wait for it, or, if it has died, try again "
+            f"with a timeout of more than {DEAD:g} seconds"
+        )
+
+    def _about(self) -> dict[str, Any]:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
+        return {"token": self._token, "beat": self._beat, **about}
+
+    def _set(self, payload: dict[str, Any], conditions: list[models.Condition], key: str | None = None) -> None:
+        """Change the state if conditions hold; a server checks and does it at once."""
+        held = models.Filter(must=[models.HasIdCondition(has_id=[STATE_ID]), *conditions])
+        how: dict[str, Any] = {"key": key, "wait": True, "ordering": models.WriteOrdering.STRONG}
+        self._connection.call(QdrantClient.set_payload, terms_of(self._base), payload, held, **how)
+
+    def _keep(self) -> None:
+        """Give signs of life until the end."""
+        while not self._ended.wait(BEAT):
+            self._beat += 1
+            try:
+                self._set({"beat": self._beat}, self._mine, key=WRITER)
+            except VizslaError:
+                continue  # the writer itself meets the same problem, and says so

@@ -1,0 +1,254 @@
+"""Documents as points: what an index would store of them, weighted, as vectors and payload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from vizsla.backends.qdrant.layout import COUNTS, DOCUMENT, ID, LENGTHS, NUMBER, SPARSE, point_id, vector_name
+from vizsla.engine import Weighting
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.namespaces import DenseBatch, SparseBatch, TokenBatch
+from vizsla.models import Component, Model, SparseComponent, Statistics
+from vizsla.runs import Document
+
+_MAX_WHOLE = 1 << 64  # numbers of a document that a server keeps as they are
+
+
+class BatchNumbers:
+    """Gives the terms of analysed batches their numbers in a collection.
+
+    `numbers`: gives those of some terms of a namespace. An analyst has its own numbers and sends new terms only.
+    """
+
+    def __init__(self, numbers: Callable[[str, Sequence[str]], np.ndarray], namespaces: Sequence[str]) -> None:
+        self._numbers = numbers
+        self._namespaces = namespaces
+        self._known: dict[tuple[int, int], np.ndarray] = {}
+
+    def of(self, batch: AnalysedBatch) -> list[np.ndarray]:
+        """For each namespace the number of each of its postings' terms; nothing for one with vectors."""
+        found = []
+        for space, rows in enumerate(batch.namespaces):
+            if not isinstance(rows, SparseBatch):
+                found.append(np.zeros(0, np.int64))
+                continue
+            key = batch.analyst, space
+            known = np.zeros(0, np.int64) if batch.fresh else self._known[key]
+            if rows.new_terms:
+                known = np.concatenate([known, self._numbers(self._namespaces[space], rows.new_terms)])
+            self._known[key] = known
+            found.append(known[rows.indices])
+        return found
+
+
+class PointEncoder:
+    """Turns analysed batches into points, with the weights that some frozen statistics give.
+
+    `statistics`: by namespace, see `CollectionState.frozen_statistics`. What is stored of a term is its weight in the
+    document in 32 bits; idf and the weights of a sum are for queries.
+    """
+
+    def __init__(self, model: Model, statistics: Mapping[str, Statistics]) -> None:
+        self._components = [part.component for part in model.parts]
+        self._statistics = statistics
+
+    def points(self, batch: AnalysedBatch, first: int, numbers: Sequence[np.ndarray]) -> list[models.PointStruct]:
+        """The points of a batch.
+
+        `first`: the insertion number of its first document. `numbers`: by namespace those of its postings' terms, see
+        `BatchNumbers`.
+        """
+        vectors: list[dict[str, Any]] = [{} for _ in batch.stored]
+        counts: list[dict[str, float]] = [{} for _ in batch.stored]
+        terms: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in batch.stored]
+        for component, rows, own in zip(self._components, batch.namespaces, numbers, strict=True):
+            if isinstance(rows, SparseBatch):
+                assert isinstance(component, SparseComponent)
+                self._weigh(component, rows, own, terms, counts)
+            elif isinstance(rows, DenseBatch):
+                _check_finite(rows.vectors, component.name)
+                for row in np.flatnonzero(rows.lengths).tolist():
+                    vectors[row][vector_name(component)] = rows.vectors[row].tolist()
+            else:
+                assert isinstance(rows, TokenBatch)
+                _check_finite(rows.vectors, component.name)
+                for row in np.flatnonzero(np.diff(rows.starts)).tolist():
+                    vectors[row][vector_name(component)] = rows.vectors[
+                        rows.starts[row] : rows.starts[row + 1]
+                    ].tolist()
+        for vector, some in zip(vectors, terms, strict=True):
+            if some:
+                indices, values = map(np.concatenate, zip(*some, strict=True))
+                vector[SPARSE] = models.SparseVector(indices=indices.tolist(), values=values.tolist())
+        lengths = np.array([rows.lengths for rows in batch.namespaces], np.int64).T.tolist()
+        names = [component.namespace for component in self._components]
+        points = []
+        for row, (doc_id, metadata, fields) in enumerate(batch.stored):
+            payload: dict[str, Any] = {
+                ID: doc_id,
+                NUMBER: first + row,
+                LENGTHS: dict(zip(names, lengths[row], strict=True)),
+                DOCUMENT: _content(doc_id, metadata, fields),
+            }
+            if counts[row]:
+                payload[COUNTS] = counts[row]
+            points.append(models.PointStruct(id=point_id(doc_id), vector=vectors[row], payload=payload))
+        return points
+
+    def _weigh(
+        self,
+        component: SparseComponent,
+        rows: SparseBatch,
+        numbers: np.ndarray,
+        terms: list[list[tuple[np.ndarray, np.ndarray]]],
+        counts: list[dict[str, float]],
+    ) -> None:
+        """Add a namespace's terms to each document, and the counts that its weights do not give back."""
+        weighting = weighting_of(component, self._statistics[component.namespace], rows.lengths)
+        codes = np.repeat(component.length_codes(rows.lengths), rows.counts)
+        weights = weighting.weigh(rows.values, codes).astype(np.float32)
+        if not np.isfinite(weights).all():
+            raise VizslaError(f"{component.name} gives a term a weight that 32 bits cannot hold")
+        lost = np.flatnonzero(values_of(weighting, weights, codes) != rows.values)
+        owners = np.repeat(np.arange(len(rows.counts)), rows.counts)
+        for place in lost.tolist():
+            counts[owners[place]][str(numbers[place])] = rows.values[place].item()
+        ends = np.cumsum(rows.counts).tolist()
+        for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if end > start:
+                terms[row].append((numbers[start:end], weights[start:end]))
+
+
+def weighting_of(component: SparseComponent, statistics: Statistics, lengths: np.ndarray) -> Weighting:
+    """The weighting under frozen statistics, for documents that may be longer than all that were counted."""
+    longest = int(max(statistics.longest, lengths.max(initial=0)))
+    return component.weighting(_Longer(statistics, longest))
+
+
+@dataclass(frozen=True)
+class _Longer:
+    """Statistics with another longest document."""
+
+    other: Statistics
+    longest: int
+
+    @property
+    def documents(self) -> int:
+        return self.other.documents
+
+    @property
+    def total_length(self) -> int:
+        return self.other.total_length
+
+    def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
+        return self.other.document_frequencies(terms)
+
+
+def values_of(weighting: Weighting, weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The stored values that 32-bit weights come from, in 64 bits: counts as whole numbers.
+
+    Most come back as they were. A count that does not, because it is so high that one more changes nothing, is kept
+    in the payload.
+    """
+    values = weighting.values_of(weights, codes)
+    return values if weighting.norms is None else np.maximum(np.rint(np.nan_to_num(values, posinf=0, neginf=0)), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPoint:
+    """A point as it was read back."""
+
+    doc_id: str
+    number: int
+    lengths: dict[str, int]
+    content: dict[str, Any]
+    counts: dict[int, float]
+    """Values of terms that the weights do not give back, by the terms' numbers."""
+    terms: np.ndarray
+    weights: np.ndarray
+    vectors: dict[str, np.ndarray]
+    """Dense vectors, [dimensions], and token vectors, [tokens, dimensions], by name."""
+
+    @classmethod
+    def of(cls, record: models.Record | models.ScoredPoint) -> StoredPoint:
+        """What a record of a collection holds; one that is not ours is refused."""
+        payload, given = record.payload or {}, record.vector if isinstance(record.vector, dict) else {}
+        sparse = given.get(SPARSE)
+        terms, weights = (sparse.indices, sparse.values) if isinstance(sparse, models.SparseVector) else ([], [])
+        try:
+            return cls(
+                str(payload[ID]),
+                int(payload[NUMBER]),
+                {str(name): int(length) for name, length in payload.get(LENGTHS, {}).items()},
+                dict(payload.get(DOCUMENT) or {}),
+                {int(number): float(value) for number, value in (payload.get(COUNTS) or {}).items()},
+                np.array(terms, np.int64),
+                np.array(weights, np.float32),
+                {name: np.array(rows, np.float32) for name, rows in given.items() if isinstance(rows, list)},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CollectionError(
+                f"the point {record.id} of the collection was not written by Vizsla; remove it, or build it again"
+            ) from None
+
+    def only(self, number: int) -> StoredPoint:
+        """The same with one of its terms."""
+        here = self.terms == number
+        return replace(self, terms=self.terms[here], weights=self.weights[here])
+
+    def vector_of(self, component: Component, empty: tuple[int, ...]) -> np.ndarray:
+        """The vector, or vectors, of a component; zeros of a shape where the document has none."""
+        found = self.vectors.get(vector_name(component))
+        return np.zeros(empty, np.float32) if found is None else found
+
+    @property
+    def document(self) -> Document:
+        """The document as it was added."""
+        return Document(self.doc_id, self.content)
+
+    def values(
+        self, components: Mapping[str, SparseComponent], statistics: Mapping[str, Statistics], spaces: Mapping[int, str]
+    ) -> np.ndarray:
+        """The stored value of each term, in the order of `terms`: counts or weights, as an index keeps them.
+
+        `components` and `statistics`: by namespace, the frozen ones. `spaces`: the namespaces of terms.
+        """
+        values = np.zeros(len(self.terms))
+        own = np.array([spaces[number] for number in self.terms.tolist()], object)
+        for namespace in set(own.tolist()):
+            here, component = own == namespace, components[namespace]
+            length = np.array([self.lengths.get(namespace, 0)], np.int64)
+            weighting = weighting_of(component, statistics[namespace], length)
+            codes = np.repeat(component.length_codes(length), int(here.sum()))
+            values[here] = values_of(weighting, self.weights[here], codes)
+        for place, number in enumerate(self.terms.tolist()):
+            if number in self.counts:
+                values[place] = self.counts[number]
+        return values
+
+
+def _content(doc_id: str, metadata: str | None, fields: str | None) -> dict[str, Any]:
+    """The fields of a document; a number that a server would change is refused."""
+    content = {**json.loads(fields or "{}"), **json.loads(metadata or "{}")}
+    if (problem := _unstorable(content)) is not None:
+        raise VizslaError(f"the document {doc_id!r} has the number {problem}, which needs more than 64 bits")
+    return content
+
+
+def _unstorable(value: Any) -> int | None:
+    if isinstance(value, int):
+        return None if -_MAX_WHOLE // 2 <= value < _MAX_WHOLE else value
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((problem for element in inside if (problem := _unstorable(element)) is not None), None)
+
+
+def _check_finite(vectors: np.ndarray, name: str) -> None:
+    if not np.isfinite(vectors).all():
+        raise VizslaError(f"{name} makes vectors with numbers that are NaN or infinite")

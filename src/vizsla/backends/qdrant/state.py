@@ -1,0 +1,159 @@
+"""What a collection says of itself: its model, its statistics, and whether somebody writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from qdrant_client import QdrantClient, models
+
+from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
+from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
+from vizsla.described import DescriptionError, check_type, fields_from_data
+from vizsla.errors import CollectionError
+from vizsla.models import CountedStatistics, Model
+
+BUILDING, READY, WRITING = "building", "ready", "writing"
+WRITER = "writer"
+"""The key of the payload that says who writes; see `lock.py`."""
+
+
+@dataclass(frozen=True)
+class NamespaceState:
+    """The statistics of one namespace: those of the living documents, and the frozen ones that are in the weights.
+
+    >>> NamespaceState(documents=2, total_length=15, longest=8, frozen_documents=1, frozen_length=5).drift
+    0.5
+    """
+
+    documents: int = 0
+    total_length: int = 0
+    longest: int = 0
+    frozen_documents: int = 0
+    frozen_length: int = 0
+
+    @property
+    def average_length(self) -> float:
+        """The mean length of the living documents."""
+        return self.total_length / self.documents if self.documents else 1.0
+
+    @property
+    def frozen_average(self) -> float:
+        """The mean length that is in the weights of documents."""
+        return self.frozen_length / self.frozen_documents if self.frozen_documents else self.average_length
+
+    @property
+    def drift(self) -> float:
+        """By which share the mean length has moved since it was frozen; 0.01 is one per cent longer."""
+        return self.average_length / self.frozen_average - 1 if self.documents else 0.0
+
+    @property
+    def frozen(self) -> CountedStatistics:
+        """The statistics that documents are weighted with."""
+        if not self.frozen_documents:
+            return CountedStatistics(self.documents, self.total_length, self.longest, {})
+        return CountedStatistics(self.frozen_documents, self.frozen_length, self.longest, {})
+
+    def freeze(self) -> NamespaceState:
+        """The same with the statistics of now frozen."""
+        return replace(self, frozen_documents=self.documents, frozen_length=self.total_length)
+
+    def changed(self, documents: int, total_length: int, longest: int = 0) -> NamespaceState:
+        """The statistics after documents came or went; lengths of those that went are not forgotten in `longest`."""
+        return replace(
+            self,
+            documents=self.documents + documents,
+            total_length=self.total_length + total_length,
+            longest=max(self.longest, longest),
+        )
+
+
+@dataclass(frozen=True)
+class CollectionState:
+    """All that a client must know of a collection before it can search or write."""
+
+    base: str
+    """The name of the collection itself, where NAME is an alias."""
+    build: str
+    """A random text, another one for each build."""
+    model: dict[str, Any]
+    files: dict[str, Any]
+    """The SHA-256 and the size of each of the model's files."""
+    digest: str
+    """Of the model, as parts have it."""
+    namespaces: dict[str, NamespaceState]
+    vizsla: str = ""
+    created: str = ""
+    format: int = FORMAT
+    status: str = READY
+    generation: int = 0
+    documents: int = 0
+    next_number: int = 0
+    next_term: int = 0
+    writer: dict[str, Any] | None = field(default=None, compare=False)
+
+    def payload(self) -> dict[str, Any]:
+        """The state as it is stored, without the writer."""
+        return {name: value for name, value in asdict(self).items() if name != WRITER}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> CollectionState:
+        """The state that is stored as payload; raises `DescriptionError` if this is none."""
+        told = fields_from_data(cls, dict(payload), namespaces="dict", model="dict", files="dict")
+        for entry in told["namespaces"].values():
+            check_type("the statistics of a namespace", entry, "dict")
+        spaces = {name: NamespaceState(**fields_from_data(NamespaceState, e)) for name, e in told["namespaces"].items()}
+        return cls(**{**told, "namespaces": spaces})
+
+    def frozen_statistics(self) -> dict[str, CountedStatistics]:
+        """By namespace the statistics that documents are weighted with."""
+        return {name: space.frozen for name, space in self.namespaces.items()}
+
+
+def read_state(connection: Connection, name: str) -> CollectionState:
+    """The state of a collection by its name or alias; one that is not ours, or not there, is refused."""
+    where = f"the collection {name!r} at {connection}"
+    try:
+        found = connection.call(QdrantClient.retrieve, terms_of(name), [STATE_ID])
+    except MissingCollectionError:
+        if connection.call(QdrantClient.collection_exists, name):
+            raise CollectionError(
+                f"{where} was not made by Vizsla: there is no collection {terms_of(name)!r} beside it"
+            ) from None
+        raise MissingCollectionError(f"there is no collection {name!r} at {connection}; fill one first") from None
+    if not found or found[0].payload is None:
+        raise CollectionError(f"{where} was not made by Vizsla, or its making was stopped at once; build it again")
+    payload = found[0].payload
+    if payload.get("format") != FORMAT:
+        raise CollectionError(
+            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads {FORMAT}; build it "
+            "again, or use the version that made it"
+        )
+    try:
+        return CollectionState.from_payload(payload)
+    except DescriptionError as e:
+        raise CollectionError(f"the state of {where} is damaged ({e}); build it again") from None
+
+
+def check_searchable(state: CollectionState) -> None:
+    """Refuse a collection that is not filled yet."""
+    if state.status == BUILDING:
+        raise CollectionError(
+            f"the collection {state.base!r} is not finished: its upload goes on, or was stopped; run the upload again"
+        )
+
+
+def check_same_model(state: CollectionState, model: Model, digest: str) -> None:
+    """Refuse to write vectors of another model."""
+    if digest != state.digest:
+        raise CollectionError(
+            f"the collection {state.base!r} was built with {state.model['name']}, and this is "
+            f"{'another model of that name' if model.name == state.model['name'] else model.name}"
+        )
+
+
+def write_state(connection: Connection, state: CollectionState) -> None:
+    """Store a state as a whole, without a writer: for a collection that nobody else can know yet."""
+    point = models.PointStruct(id=STATE_ID, vector={}, payload=state.payload())
+    connection.call(QdrantClient.upsert, terms_of(state.base), [point], wait=True)

@@ -1,0 +1,192 @@
+"""The terms of a collection: their numbers, and in how many living documents they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from qdrant_client import QdrantClient, models
+
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.layout import NUMBER, term_id, terms_of
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.writing.buffer import MAX_TERMS
+
+BATCH = 2000
+"""Terms that are read or written at once."""
+MAX_CACHED = 200_000
+NAMESPACE, TERM, FREQUENCY, OCCURRENCES = "namespace", "term", "documents", "occurrences"
+"""Keys of a term's payload, beside its number."""
+
+
+@dataclass
+class TermEntry:
+    """A term: its number, how many living documents have it, and how often, or with which sum of weights."""
+
+    namespace: str
+    term: str
+    number: int
+    documents: int = 0
+    occurrences: float = 0.0
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any] | None) -> TermEntry:
+        """The term that a point's payload describes."""
+        try:
+            assert payload is not None
+            number, documents = int(payload[NUMBER]), int(payload[FREQUENCY])
+            if not 0 <= number < MAX_TERMS or documents < 0:
+                raise ValueError
+            return cls(str(payload[NAMESPACE]), str(payload[TERM]), number, documents, float(payload[OCCURRENCES]))
+        except (AssertionError, KeyError, TypeError, ValueError):
+            raise CollectionError("a point among the terms of a collection describes no term; build it again") from None
+
+    def point(self) -> models.PointStruct:
+        """The term as a point."""
+        payload = {
+            NAMESPACE: self.namespace,
+            TERM: self.term,
+            NUMBER: self.number,
+            FREQUENCY: self.documents,
+            OCCURRENCES: self.occurrences,
+        }
+        return models.PointStruct(id=term_id(self.namespace, self.term), vector={}, payload=payload)
+
+
+class TermTable:
+    """Looks up terms for searches; what was looked up is kept, since queries share their words."""
+
+    def __init__(self, connection: Connection, base: str, namespaces: Sequence[str]) -> None:
+        self._connection = connection
+        self._base = base
+        self._namespaces = namespaces
+        self._known: dict[int, dict[str, tuple[int, int]]] = {}
+
+    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
+        known = self._known.setdefault(space, {})
+        missing = [term for term in dict.fromkeys(terms) if term not in known]
+        if missing:
+            if len(known) > MAX_CACHED:
+                known = self._known[space] = {}
+                missing = list(dict.fromkeys(terms))
+            found = self.entries(space, missing)
+            known.update({t: (e.number, e.documents) if (e := found.get(t)) else (-1, 0) for t in missing})
+        pairs = np.array([known[term] for term in terms], np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def entries(self, space: int, terms: Sequence[str]) -> dict[str, TermEntry]:
+        """Those of the terms that the collection has, as it has them now."""
+        return find_terms(self._connection, self._base, self._namespaces[space], terms)
+
+
+def find_terms(connection: Connection, base: str, namespace: str, terms: Sequence[str]) -> dict[str, TermEntry]:
+    """The terms of a namespace that the collection has, by their texts."""
+    found: dict[str, TermEntry] = {}
+    for some in _chunks(terms, BATCH):
+        by_id = {term_id(namespace, term): term for term in some}
+        records = connection.call(QdrantClient.retrieve, terms_of(base), list(by_id))
+        found.update({by_id[str(record.id)]: TermEntry.of(record.payload) for record in records})
+    return found
+
+
+def find_numbers(connection: Connection, base: str, numbers: Sequence[int]) -> dict[int, TermEntry]:
+    """Terms by their numbers."""
+    found: dict[int, TermEntry] = {}
+    for some in _chunks(numbers, BATCH):
+        among = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchAny(any=some))])
+        records, _ = connection.call(QdrantClient.scroll, terms_of(base), among, limit=BATCH)
+        found.update({entry.number: entry for entry in (TermEntry.of(record.payload) for record in records)})
+    return found
+
+
+def all_terms(connection: Connection, base: str) -> Iterator[TermEntry]:
+    """All terms of a collection, in any order."""
+    only_terms = models.Filter(must=[models.FieldCondition(key=NUMBER, range=models.Range(gte=0))])
+    offset = None
+    while True:
+        records, offset = connection.call(QdrantClient.scroll, terms_of(base), only_terms, BATCH, offset=offset)
+        yield from (TermEntry.of(record.payload) for record in records)
+        if offset is None:
+            return
+
+
+def store_terms(connection: Connection, base: str, entries: Iterable[TermEntry]) -> None:
+    """Write terms, new ones or those that are there already."""
+    for some in _chunks(entries, BATCH):
+        points = [entry.point() for entry in some]
+        connection.call(QdrantClient.upsert, terms_of(base), points, wait=True)
+
+
+class TermLedger:
+    """The terms that a writer needs: numbers for new ones, and the changes of document frequencies.
+
+    New terms are stored before a point that has them (`store_new`), the frequencies at the end (`store`).
+    """
+
+    def __init__(self, connection: Connection, base: str, next_number: int) -> None:
+        self.next_number = next_number
+        self._connection = connection
+        self._base = base
+        self._by_term: dict[tuple[str, str], TermEntry] = {}
+        self._by_number: dict[int, TermEntry] = {}
+        self._new: list[TermEntry] = []
+        self._changed: set[int] = set()
+
+    def numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
+        """The numbers of terms; those that the collection does not have get new ones."""
+        unknown = [term for term in dict.fromkeys(terms) if (namespace, term) not in self._by_term]
+        found = find_terms(self._connection, self._base, namespace, unknown) if unknown else {}
+        for term in unknown:
+            entry = found.get(term)
+            if entry is None:
+                if self.next_number >= MAX_TERMS:
+                    raise VizslaError(f"the collection would have more than {MAX_TERMS:,} terms, which is the maximum")
+                entry = TermEntry(namespace, term, self.next_number)
+                self.next_number += 1
+                self._new.append(entry)
+            self._keep(entry, (namespace, term))
+        return np.array([self._by_term[namespace, term].number for term in terms], np.int64)
+
+    def spaces(self, numbers: Sequence[int]) -> dict[int, str]:
+        """The namespaces of terms by their numbers."""
+        unknown = [number for number in dict.fromkeys(numbers) if number not in self._by_number]
+        for entry in find_numbers(self._connection, self._base, unknown).values() if unknown else ():
+            self._keep(entry, (entry.namespace, entry.term))
+        missing = next((number for number in numbers if number not in self._by_number), None)
+        if missing is not None:
+            raise CollectionError(
+                f"a document of {self._base!r} has a term that the collection does not; build it again"
+            )
+        return {number: self._by_number[number].namespace for number in numbers}
+
+    def change(self, numbers: Sequence[int], values: Sequence[float], sign: int) -> None:
+        """Count the terms of a document that comes (1) or goes (-1); `values`: how often each occurs."""
+        for number, value in zip(numbers, values, strict=True):
+            entry = self._by_number[number]
+            entry.documents += sign
+            entry.occurrences += sign * value
+            self._changed.add(number)
+
+    def store_new(self) -> None:
+        """Write the terms that are new, before documents that have them."""
+        new, self._new = self._new, []
+        store_terms(self._connection, self._base, new)
+
+    def store(self) -> None:
+        """Write all terms whose frequencies have changed."""
+        changed, self._changed = self._changed, set()
+        store_terms(self._connection, self._base, [self._by_number[number] for number in sorted(changed)])
+
+    def _keep(self, entry: TermEntry, key: tuple[str, str]) -> None:
+        self._by_term[key] = entry
+        self._by_number[entry.number] = entry
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    stream = iter(items)
+    while some := list(islice(stream, size)):
+        yield some

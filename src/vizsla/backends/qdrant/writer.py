@@ -1,0 +1,233 @@
+"""The writer of a collection: documents are staged on this machine, and a commit sends them.
+
+Qdrant has no transactions. A commit marks the collection as being written to, sends all changes, and at the end stores
+the statistics with the next generation. A commit that was stopped leaves the mark: the next writer counts all
+statistics again before it goes on. Documents that were sent stay, and sending them again changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from qdrant_client import QdrantClient
+
+from vizsla.backends.qdrant import scanning
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.files import DescribedModel
+from vizsla.backends.qdrant.layout import SPARSE, point_id
+from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
+from vizsla.backends.qdrant.staging import Deletion, Staging
+from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_searchable
+from vizsla.backends.qdrant.terms import TermLedger
+from vizsla.datasets import RawLines, documents_from
+from vizsla.index import Added
+from vizsla.index.writing.analysis import AnalysedBatch, analysing
+from vizsla.models import Model
+from vizsla.runs import Document
+from vizsla.runs.documents import refusal
+from vizsla.runs.retriever import check_count, document_ids
+
+TERMS_BYTES = 256 << 20
+"""Memory that an analyst may take for its terms."""
+UPSERT = 200
+"""Points that are sent at once; their vectors and texts must fit into a request."""
+
+
+class QdrantWriter:
+    """Stages changes of a collection; `commit` sends them. Any thread may call it; calls take turns.
+
+    Use it as a context manager, or call `close`; changes that are not committed are forgotten.
+    """
+
+    def __init__(
+        self, connection: Connection, base: str, model: Model, *, timeout: float | None = DEFAULT_TIMEOUT
+    ) -> None:
+        self._connection = connection
+        self._base = base
+        self._model = model
+        self._timeout = float("inf") if timeout is None else timeout
+        self._turns = threading.RLock()
+        self._staging = Staging()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return self._staging.count > 0
+
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+        """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
+
+        A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails
+        stages nothing. `workers`: analyse documents in this many other processes, if more than 1.
+        """
+        workers = check_count(workers, "workers, the number of processes,")
+        with self._turns:
+            mark = self._staging.mark()
+            try:
+                return self._add(documents, workers)
+            except BaseException:
+                self._staging.go_back(mark)
+                raise
+
+    def _add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], workers: int) -> Added:
+        added, seen = Added(), set[str]()
+        with ExitStack() as stack:
+            description: dict[str, Any] = {}
+            folder = Path()
+            if workers > 1:  # other processes make the model from its files
+                described = stack.enter_context(DescribedModel(self._model))
+                description, folder = described.description, described.folder
+            analysed = analysing(self._model, description, folder, None, True, TERMS_BYTES, workers)
+            for batch in stack.enter_context(analysed)(documents_from(documents)):
+                for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
+                    if doc_id in seen:
+                        raise refusal(f"the id {doc_id!r} appears a second time; every document needs its own", origin)
+                    seen.add(doc_id)
+                added.documents += len(batch.ids)
+                added.replaced += sum(self._there(batch.ids))
+                findable = np.sum([rows.findable for rows in batch.namespaces], axis=0)
+                empty = np.flatnonzero(findable == 0).tolist()
+                added.empty += [Document(batch.ids[row], {}, batch.origins[row]) for row in empty]
+                self._staging.add(batch, self._model.namespaces)
+        return added
+
+    def delete(self, ids: str | int | Iterable[str | int]) -> int:
+        """Stage the deletion of documents by id; gives how many of them there are. `commit` makes it visible."""
+        wanted = list(dict.fromkeys(document_ids(ids)))
+        with self._turns:
+            existing = tuple(doc_id for doc_id, there in zip(wanted, self._there(wanted), strict=True) if there)
+            if existing:
+                self._staging.delete(existing)
+            return len(existing)
+
+    def _there(self, ids: Sequence[str]) -> list[bool]:
+        """Whether documents are there, given what is staged."""
+        staged = self._staging.there
+        unknown = [doc_id for doc_id in ids if doc_id not in staged]
+        stored = {p.doc_id for p in scanning.find_points(self._connection, self._base, unknown, document=False)}
+        return [staged.get(doc_id, doc_id in stored) for doc_id in ids]
+
+    def rollback(self) -> None:
+        """Forget all changes since the last commit."""
+        with self._turns:
+            self._staging.close()
+            self._staging = Staging()
+
+    def close(self) -> None:
+        """Forget all changes."""
+        self.rollback()
+
+    def __enter__(self) -> QdrantWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def commit(self) -> CollectionState | None:
+        """Send all changes, one writer at a time; gives the new state, or None if there was nothing to send."""
+        with self._turns:
+            if not self.has_changes:
+                return None
+            with WriteLock(self._connection, self._base, self._timeout) as lock:
+                state = Commit(self._connection, self._model, lock).apply(self._staging)
+                lock.release(state)
+            self.rollback()
+            return state
+
+
+class Commit:
+    """Sends staged changes to a collection whose lock is held."""
+
+    def __init__(self, connection: Connection, model: Model, lock: WriteLock) -> None:
+        self._connection = connection
+        self._model = model
+        self._lock = lock
+        self._components = scanning.sparse_components(model)
+        self._state = lock.state()
+        check_searchable(self._state)
+        if lock.interrupted:
+            self._state = scanning.recount(connection, self._state, model)
+        self._ledger = TermLedger(connection, self._state.base, self._state.next_term)
+        self._numbers = BatchNumbers(self._ledger.numbers, model.namespaces)
+
+    def apply(self, staging: Staging) -> CollectionState:
+        """The state after all changes; the lock stores it."""
+        self._freeze(staging)
+        self._state = replace(self._state, status=WRITING)
+        self._lock.save(self._state)
+        self._encoder = PointEncoder(self._model, self._state.frozen_statistics())
+        for change in staging.changes():
+            if isinstance(change, Deletion):
+                self._remove(change.ids, delete=True)
+            else:
+                self._add(change)
+            self._lock.check()
+        self._ledger.store()
+        return replace(
+            self._state,
+            status=READY,
+            generation=self._state.generation + 1,
+            next_term=self._ledger.next_number,
+        )
+
+    def _freeze(self, staging: Staging) -> None:
+        """Take the mean lengths of these documents for those of a namespace that no document has yet."""
+        spaces = dict(self._state.namespaces)
+        for name, space in spaces.items():
+            if not space.documents:
+                documents, total, _ = staging.lengths.get(name, (0, 0, 0))
+                spaces[name] = replace(space, frozen_documents=documents, frozen_length=total)
+        self._state = replace(self._state, namespaces=spaces)
+
+    def _add(self, batch: AnalysedBatch) -> None:
+        first = self._state.next_number
+        numbers = self._numbers.of(batch)
+        points = self._encoder.points(batch, first, numbers)
+        self._ledger.store_new()
+        self._remove(batch.ids, delete=False)  # points of the same ids are written over
+        for start in range(0, len(points), UPSERT):
+            some = points[start : start + UPSERT]
+            self._connection.call(QdrantClient.upsert, self._state.base, some, wait=True)
+        for own, rows in zip(numbers, batch.namespaces, strict=True):
+            if len(own):
+                self._ledger.change(own.tolist(), rows.values.tolist(), 1)  # type: ignore[union-attr]
+        spaces = {}
+        for name, rows in zip(self._model.namespaces, batch.namespaces, strict=True):
+            sizes = rows.lengths
+            counted = int(np.count_nonzero(sizes)), int(sizes.sum(dtype=np.int64)), int(sizes.max(initial=0))
+            spaces[name] = self._state.namespaces[name].changed(*counted)
+        self._state = replace(
+            self._state,
+            namespaces=spaces,
+            documents=self._state.documents + len(points),
+            next_number=first + len(points),
+        )
+
+    def _remove(self, ids: Sequence[str], *, delete: bool) -> None:
+        """Take documents out of the statistics, and out of the collection."""
+        vectors: bool | list[str] = [SPARSE] if self._components else False
+        found = scanning.find_points(self._connection, self._state.base, ids, vectors=vectors, document=False)
+        for point in found:
+            self._forget(point)
+        if delete and found:
+            gone: list[Any] = [point_id(point.doc_id) for point in found]
+            self._connection.call(QdrantClient.delete, self._state.base, gone, wait=True)
+        spaces = self._state.namespaces
+        for name in spaces:
+            sizes = np.array([point.lengths.get(name, 0) for point in found], np.int64)
+            spaces = {**spaces, name: spaces[name].changed(-int(np.count_nonzero(sizes)), -int(sizes.sum()))}
+        self._state = replace(self._state, namespaces=spaces, documents=self._state.documents - len(found))
+
+    def _forget(self, point: StoredPoint) -> None:
+        numbers = point.terms.tolist()
+        if numbers:
+            spaces = self._ledger.spaces(numbers)
+            values = point.values(self._components, self._state.frozen_statistics(), spaces)
+            self._ledger.change(numbers, values.tolist(), -1)
