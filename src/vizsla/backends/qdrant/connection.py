@@ -75,6 +75,10 @@ class Connection:
     def __str__(self) -> str:
         return ", ".join(self.servers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets a connection of its own to the same servers."""
+        return _connect, (self.servers, self._key, self._timeout, self._patience, self._options)
+
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """What a method of the client gives, called with the first server that answers."""
         deadline, wait, failed = time.monotonic() + self._patience, _FIRST_WAIT, 0
@@ -150,6 +154,12 @@ class Connection:
         if error.status_code == 404 and "Qdrant" not in told and "status" not in str(error.content):
             return CollectionError(f"{self}: this is not a Qdrant server ({told or 'it answers 404'})")
         return CollectionError(f"{self}: the server refuses this ({told})")
+
+
+def _connect(
+    servers: Sequence[str], key: str | None, timeout: float, patience: float, options: Mapping[str, Any]
+) -> Connection:
+    return Connection(servers, key=key, timeout=timeout, patience=patience, options=options)
 
 
 def _told(error: UnexpectedResponse) -> str:

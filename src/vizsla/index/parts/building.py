@@ -106,7 +106,7 @@ class PartSet:
             batch, first, last = self._read(number, reader)
             if first != documents:
                 raise self._changed(number)
-            path = str(self._parts[which].path)
+            path = str(self.path(number))
             origins: Sequence[Origin] = [Origin(path, before[which] + i + 1) for i in range(len(batch.ids))]
             yield replace(batch, origins=list(origins))
             rows, documents, before[which] = rows + size, last + 1, before[which] + len(batch.ids)
@@ -134,6 +134,15 @@ class PartSet:
         """A batch, counted from 0 in the order of the source; its documents have no origins."""
         return self._read(number, reader)[0]
 
+    def path(self, number: int) -> Path:
+        """The file of a batch."""
+        return self._parts[number % len(self._parts)].path
+
+    @property
+    def source_digest(self) -> str:
+        """A digest of all documents of the source."""
+        return self._parts[0].facts.source_digest
+
     def _read(self, number: int, reader: BatchReader) -> tuple[AnalysedBatch, int, int]:
         """A batch, and the numbers of its first and its last document in the source."""
         part = self._parts[number % len(self._parts)]
@@ -145,8 +154,7 @@ class PartSet:
         return batch, first, last
 
     def _changed(self, number: int) -> InputError:
-        path = self._parts[number % len(self._parts)].path
-        return InputError("this part was changed after it was written; encode it again", file=str(path))
+        return InputError("this part was changed after it was written; encode it again", file=str(self.path(number)))
 
 
 def _check_alike(parts: Sequence[FinishedPart]) -> None:

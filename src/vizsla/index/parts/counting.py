@@ -1,4 +1,4 @@
-"""The parts of a source counted: all terms with their statistics, and documents that a later one replaces."""
+"""The parts of a source counted: all terms with their statistics, before a document is written elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.errors import InputError
 from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.building import PartSet
 from vizsla.models import CountedStatistics, Model, SparseComponent
@@ -41,57 +42,44 @@ class PartCounts:
 
     rows: list[int]
     """How many documents each batch has, in the order of the source."""
-    replaced: np.ndarray
-    """The places of documents, counted from 0 in the order of the source, whose id comes again later."""
     namespaces: dict[str, NamespaceCounts]
 
     @property
     def documents(self) -> int:
-        """How many documents are left when later ones have replaced earlier ones of the same id."""
-        return sum(self.rows) - len(self.replaced)
-
-    def kept(self, batch: int) -> np.ndarray:
-        """Which documents of a batch are not replaced later."""
-        first = sum(self.rows[:batch])
-        return ~np.isin(np.arange(first, first + self.rows[batch]), self.replaced)
+        """How many documents there are."""
+        return sum(self.rows)
 
 
 def count_parts(parts: PartSet, model: Model) -> PartCounts:
-    """Count the documents of all parts, as if they had been added one after the other."""
+    """Count the documents of all parts; an id that comes twice is refused, as an index refuses it."""
     rows = parts.batch_rows()
-    counts = PartCounts(rows, find_replaced(parts, rows), {})
+    _check_ids(parts, rows)
     counters = {c.namespace: _NamespaceCounter(c.namespace, isinstance(c, SparseComponent)) for _, c in model.parts}
     columns = [name for counter in counters.values() for name in counter.columns]
     for batch in range(len(rows)):
         table = parts.table(batch, columns)
-        if len(counts.replaced) and not (kept := counts.kept(batch)).all():
-            table = table.filter(pyarrow().array(kept))
         for counter in counters.values():
             counter.add(table)
-    return PartCounts(rows, counts.replaced, {name: counter.counts() for name, counter in counters.items()})
+    return PartCounts(rows, {name: counter.counts() for name, counter in counters.items()})
 
 
-def find_replaced(parts: PartSet, rows: list[int]) -> np.ndarray:
-    """The places of documents whose id comes again later: first those with equal hashes, and then by their ids."""
+def _check_ids(parts: PartSet, rows: list[int]) -> None:
+    """Refuse an id that comes twice: documents with equal hashes are looked for first, since ids take much memory."""
     hashes = np.zeros(sum(rows), np.int64)
     place = 0
     for batch, size in enumerate(rows):
         hashes[place : place + size] = [hash(i) for i in _ids(parts, batch)]
         place += size
-    order = np.argsort(hashes, kind="stable")
-    equal = hashes[order][1:] == hashes[order][:-1]
-    suspects = np.zeros(len(hashes), bool)
-    suspects[order[1:][equal]] = suspects[order[:-1][equal]] = True
-    found, last, place = [], dict[str, int](), 0
-    for batch, size in enumerate(rows):
-        if suspects[place : place + size].any():
-            for at, doc_id in enumerate(_ids(parts, batch), place):
-                if suspects[at]:
-                    if doc_id in last:
-                        found.append(last[doc_id])
-                    last[doc_id] = at
-        place += size
-    return np.array(sorted(found), np.int64)
+    ordered = np.sort(hashes)
+    suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    seen = set[str]()
+    for batch in range(len(rows)) if suspects else ():
+        for doc_id in _ids(parts, batch):
+            if hash(doc_id) in suspects:
+                if doc_id in seen:
+                    twice = f"the id {doc_id!r} appears a second time; every document needs its own"
+                    raise InputError(twice, file=str(parts.path(batch)))
+                seen.add(doc_id)
 
 
 def _ids(parts: PartSet, batch: int) -> list[str]:

@@ -1,0 +1,331 @@
+"""Parts to a cluster: a new generation of a collection is filled from them beside the old one, and takes its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from vizsla.backends.qdrant.address import Address
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.creation import create_collection
+from vizsla.backends.qdrant.files import DescribedModel
+from vizsla.backends.qdrant.filling import Filling, FillingRecord, Pieces, Progress, read_record, write_record
+from vizsla.backends.qdrant.generations import (
+    Generations,
+    check_alias,
+    drop_others,
+    find_generations,
+    generation_status,
+    swap,
+)
+from vizsla.backends.qdrant.layout import check_storable, drop_collections
+from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder
+from vizsla.backends.qdrant.state import BUILDING, READY, CollectionState, NamespaceState, read_state
+from vizsla.backends.qdrant.terms import BATCH, TermEntry, store_terms
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.parts.arrow import pyarrow
+from vizsla.index.parts.building import PartSet
+from vizsla.index.parts.counting import PartCounts, count_parts
+from vizsla.models import CountedStatistics, Model
+from vizsla.models.auto_weighted import SAMPLE
+from vizsla.runs.retriever import check_count
+
+
+@dataclass
+class UploadReport:
+    """What an upload has done."""
+
+    base: str
+    """The collection that was filled."""
+    documents: int
+    resumed: bool = False
+    """Whether it went on with one that was stopped."""
+    was_there: bool = False
+    """Whether the same parts were uploaded before, so that nothing was to be done."""
+    replaced: str | None = None
+    """The collection that the name stood for before."""
+    dropped: tuple[str, ...] = ()
+    """The generations that were removed."""
+
+
+@dataclass(frozen=True)
+class UploadOptions:
+    """How parts are uploaded.
+
+    `shards` and `replicas`: of the new collection, by default as the servers are set up. `workers`: how many processes
+    write. `drop_old`: remove the generations before when the new one is there. `force`: replace a collection whose
+    documents were changed since the upload began. `timeout`: how many seconds to wait for another writer.
+    """
+
+    shards: int | None = None
+    replicas: int | None = None
+    workers: int = 1
+    drop_old: bool = False
+    force: bool = False
+    timeout: float = DEFAULT_TIMEOUT
+
+
+def upload_parts(
+    parts: str | Path | PartSet,
+    address: str | Address,
+    model: str | Model | None = None,
+    options: UploadOptions | None = None,
+    *,
+    connection: Connection | None = None,
+    progress: Progress | None = None,
+) -> UploadReport:
+    """Fill a collection from all parts of a source, equal to one that the documents were added to.
+
+    The collection of that name is searched meanwhile as it was; when all documents are there, the new one takes its
+    place. The old one is kept. An upload that was stopped goes on with the same call. `model`: where the one of the
+    parts is, if it cannot be opened by the name it was given there.
+    """
+    where = Address.parse(address) if isinstance(address, str) else address
+    chosen = options or UploadOptions()
+    check_count(chosen.workers, "workers, the number of processes,")
+    found = parts if isinstance(parts, PartSet) else PartSet(parts)
+    if found.settings.splitter is not None:
+        raise VizslaError(
+            f"{found.folder}: these documents are cut into passages, and a collection in Qdrant holds whole documents; "
+            "encode them without --passages, or index them with vizsla index --from"
+        )
+    fitted = fit_to_parts(found, found.model(model))
+    check_storable(fitted)
+    asked = connection or Connection(where.servers)
+    try:
+        return _Upload(asked, where.name, found, fitted, chosen).run(progress)
+    finally:
+        if connection is None:
+            asked.close()
+
+
+def fit_to_parts(parts: PartSet, model: Model) -> Model:
+    """The model with weights fitted to the first documents, if it needs that; an index fits them to the same ones."""
+    if not model.needs_fit:
+        return model
+    sample: list[Any] = []
+    for batch in range(len(parts.batch_rows())):
+        texts = parts.table(batch, ["fields"])["fields"].to_pylist()
+        sample += [json.loads(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
+        if len(sample) == SAMPLE:
+            break
+    return model.fit(sample)
+
+
+def source_digest(parts: PartSet, model: Model) -> str:
+    """A digest of what decides the points: the documents, how they were encoded, and the model's weights."""
+    weights = [part.weight for part in model.parts]
+    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch, weights])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class _Upload:
+    """One upload: finds or makes the generation to fill, fills it, and swaps."""
+
+    def __init__(self, connection: Connection, name: str, parts: PartSet, model: Model, options: UploadOptions) -> None:
+        self._connection = connection
+        self._name = name
+        self._parts = parts
+        self._model = model
+        self._options = options
+        self._source = source_digest(parts, model)
+
+    def run(self, progress: Progress | None) -> UploadReport:
+        generations = find_generations(self._connection, self._name)
+        check_alias(self._connection, generations)
+        there = self._there(generations)
+        if there is None:
+            report = self._fill(generations, progress)
+        else:
+            report = UploadReport(there, self._parts.rows, was_there=True)
+            if there != generations.live:  # it was stopped just before the swap
+                report.replaced = generations.live
+                swap(self._connection, self._name, there)
+        if self._options.drop_old:
+            report.dropped = tuple(drop_others(self._connection, self._name))
+        return report
+
+    def _there(self, generations: Generations) -> str | None:
+        """The generation that was filled from these parts and not changed since: the live one, or the one behind it."""
+        live = generations.live
+        for base in (*([live] if live else []), *reversed(generations.others)):
+            if generation_status(self._connection, base) != READY:
+                continue
+            record = read_record(self._connection, base)
+            if record is None or record.source != self._source or read_state(self._connection, base).generation != 1:
+                continue
+            if base == live or record.replaces == self._version(live):
+                return base
+        return None
+
+    def _fill(self, generations: Generations, progress: Progress | None) -> UploadReport:
+        counts = count_parts(self._parts, self._model)
+        base = self._unfinished(generations)
+        live = None if generations.live == base else generations.live
+        report = UploadReport(base or generations.next, counts.documents, resumed=base is not None, replaced=live)
+        if base is None:
+            base = self._begin(report.base, live)
+        with WriteLock(self._connection, base, self._options.timeout) as lock, ExitStack() as stack:
+            record, state = read_record(self._connection, base), lock.state()
+            if record is None or state.status != BUILDING:
+                raise CollectionError(f"the collection {base!r} was finished by another upload meanwhile")
+            described = stack.enter_context(DescribedModel(self._model))
+            folder = stack.enter_context(TemporaryDirectory(prefix="vizsla-"))
+            pieces = PartPieces(self._connection, base, self._parts.folder, described, counts, Path(folder))
+            Filling(pieces, record, lock, self._options.workers).run(progress)
+            self._check_replaced(record, live)
+            lock.release(finished_state(state, counts))
+        swap(self._connection, self._name, base)
+        return report
+
+    def _begin(self, base: str, live: str | None) -> str:
+        """Make the next generation, empty."""
+        version, o = self._version(live), self._options
+        create_collection(self._connection, base, self._model, status=BUILDING, shards=o.shards, replicas=o.replicas)
+        write_record(self._connection, base, FillingRecord(self._source, version))
+        if live is None:  # so that whoever opens it reads that it is not finished, and not that there is none
+            swap(self._connection, self._name, base)
+        return base
+
+    def _unfinished(self, generations: Generations) -> str | None:
+        """The generation that an upload of these parts has begun; one of other parts is refused.
+
+        What an upload left that was stopped before it had begun is removed.
+        """
+        for base in generations.bases:
+            status = generation_status(self._connection, base)
+            record = read_record(self._connection, base) if status == BUILDING else None
+            if record is not None and record.source == self._source:
+                return base
+            if record is not None:
+                raise CollectionError(
+                    f"an upload of other documents, or with another model, to {self._name!r} was begun and is not "
+                    f"finished; finish it, or remove its collection {base!r} first"
+                )
+            if status in (None, BUILDING):
+                drop_collections(self._connection, base)
+        return None
+
+    def _version(self, live: str | None) -> str:
+        """What changes with every commit to the live generation."""
+        return "" if live is None else version_of(read_state(self._connection, live))
+
+    def _check_replaced(self, record: FillingRecord, live: str | None) -> None:
+        """Refuse to replace a collection that was changed meanwhile, since the changes would be lost."""
+        if self._version(live) != record.replaces and not self._options.force:
+            raise CollectionError(
+                f"the collection {self._name!r} was changed while this upload went on, and would lose the changes; the "
+                "upload is complete: give --force to let it take its place all the same"
+            )
+
+
+def version_of(state: CollectionState) -> str:
+    """What changes with every commit to a collection."""
+    return f"{state.build} {state.generation}"
+
+
+def finished_state(state: CollectionState, counts: PartCounts) -> CollectionState:
+    """The state of a collection whose documents are all there."""
+    spaces = {
+        name: NamespaceState(c.documents, c.total_length, c.longest, c.documents, c.total_length)
+        for name, c in counts.namespaces.items()
+    }
+    return replace(
+        state, status=READY, generation=1, namespaces=spaces, documents=counts.documents,
+        next_number=sum(counts.rows), next_term=sum(len(c.terms) for c in counts.namespaces.values()),
+    )  # fmt: skip
+
+
+class PartPieces(Pieces):
+    """The terms and documents of parts. Terms have numbers in the order of namespaces, and in each by their texts."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        base: str,
+        parts: Path,
+        model: DescribedModel,
+        counts: PartCounts,
+        folder: Path,
+    ) -> None:
+        """`folder`: for a file with all terms, which every process maps into its memory."""
+        self.connection = connection
+        self.base = base
+        self._parts_folder = parts
+        self._description, self._files = model.description, model.folder
+        self._rows = counts.rows
+        self._starts = [0, *accumulate(counts.rows)]
+        self._statistics: dict[str, CountedStatistics] = {n: c.statistics for n, c in counts.namespaces.items()}
+        self._first_terms = dict(zip(counts.namespaces, accumulate(_sizes(counts), initial=0), strict=False))
+        self._terms = sum(_sizes(counts))
+        self._term_file = folder / "terms.arrow"
+        _write_terms(counts, self._term_file)
+
+    def open(self) -> None:
+        pa = pyarrow()
+        self._parts = PartSet(self._parts_folder)
+        self._model = Model.from_description(self._description, self._files)
+        self._encoder = PointEncoder(self._model, self._statistics)
+        with pa.memory_map(str(self._term_file)) as source, pa.ipc.open_file(source) as file:
+            self._table = file.read_all()
+
+    def expected(self) -> list[int]:
+        return self._rows
+
+    def numbers(self, piece: int) -> range:
+        return range(self._starts[piece], self._starts[piece + 1])
+
+    def term_pieces(self) -> list[range]:
+        return [range(i, min(i + BATCH, self._terms)) for i in range(0, self._terms, BATCH)]
+
+    def write_terms(self, piece: int) -> None:
+        some = self.term_pieces()[piece]
+        rows = self._table.slice(some.start, len(some)).to_pylist()
+        entries = [
+            TermEntry(row["namespace"], row["term"], number, row["documents"], row["occurrences"])
+            for number, row in zip(some, rows, strict=True)
+        ]
+        store_terms(self.connection, self.base, entries)
+
+    def write_points(self, piece: int) -> None:
+        batch = self._parts.batch(piece, self._parts.reader(self._model, 0))
+        numbers = BatchNumbers(self._term_numbers, self._model.namespaces).of(batch)
+        self.send(self._encoder.points(batch, self._starts[piece], numbers))
+
+    def _term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
+        """The numbers of terms; -1 for those that no document has, as in the vocabulary of a network."""
+        pa = pyarrow()
+        first = self._first_terms[namespace]
+        names = list(self._first_terms)
+        following = names[names.index(namespace) + 1 :]
+        end = self._first_terms[following[0]] if following else self._terms
+        known = self._table["term"].slice(first, end - first).combine_chunks()
+        places = pa.compute.index_in(pa.array(terms, pa.string()), value_set=known)
+        found: np.ndarray = places.fill_null(-1 - first).to_numpy(zero_copy_only=False).astype(np.int64) + first
+        return found
+
+
+def _sizes(counts: PartCounts) -> list[int]:
+    return [len(c.terms) for c in counts.namespaces.values()]
+
+
+def _write_terms(counts: PartCounts, file: Path) -> None:
+    """Write all terms to a file, in the order of their numbers."""
+    pa = pyarrow()
+    schema = pa.schema(
+        [("namespace", pa.string()), ("term", pa.string()), ("documents", pa.int64()), ("occurrences", pa.float64())]
+    )
+    with pa.ipc.new_file(str(file), schema) as writer:
+        for name, c in counts.namespaces.items():
+            columns = [pa.array([name] * len(c.terms), pa.string()), c.terms, c.frequencies, c.occurrences]
+            writer.write_table(pa.table(columns, schema=schema))
