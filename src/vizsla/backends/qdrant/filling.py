@@ -36,6 +36,9 @@ _SAVE_SECONDS = 2.0
 _ROUNDS = 3  # of writing pieces again that lack points
 _RECORD_ID = str(uuid.uuid5(uuid.UUID("5a1f2d5e-6f6b-5d5c-9a43-0c1f7a2b9e01"), "filling"))
 
+REWEIGHING = "reweigh "
+"""Begins the source of a generation that is filled from the one before."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -52,6 +55,10 @@ class Pieces(ABC):
     @abstractmethod
     def term_pieces(self) -> list[range]:
         """The numbers of terms of each piece of terms; these pieces come first."""
+
+    def expected_terms(self) -> list[int]:
+        """How many terms each piece of terms has."""
+        return [len(numbers) for numbers in self.term_pieces()]
 
     @abstractmethod
     def numbers(self, piece: int) -> range:
@@ -226,15 +233,16 @@ class Filling:
         """The pieces that lack points."""
         connection, base = self._pieces.connection, self._pieces.base
         missing = []
-        numbers = self._pieces.term_pieces()
-        if _count(connection, terms_of(base), range(numbers[-1].stop if numbers else 0)) != sum(map(len, numbers)):
-            missing += [i for i, some in enumerate(numbers) if _count(connection, terms_of(base), some) != len(some)]
+        numbers, sizes = self._pieces.term_pieces(), self._pieces.expected_terms()
+        if count_numbers(connection, terms_of(base), range(numbers[-1].stop if numbers else 0)) != sum(sizes):
+            counted = [count_numbers(connection, terms_of(base), some) for some in numbers]
+            missing += [i for i, size in enumerate(sizes) if counted[i] != size]
         expected = self._pieces.expected()
         if connection.call(QdrantClient.count, base, exact=True).count != sum(expected):
             missing += [
                 terms + i
                 for i, size in enumerate(expected)
-                if _count(connection, base, self._pieces.numbers(i)) != size
+                if count_numbers(connection, base, self._pieces.numbers(i)) != size
             ]
             if not missing:
                 raise CollectionError(
@@ -243,7 +251,7 @@ class Filling:
         return missing
 
 
-def _count(connection: Connection, collection: str, numbers: range) -> int:
+def count_numbers(connection: Connection, collection: str, numbers: range) -> int:
     """How many points have one of these numbers."""
     if not numbers:
         return 0

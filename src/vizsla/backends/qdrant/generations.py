@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from qdrant_client import QdrantClient, models
 
+from vizsla.backends.qdrant.address import check_name
 from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.creation import create_collection
+from vizsla.backends.qdrant.filling import FillingRecord, read_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
-from vizsla.backends.qdrant.state import read_state
+from vizsla.backends.qdrant.lock import WriteLock
+from vizsla.backends.qdrant.state import BUILDING, READY, REPLACED, CollectionState, read_state
 from vizsla.errors import CollectionError
+from vizsla.models import Model
 
 GRACE = 3.0
 """Seconds between a swap and the end of the old generation: clients look for a new one every second."""
@@ -97,6 +103,91 @@ def swap(connection: Connection, name: str, base: str) -> None:
             alias = models.CreateAlias(collection_name=of(base), alias_name=of(name))
             changes.append(models.CreateAliasOperation(create_alias=alias))
     connection.call(QdrantClient.update_collection_aliases, changes)
+
+
+def find_finished(connection: Connection, generations: Generations, source: str) -> str | None:
+    """The generation that was filled from a source, finished, and not changed or replaced since; not the live one."""
+    for base in reversed(generations.others):
+        if generation_status(connection, base) == READY:
+            record = read_record(connection, base)
+            if record is not None and record.source == source:
+                return base
+    return None
+
+
+def find_unfinished(
+    connection: Connection, generations: Generations, source: str, is_stale: Callable[[FillingRecord], bool]
+) -> str | None:
+    """The generation whose filling from a source was stopped; one from another source is refused, unless it is stale.
+
+    What is stale, or was stopped before it had begun, is removed.
+    """
+    for base in generations.bases:
+        status = generation_status(connection, base)
+        record = read_record(connection, base) if status == BUILDING else None
+        if record is not None and record.source == source:
+            return base
+        if record is not None and not is_stale(record):
+            raise CollectionError(
+                f"another upload to {generations.name!r} was begun and is not finished, one of other documents or with "
+                f"another model; finish it, or remove its collection {base!r} first"
+            )
+        if status in (None, BUILDING):
+            drop_collections(connection, base)
+    return None
+
+
+def take_over(connection: Connection, name: str, base: str, replaced: str | None, version: str | None) -> None:
+    """Let a generation take the place of the live one, to which nobody can write from then on.
+
+    `version`: of the live one when the filling began; another one is refused, since changes would be lost. None: it
+    does not matter.
+    """
+    if replaced is None:
+        swap(connection, name, base)
+        return
+    with WriteLock(connection, replaced) as lock:
+        state = lock.state()
+        if version not in (None, version_of(state)):
+            raise CollectionError(
+                f"the collection {name!r} was changed while its next generation was made, and would lose the changes; "
+                "all is ready: give --force to let it take its place all the same"
+            )
+        swap(connection, name, base)
+        lock.release(replace(state, status=REPLACED))
+
+
+def version_of(state: CollectionState) -> str:
+    """What changes with every commit to a collection."""
+    return f"{state.build} {state.generation}"
+
+
+def create_generation(
+    connection: Connection,
+    name: str,
+    model: Model,
+    *,
+    overwrite: bool = False,
+    shards: int | None = None,
+    replicas: int | None = None,
+) -> CollectionState:
+    """An empty collection under a name: its next generation, so that another one can take its place later.
+
+    One that is there already is replaced only with `overwrite`, and then removed. For the rest see `create_collection`.
+    """
+    check_name(name)
+    found = find_generations(connection, name)
+    if found.live is not None and not overwrite:
+        raise CollectionError(
+            f"there is a collection {name!r} at {connection} already; take another name, or replace it"
+        )
+    if found.live == name:
+        drop_collections(connection, name)
+    state = create_collection(connection, found.next, model, shards=shards, replicas=replicas)
+    swap(connection, name, state.base)
+    if overwrite:
+        drop_others(connection, name, grace=0)
+    return state
 
 
 def drop_others(connection: Connection, name: str, *, grace: float = GRACE) -> list[str]:

@@ -18,16 +18,27 @@ from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.creation import create_collection
 from vizsla.backends.qdrant.files import DescribedModel
-from vizsla.backends.qdrant.filling import Filling, FillingRecord, Pieces, Progress, read_record, write_record
+from vizsla.backends.qdrant.filling import (
+    REWEIGHING,
+    Filling,
+    FillingRecord,
+    Pieces,
+    Progress,
+    read_record,
+    write_record,
+)
 from vizsla.backends.qdrant.generations import (
     Generations,
     check_alias,
     drop_others,
     find_generations,
+    find_unfinished,
     generation_status,
     swap,
+    take_over,
+    version_of,
 )
-from vizsla.backends.qdrant.layout import check_storable, drop_collections
+from vizsla.backends.qdrant.layout import check_storable
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder
 from vizsla.backends.qdrant.state import BUILDING, READY, CollectionState, NamespaceState, read_state
@@ -129,6 +140,11 @@ def source_digest(parts: PartSet, model: Model) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_reweighing(record: FillingRecord) -> bool:
+    """Whether a generation was filled from the one before, which can be done again."""
+    return record.source.startswith(REWEIGHING)
+
+
 class _Upload:
     """One upload: finds or makes the generation to fill, fills it, and swaps."""
 
@@ -150,7 +166,7 @@ class _Upload:
             report = UploadReport(there, self._parts.rows, was_there=True)
             if there != generations.live:  # it was stopped just before the swap
                 report.replaced = generations.live
-                swap(self._connection, self._name, there)
+                take_over(self._connection, self._name, there, generations.live, None)
         if self._options.drop_old:
             report.dropped = tuple(drop_others(self._connection, self._name))
         return report
@@ -164,13 +180,13 @@ class _Upload:
             record = read_record(self._connection, base)
             if record is None or record.source != self._source or read_state(self._connection, base).generation != 1:
                 continue
-            if base == live or record.replaces == self._version(live):
+            if base == live or self._options.force or record.replaces == self._version(live):
                 return base
         return None
 
     def _fill(self, generations: Generations, progress: Progress | None) -> UploadReport:
         counts = count_parts(self._parts, self._model)
-        base = self._unfinished(generations)
+        base = find_unfinished(self._connection, generations, self._source, is_reweighing)
         live = None if generations.live == base else generations.live
         report = UploadReport(base or generations.next, counts.documents, resumed=base is not None, replaced=live)
         if base is None:
@@ -183,9 +199,8 @@ class _Upload:
             folder = stack.enter_context(TemporaryDirectory(prefix="vizsla-"))
             pieces = PartPieces(self._connection, base, self._parts.folder, described, counts, Path(folder))
             Filling(pieces, record, lock, self._options.workers).run(progress)
-            self._check_replaced(record, live)
             lock.release(finished_state(state, counts))
-        swap(self._connection, self._name, base)
+        take_over(self._connection, self._name, base, live, None if self._options.force else record.replaces)
         return report
 
     def _begin(self, base: str, live: str | None) -> str:
@@ -197,41 +212,9 @@ class _Upload:
             swap(self._connection, self._name, base)
         return base
 
-    def _unfinished(self, generations: Generations) -> str | None:
-        """The generation that an upload of these parts has begun; one of other parts is refused.
-
-        What an upload left that was stopped before it had begun is removed.
-        """
-        for base in generations.bases:
-            status = generation_status(self._connection, base)
-            record = read_record(self._connection, base) if status == BUILDING else None
-            if record is not None and record.source == self._source:
-                return base
-            if record is not None:
-                raise CollectionError(
-                    f"an upload of other documents, or with another model, to {self._name!r} was begun and is not "
-                    f"finished; finish it, or remove its collection {base!r} first"
-                )
-            if status in (None, BUILDING):
-                drop_collections(self._connection, base)
-        return None
-
     def _version(self, live: str | None) -> str:
         """What changes with every commit to the live generation."""
         return "" if live is None else version_of(read_state(self._connection, live))
-
-    def _check_replaced(self, record: FillingRecord, live: str | None) -> None:
-        """Refuse to replace a collection that was changed meanwhile, since the changes would be lost."""
-        if self._version(live) != record.replaces and not self._options.force:
-            raise CollectionError(
-                f"the collection {self._name!r} was changed while this upload went on, and would lose the changes; the "
-                "upload is complete: give --force to let it take its place all the same"
-            )
-
-
-def version_of(state: CollectionState) -> str:
-    """What changes with every commit to a collection."""
-    return f"{state.build} {state.generation}"
 
 
 def finished_state(state: CollectionState, counts: PartCounts) -> CollectionState:
