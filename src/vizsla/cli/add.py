@@ -9,11 +9,12 @@ import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.index import report
+from vizsla.cli.opening import open_writable
 from vizsla.cli.sources import find_sources, read_with_progress, source_options
 
 
 def add(
-    index: options.IndexFolder,
+    index: options.Writable,
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE...", help="Files or folders of documents, as for index.")
     ],
@@ -32,10 +33,8 @@ def add(
 
     All documents are added, or none if one of them cannot be read.
     """
-    from vizsla.index import Index
-
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
-    with Index.open(index, memory=console.parse_size(memory)) as opened:
+    with open_writable(index, console.parse_size(memory)) as opened:
         found = find_sources(sources, format, fields=opened.model.fields, **reading)
         started = time.perf_counter()
         added = opened.add(read_with_progress(found, "Adding", workers), workers=workers)

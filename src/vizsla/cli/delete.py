@@ -8,23 +8,22 @@ from typing import Annotated
 import typer
 
 from vizsla.cli import console, options
+from vizsla.cli.opening import open_writable
 from vizsla.errors import InputError, VizslaError
 
 
 def delete(
-    index: options.IndexFolder,
+    index: options.Writable,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="The ids of the documents.")] = None,
     ids_file: Annotated[
         Path | None, typer.Option("--ids", metavar="FILE", help="A file with one id per line; - is standard input.")
     ] = None,
 ) -> None:
     """Delete documents by id."""
-    from vizsla.index import Index
-
     to_delete = [*(ids or []), *(_read_ids(ids_file) if ids_file is not None else [])]
     if not to_delete:
         raise VizslaError("no id was given; name documents to delete, or a file of ids with --ids")
-    with Index.open(index) as opened:
+    with open_writable(index) as opened:
         deleted = opened.delete(to_delete)
         opened.commit()
     missing = len(set(to_delete)) - deleted

@@ -15,6 +15,7 @@ from vizsla.cli.sources import find_sources, read_with_progress, source_options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
+    from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.datasets import Source, Splitter
     from vizsla.index import Added, Index
     from vizsla.models import Model
@@ -127,18 +128,19 @@ def _readable(sources: list[Source], model: Model, splitter: Splitter | None) ->
     return [part.with_fields(model.fields).content for part in parts]
 
 
-def report(index: Index, added: Added, seconds: float) -> None:
-    """Say what was added, how fast, and how large the index is."""
+def report(index: Index | QdrantIndex, added: Added, seconds: float) -> None:
+    """Say what was added, how fast, and how large an index in a folder is."""
     _report_empty(added)
     facts = index.info()
     seconds -= compiling.seconds
     rate = added.documents / seconds if seconds else 0
     replaced = f", {added.replaced:,} of them replacing others" if added.replaced else ""
-    console.remark(
-        f"{console.count(added.documents, 'document')} in {seconds:.1f} s ({rate:,.0f}/s){replaced}: "
-        f"index {console.size(facts['index_bytes'])}, documents {console.size(facts['document_bytes'])}"
-    )
-    console.remark(f"Search it with: vizsla search {index.path}")
+    sizes, place = "", facts.get("address")
+    if place is None:
+        place = facts["path"]
+        sizes = f": index {console.size(facts['index_bytes'])}, documents {console.size(facts['document_bytes'])}"
+    console.remark(f"{console.count(added.documents, 'document')} in {seconds:.1f} s ({rate:,.0f}/s){replaced}{sizes}")
+    console.remark(f"Search it with: vizsla search {place}")
 
 
 def _report_empty(added: Added) -> None:

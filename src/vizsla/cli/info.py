@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from vizsla.cli import console, options
+from vizsla.cli.opening import open_writable
 
 
 def info(
-    index: options.IndexFolder,
+    index: options.Writable,
     terms: Annotated[
         str | None, typer.Option("--terms", metavar="TEXT", help="Also show how common the terms of this text are.")
     ] = None,
@@ -19,14 +21,35 @@ def info(
     """Show what an index holds: documents, terms, model, sizes."""
     from vizsla.index import Index, term_statistics
 
-    with Index.open(index) as opened:
-        facts = opened.info()
+    with open_writable(index) as opened:
+        facts, is_local = opened.info(), isinstance(opened, Index)
         if terms is not None:
-            facts["terms"] = [t._asdict() for t in term_statistics(opened, terms)]
+            ask = partial(term_statistics, opened) if isinstance(opened, Index) else opened.reader.term_statistics
+            facts["terms"] = [t._asdict() for t in ask(terms)]
     if as_json:
         console.print_json(facts)
     else:
-        console.show_table((), _rows(facts))
+        console.show_table((), _rows(facts) if is_local else _cluster_rows(facts))
+
+
+def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts about a collection in Qdrant as people read them."""
+    rows = [("model", facts["model"]), ("documents", f"{facts['documents']:,}")]
+    for name, namespace in facts["namespaces"].items():
+        count, average = namespace["tokens"], namespace["average_length"]
+        dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
+        rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a document on average{dimensions}"))
+        if not namespace["dimensions"]:
+            frozen, drift = namespace["frozen_average_length"], namespace["drift"]
+            rows.append(("", f"weights are made with {frozen:.1f}; it has moved by {drift:+.2%}"))
+    rows.append(
+        ("collection", f"{facts['collection']}, {console.count(facts['shards'], 'shard')} x {facts['replicas']}")
+    )
+    who = facts["writer"]
+    writer = "" if who is None else f", process {who['process']} on {who['host']} writes since {who['since']}"
+    rows.append(("status", facts["status"] + writer))
+    rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))
+    return rows + _term_rows(facts, "document")
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -51,10 +74,18 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("index", console.size(facts["index_bytes"])))
     rows.append(("stored documents", console.size(facts["document_bytes"])))
     rows.append(("created", f"{facts['created']} by vizsla {facts['vizsla']}"))
-    for t in facts.get("terms", []):
-        frequency = f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all"
-        rows.append((f"{t['namespace']}: {t['term']}", frequency))
-    return rows
+    return rows + _term_rows(facts, unit)
+
+
+def _term_rows(facts: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    """How common the terms are that were asked for."""
+    return [
+        (
+            f"{t['namespace']}: {t['term']}",
+            f"in {console.count(t['documents'], unit)}, {t['occurrences']:,g} times in all",
+        )
+        for t in facts.get("terms", [])
+    ]
 
 
 def _token_vectors(facts: dict[str, Any]) -> str:

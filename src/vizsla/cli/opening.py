@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TypedDict
 
 from vizsla.errors import VizslaError
@@ -9,6 +10,7 @@ from vizsla.errors import VizslaError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.index import Index
     from vizsla.models import Model
     from vizsla.runs import Retriever
@@ -45,6 +47,32 @@ def index_of(retriever: Retriever) -> Index | None:
     return searched if isinstance(searched, Index) else None
 
 
+def open_writable(location: str, memory: int | None = None) -> Index | QdrantIndex:
+    """What can be written to at a location: an index in a folder, or a collection in Qdrant.
+
+    `memory`: how many bytes writing to an index in a folder may take.
+    """
+    from vizsla.index import Index
+
+    if not location.lower().startswith(("qdrant://", "qdrants://")):
+        return Index.open(location) if memory is None else Index.open(location, memory=memory)
+    opened = cluster_of(open_retriever(location))
+    assert opened is not None
+    return opened
+
+
+def cluster_of(retriever: Retriever) -> QdrantIndex | None:
+    """The collection in Qdrant behind a retriever; None for any other retriever."""
+    from vizsla.index import IndexView
+
+    searched = retriever.index if isinstance(retriever, IndexView) else retriever
+    if "vizsla.backends.qdrant.index" not in sys.modules:  # none has been opened
+        return None
+    from vizsla.backends.qdrant.index import QdrantIndex
+
+    return searched if isinstance(searched, QdrantIndex) else None
+
+
 def searched_with(
     retriever: Retriever,
     *,
@@ -59,7 +87,7 @@ def searched_with(
     choices = (model, expand, combine, search_params, approximate, threads)
     if all(choice is None for choice in choices):
         return retriever
-    index = index_of(retriever)
+    index = index_of(retriever) or cluster_of(retriever)
     if index is None:
         from vizsla.retrievers.remote import RemoteView
 

@@ -77,7 +77,8 @@ def location(help: str) -> Any:
 # An index, documents and queries
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
-Location = Annotated[str, location("The index to search: its folder, or the address of a server.")]
+Location = Annotated[str, location("The index to search: its folder, or the address of a server or a cluster.")]
+Writable = Annotated[str, location("The folder of the index, or the address of a collection in Qdrant.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC run files.")]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set: its name, or a folder in BEIR's layout.")]
 Datasets = Annotated[

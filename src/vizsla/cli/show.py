@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vizsla.cli import console
-from vizsla.cli.opening import index_of
+from vizsla.cli.opening import cluster_of, index_of
 from vizsla.harmless import harmless
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[
     """A function that cuts a snippet from a field of a document; only an index can find the matching words."""
     from vizsla.index import Index, IndexView
 
-    if not isinstance(retriever, Index | IndexView):
+    highlighting = retriever if isinstance(retriever, Index | IndexView) else cluster_of(retriever)
+    if highlighting is None:
         return _beginning
-    return retriever.highlighter(query, filter).snippet
+    return highlighting.highlighter(query, filter).snippet
 
 
 def _beginning(document: Document, field: str, width: int) -> Snippet:

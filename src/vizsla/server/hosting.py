@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.index.inspection import facet_fields, generation, is_outdated
 from vizsla.models import Model, Reranker, parse_model
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
+from vizsla.server.served import facet_fields, generation, is_cluster, is_outdated, open_served
 from vizsla.server.settings import Settings
+
+if TYPE_CHECKING:
+    from vizsla.server.served import Served
 
 T = TypeVar("T")
 POLL = 0.25
@@ -33,10 +35,12 @@ class Hosted:
 
     def __init__(self, name: str, folder: str, settings: Settings) -> None:
         self.name = name
-        self.folder = Path(folder).absolute()
+        self.location = folder
+        self.folder = Path(f"{name}.cluster" if is_cluster(folder) else folder).absolute()
+        """The folder of the index, beside which the server keeps what is its own; a collection in Qdrant has none."""
         self.problem: str | None = None
         self._settings = settings
-        self._index: Index | None = None
+        self._index: Served | None = None
         self._turn = threading.Lock()
         self._next_attempt = 0.0
         self._models: RequestedModels | None = None
@@ -48,7 +52,7 @@ class Hosted:
         return self._index is not None
 
     @property
-    def index(self) -> Index:
+    def index(self) -> Served:
         """The index; one that cannot be read raises `UnavailableError`."""
         if self._index is None:
             raise UnavailableError(f"the index {self.name} cannot be read now: {self.problem or 'it is not open yet'}")
@@ -81,7 +85,7 @@ class Hosted:
         with self._turn:
             try:
                 if self._index is None:
-                    self._index = Index.open(self.folder, memory=WRITE_MEMORY)
+                    self._index = open_served(self.location, WRITE_MEMORY)
                 elif is_outdated(self._index):
                     self._index.refresh()
                     self._facets = (-1, [])  # it may be another index
@@ -105,7 +109,7 @@ class Hosted:
 
     def sentence(self, error: BaseException) -> str:
         """What an error says, without paths of this machine."""
-        return without_paths(str(error), self.name, self.folder)
+        return without_paths(str(error).replace(self.location, self.name), self.name, self.folder)
 
     def close(self) -> None:
         """Close the index."""
@@ -171,7 +175,7 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
         raise VizslaError("nothing to serve: name at least one index, as in vizsla serve my.index")
     facts = {}
     for name, folder in settings.indexes.items():
-        with Index.open(folder) as index:
+        with open_served(folder, WRITE_MEMORY) as index:
             facts[name] = index.info()
             index.search_many(["a word", "another"], 1)  # compiles, once for all workers, what is not compiled yet
     for name, expression in settings.models.items():

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vizsla.errors import VizslaError
-from vizsla.index.inspection import facets, similar_query
 from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
 from vizsla.models import Model, Reranker
@@ -20,6 +19,7 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_page, check_queries_count, check_query_text
+from vizsla.server.served import facets, similar_query
 from vizsla.server.service import Service
 
 MAX_EXPLAINED = 100  # hits of a request

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vizsla.datasets.files import InputFile, read_json_lines
 from vizsla.errors import VizslaError
-from vizsla.index import Writer
-from vizsla.index.inspection import matching_ids
+from vizsla.index import Index, Writer
 from vizsla.runs import Document
 from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted
+from vizsla.server.served import matching_ids
 from vizsla.server.settings import Limits
 from vizsla.server.staging import ADD, Staging
+
+if TYPE_CHECKING:
+    from vizsla.backends.qdrant.writer import QdrantWriter
+
+    AnyWriter = Writer | QdrantWriter
 
 BODY = "documents"
 """How messages name the body of a request."""
@@ -77,18 +82,20 @@ def commit(
 
 def compact(hosted: Hosted, limits: Limits) -> dict[str, Any]:
     """Rewrite the index as one segment."""
+    if not isinstance(hosted.index, Index):
+        raise RequestError("this index is in a cluster, whose servers compact it themselves")
     with hosted.index.writer(timeout=limits.seconds) as writer:
         writer.compact()
     return {"index": hosted.name, "generation": hosted.generation}
 
 
-def _add(writer: Writer, file: Path, limits: Limits, totals: dict[str, int]) -> None:
+def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, int]) -> None:
     added = writer.add(documents_in(file, limits))
     totals["added"] += added.documents
     totals["replaced"] += added.replaced
 
 
-def _delete(writer: Writer, hosted: Hosted, deletion: dict[str, Any], totals: dict[str, int]) -> None:
+def _delete(writer: AnyWriter, hosted: Hosted, deletion: dict[str, Any], totals: dict[str, int]) -> None:
     ids = deletion.get("ids")
     if ids is None:
         if writer.has_changes:

@@ -40,7 +40,7 @@ class Mark:
 class Staging:
     """Changes in the order they were made. The file has no name, so it is gone with this process."""
 
-    file: IO[bytes] = field(default_factory=lambda: tempfile.SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 (see close)
+    file: IO[bytes] | None = None
     count: int = 0
     there: dict[str, bool] = field(default_factory=dict)
     """By id whether a document is there after these changes."""
@@ -66,6 +66,8 @@ class Staging:
         self.there.update(dict.fromkeys(ids, False))
 
     def _append(self, change: Change) -> None:
+        if self.file is None:
+            self.file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (see close)
         self.file.seek(0, 2)
         pickle.dump(change, self.file, pickle.HIGHEST_PROTOCOL)
         self.count += 1
@@ -74,6 +76,7 @@ class Staging:
         """All changes in their order."""
         at = 0
         for _ in range(self.count):
+            assert self.file is not None
             self.file.seek(at)
             change: Any = pickle.load(self.file)
             at = self.file.tell()
@@ -81,14 +84,16 @@ class Staging:
 
     def mark(self) -> Mark:
         """Where the changes end now."""
-        return Mark(self.file.seek(0, 2), self.count, dict(self.there), dict(self.lengths))
+        return Mark(0 if self.file is None else self.file.seek(0, 2), self.count, dict(self.there), dict(self.lengths))
 
     def go_back(self, mark: Mark) -> None:
         """Forget all that was staged after a mark."""
-        self.file.seek(mark.end)
-        self.file.truncate()
+        if self.file is not None:
+            self.file.seek(mark.end)
+            self.file.truncate()
         self.count, self.there, self.lengths = mark.count, mark.there, mark.lengths
 
     def close(self) -> None:
         """Forget everything."""
-        self.file.close()
+        if self.file is not None:
+            self.file.close()

@@ -9,7 +9,8 @@ const size = (bytes) => bytes >= 1e9 ? `${number(bytes / 1e9, 1)} GB` : bytes >=
 
 function facts(info) {
 	const passages = info.passages == null ? "" : ` in ${plural(info.passages, "passage")}`;
-	return `${plural(info.documents, "document")}${passages} · ${size(info.index_bytes + info.document_bytes)}`;
+	const bytes = info.index_bytes == null ? "" : ` · ${size(info.index_bytes + info.document_bytes)}`;
+	return `${plural(info.documents, "document")}${passages}${bytes}`;
 }
 
 /** The first visit: what can be searched here, and a few words to try. */

