@@ -1,6 +1,7 @@
 """A plan to internet scale: figures of shards at four sizes, a model fitted to them, and machines and money from it.
 
     python bench/scale.py measure FOLDER --corpus corpus.jsonl --queries queries.jsonl [--sizes 25000,50000,...]
+    python bench/scale.py cluster FOLDER ADDRESS --corpus ... --queries ... --server PID --storage DIR
     python bench/scale.py check FOLDER          # the model against what was measured
     python bench/scale.py plan FOLDER [--node-price 2.0 ...]
 
@@ -9,6 +10,9 @@ the largest into shards as `vizsla encode` does and asks every one of them; it t
 parts, and a network that encodes passages. Times are those of the processor, since others may work on the machine; a
 query's is the shortest of five rounds, in which all sizes take turns. What the clock showed in
 the last round is kept beside them, hiccups included.
+
+`cluster` does the same with a Qdrant server that runs on this machine, BM25 alone: what its process takes in memory,
+in processor time and on disk, at four sizes. Collections of that name are removed.
 
 `check` fits lines to all sizes but the largest and compares the largest with what they say, and simulates the slowest
 of all shards from the times of half of them. `plan` prints the table of docs/scale.md. Prices are assumptions.
@@ -63,6 +67,15 @@ def main() -> None:
     measuring.add_argument("--vectors", default="", help="sizes of the dense search; default: as --sizes")
     measuring.add_argument("--encoder", default="minilm", help="a dense model by expression; empty: none")
     measuring.add_argument("--encoded", type=int, default=300)
+    asking = steps.add_parser("cluster")
+    asking.add_argument("folder", type=Path)
+    asking.add_argument("address")
+    asking.add_argument("--corpus", required=True)
+    asking.add_argument("--queries", required=True)
+    asking.add_argument("--sizes", default="10000,20000,40000,80000")
+    asking.add_argument("--asked", type=int, default=200)
+    asking.add_argument("--server", type=int, required=True, help="the number of the server's process")
+    asking.add_argument("--storage", type=Path, required=True, help="the folder of its data")
     checking = steps.add_parser("check")
     checking.add_argument("folder", type=Path)
     planning = steps.add_parser("plan")
@@ -73,6 +86,8 @@ def main() -> None:
     o = parser.parse_args()
     if o.step == "measure":
         measure(o)
+    elif o.step == "cluster":
+        measure_cluster(o)
     elif o.step == "check":
         check(json.loads((o.folder / "figures.json").read_text()))
     else:
@@ -289,6 +304,63 @@ def measure_encoding(documents: Sequence[Any], expression: str) -> dict[str, Any
     return {"model": expression, "passages": len(contents), "rate": len(contents) / (time.process_time() - started)}
 
 
+# A server of Qdrant
+
+
+def measure_cluster(o: argparse.Namespace) -> None:
+    """Fill a server with more and more passages, ask it, and add what it takes to FOLDER/figures.json."""
+    from vizsla import open as open_location
+    from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
+    from vizsla.datasets import read_documents
+    from vizsla.datasets.beir import read_queries
+    from vizsla.index import encode_shard
+
+    file = o.folder / "figures.json"
+    figures = json.loads(file.read_text())
+    sizes = sorted(int(size) for size in o.sizes.split(","))
+    documents = list(islice(read_documents(o.corpus), sizes[-1]))
+    queries = [text for text in islice(read_queries(Path(o.queries)).values(), o.asked) if text.strip()]
+    figures["cluster"] = []
+    for size in sizes:
+        parts = o.folder / f"parts-{size}"
+        if not parts.exists():
+            parts.mkdir()
+            encode_shard(iter(documents[:size]), parts / "part.parquet", "bm25")
+        started, own = server_seconds(o.server), time.process_time()
+        upload_parts(parts, o.address, options=UploadOptions(shards=1, replicas=1, drop_old=True))
+        uploaded, sent = server_seconds(o.server), time.process_time()
+        with open_location(o.address) as retriever:
+            for _ in range(2):  # the second time counts: term numbers are known, memory is warm
+                began = server_seconds(o.server)
+                for query in queries:
+                    retriever.search_many([query], K)
+            searched = server_seconds(o.server)
+        figures["cluster"].append({
+            "passages": size, "core_ms": (searched - began) / len(queries) * 1000,
+            "server_rate": size / (uploaded - started), "client_rate": size / (sent - own),
+            "memory_bytes": server_memory(o.server), "disk_bytes": folder_bytes(o.storage),
+        })  # fmt: skip
+        report(figures["cluster"][-1])
+    file.write_text(json.dumps(figures) + "\n")
+
+
+def server_seconds(process: int) -> float:
+    """The processor time of a process, all threads together."""
+    values = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def server_memory(process: int) -> int:
+    """The memory of a process that is not the cache of files, in bytes."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * 1024
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files of a folder take on disk."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+
+
 # Checking
 
 
@@ -306,6 +378,9 @@ CHECKED = (
     ("sparse", "p99", "BM25, k = 10, 99th percentile", 1.0, "ms"),
     ("dense", "float32_ms", "exact vectors, 32 bits", 1.0, "ms"),
     ("dense", "sq8_ms", "exact vectors, 8 bits", 1.0, "ms"),
+    ("cluster", "core_ms", "Qdrant, BM25, k = 10, core", 1.0, "ms"),
+    ("cluster", "memory_bytes", "Qdrant, memory", 1e-6, "MB"),
+    ("cluster", "disk_bytes", "Qdrant, disk", 1e-6, "MB"),
 )
 
 
@@ -315,7 +390,10 @@ def check(figures: dict[str, Any]) -> None:
     print(f"| | {' | '.join(f'{n:,}' for n in sizes)} | model at {sizes[-1]:,} | error |")
     print("|---|" + "---|" * (len(sizes) + 2))
     for among, key, name, scale, unit in CHECKED:
-        rows = figures[among]
+        rows = figures.get(among)
+        if not rows:
+            continue
+        name += "" if rows[-1]["passages"] == sizes[-1] else f", {' '.join(amount(r['passages']) for r in rows)}"
         said = fitted(figures, key, among, len(rows) - 1).at(rows[-1]["passages"])
         cells = " | ".join(f"{row[key] * scale:,.3g}" for row in rows)
         print(f"| {name}, {unit} | {cells} | {said * scale:,.3g} | {said / rows[-1][key] - 1:+.1%} |")
@@ -376,10 +454,20 @@ def systems(figures: dict[str, Any]) -> list[System]:
     graph = Line(search.fixed + HNSW_MS, search.each)
     return [
         System("`bm25`", search, index, index + text, rate),
+        *cluster_systems(figures),
         hybrid("`bm25 + 20 * minilm`, exact, 32 bits", both(exact), wide),
         hybrid("the same, 8 bits", both(eight), small),
         hybrid("union of `bm25` and HNSW in 8 bits", graph, small + HNSW_BYTES, HNSW_SECONDS, is_exact=False),
     ]
+
+
+def cluster_systems(figures: dict[str, Any]) -> list[System]:
+    """BM25 on Qdrant, where that was measured."""
+    if not figures.get("cluster"):
+        return []
+    memory, disk = (fitted(figures, key, "cluster").each for key in ("memory_bytes", "disk_bytes"))
+    last = figures["cluster"][-1]
+    return [System("`bm25` on Qdrant", fitted(figures, "core_ms", "cluster"), memory, disk, last["server_rate"])]
 
 
 def amount(value: float, units: str = " KMBT") -> str:
@@ -425,7 +513,7 @@ def plan_row(p: Plan) -> str:
 
 def limits(figures: dict[str, Any], machines: Machines) -> list[Limit]:
     """What breaks, and from how many passages on."""
-    one = systems(figures)
+    one = [system for system in systems(figures) if "Qdrant" not in system.name]
     memory = machines.memory * machines.memory_share
     postings = (1 << 32) / figures["sparse"][-1]["postings"]
     terms = Power.fit([r["passages"] for r in figures["sparse"]], [r["terms"] for r in figures["sparse"]])

@@ -31,6 +31,10 @@ class MissingCollectionError(CollectionError):
     """There is no collection of a name."""
 
 
+class ExistingCollectionError(CollectionError):
+    """There is a collection of a name already."""
+
+
 class Connection:
     """The servers of a cluster. All methods may be called from any thread.
 
@@ -153,6 +157,8 @@ class Connection:
             return MissingCollectionError(f"{self}: {told}")
         if error.status_code == 404 and "Qdrant" not in told and "status" not in str(error.content):
             return CollectionError(f"{self}: this is not a Qdrant server ({told or 'it answers 404'})")
+        if error.status_code == 409:
+            return ExistingCollectionError(f"{self}: {told}")
         return CollectionError(f"{self}: the server refuses this ({told})")
 
 

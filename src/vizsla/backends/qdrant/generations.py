@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.address import check_name
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Connection, ExistingCollectionError
 from vizsla.backends.qdrant.creation import create_collection
-from vizsla.backends.qdrant.filling import FillingRecord, read_record
+from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.state import BUILDING, READY, REPLACED, CollectionState, read_state
@@ -25,6 +25,7 @@ from vizsla.models import Model
 
 GRACE = 3.0
 """Seconds between a swap and the end of the old generation: clients look for a new one every second."""
+_AGAIN = 0.5  # seconds before another look at what is there
 _BASE = re.compile(r"(?P<name>.+)@(?P<number>[1-9][0-9]*)")
 
 
@@ -135,6 +136,38 @@ def find_unfinished(
         if status in (None, BUILDING):
             drop_collections(connection, base)
     return None
+
+
+def begin_generation(
+    connection: Connection,
+    name: str,
+    model: Model,
+    record: FillingRecord,
+    is_stale: Callable[[FillingRecord], bool],
+    *,
+    shards: int | None = None,
+    replicas: int | None = None,
+) -> tuple[str, bool]:
+    """The generation to fill from the source of a record: one that was begun, or a new one; gives whether it was begun.
+
+    A client that died may have left a request that a server carries out only now. So what is there is looked at again
+    if the new collection has come into being meanwhile.
+    """
+    for last in (False, False, False, False, True):
+        found = find_generations(connection, name)
+        begun = find_unfinished(connection, found, record.source, is_stale)
+        if begun is not None:
+            return begun, True
+        try:
+            create_collection(connection, found.next, model, status=BUILDING, shards=shards, replicas=replicas)
+        except ExistingCollectionError:
+            if last:
+                raise
+            time.sleep(_AGAIN)
+            continue
+        write_record(connection, found.next, record)
+        return found.next, False
+    raise AssertionError
 
 
 def take_over(connection: Connection, name: str, base: str, replaced: str | None, version: str | None) -> None:

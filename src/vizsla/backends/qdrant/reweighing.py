@@ -19,7 +19,6 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant import scanning
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.creation import create_collection
 from vizsla.backends.qdrant.files import DescribedModel, load_model
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -29,15 +28,14 @@ from vizsla.backends.qdrant.filling import (
     Progress,
     count_numbers,
     read_record,
-    write_record,
 )
 from vizsla.backends.qdrant.generations import (
     Generations,
+    begin_generation,
     check_alias,
     drop_others,
     find_finished,
     find_generations,
-    find_unfinished,
     swap,
     version_of,
 )
@@ -45,7 +43,6 @@ from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import PointEncoder, StoredPoint
 from vizsla.backends.qdrant.state import (
-    BUILDING,
     READY,
     REPLACED,
     CollectionState,
@@ -102,10 +99,12 @@ def reweigh(
     where = Address.parse(address) if isinstance(address, str) else address
     asked = connection or Connection(where.servers)
     try:
-        generations = find_generations(asked, where.name)
         base = read_state(asked, where.name).base  # says what is wrong where there is none
-        check_alias(asked, generations)
+        check_alias(asked, find_generations(asked, where.name))
         with WriteLock(asked, base, timeout) as lock:
+            generations = find_generations(asked, where.name)
+            if generations.live != base:
+                raise CollectionError(f"the collection {where.name!r} has been replaced by another one; try again")
             report = _Reweighing(asked, generations, lock, workers).run(threshold, progress)
         if drop_old:
             report.dropped = tuple(drop_others(asked, where.name))
@@ -155,12 +154,11 @@ class _Reweighing:
         finished = find_finished(self._connection, self._generations, source)
         if finished is not None:  # it was stopped just before the swap
             return finished
-        base = find_unfinished(self._connection, self._generations, source, is_reweighing)
-        if base is None:
-            base = self._generations.next
-            like = self._layout(state.base)
-            create_collection(self._connection, base, model, status=BUILDING, shards=like[0], replicas=like[1])
-            write_record(self._connection, base, FillingRecord(source, version_of(state)))
+        shards, replicas = self._layout(state.base)
+        base, _ = begin_generation(
+            self._connection, self._generations.name, model, FillingRecord(source, version_of(state)), is_reweighing,
+            shards=shards, replicas=replicas,
+        )  # fmt: skip
         record = read_record(self._connection, base)
         if record is None:
             raise CollectionError(f"the record of {base!r} is gone; remove this collection, and try again")

@@ -16,7 +16,6 @@ import numpy as np
 
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.creation import create_collection
 from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -25,14 +24,13 @@ from vizsla.backends.qdrant.filling import (
     Pieces,
     Progress,
     read_record,
-    write_record,
 )
 from vizsla.backends.qdrant.generations import (
     Generations,
+    begin_generation,
     check_alias,
     drop_others,
     find_generations,
-    find_unfinished,
     generation_status,
     swap,
     take_over,
@@ -186,11 +184,13 @@ class _Upload:
 
     def _fill(self, generations: Generations, progress: Progress | None) -> UploadReport:
         counts = count_parts(self._parts, self._model)
-        base = find_unfinished(self._connection, generations, self._source, is_reweighing)
+        fresh = FillingRecord(self._source, self._version(generations.live))
+        layout = {"shards": self._options.shards, "replicas": self._options.replicas}
+        base, resumed = begin_generation(self._connection, self._name, self._model, fresh, is_reweighing, **layout)
         live = None if generations.live == base else generations.live
-        report = UploadReport(base or generations.next, counts.documents, resumed=base is not None, replaced=live)
-        if base is None:
-            base = self._begin(report.base, live)
+        report = UploadReport(base, counts.documents, resumed=resumed, replaced=live)
+        if generations.live is None:  # whoever opens it reads that it is not finished, and not that there is none
+            swap(self._connection, self._name, base)
         with WriteLock(self._connection, base, self._options.timeout) as lock, ExitStack() as stack:
             record, state = read_record(self._connection, base), lock.state()
             if record is None or state.status != BUILDING:
@@ -202,15 +202,6 @@ class _Upload:
             lock.release(finished_state(state, counts))
         take_over(self._connection, self._name, base, live, None if self._options.force else record.replaces)
         return report
-
-    def _begin(self, base: str, live: str | None) -> str:
-        """Make the next generation, empty."""
-        version, o = self._version(live), self._options
-        create_collection(self._connection, base, self._model, status=BUILDING, shards=o.shards, replicas=o.replicas)
-        write_record(self._connection, base, FillingRecord(self._source, version))
-        if live is None:  # so that whoever opens it reads that it is not finished, and not that there is none
-            swap(self._connection, self._name, base)
-        return base
 
     def _version(self, live: str | None) -> str:
         """What changes with every commit to the live generation."""
