@@ -17,7 +17,7 @@ endif
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash faults endurance soak bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash cluster-crash faults endurance soak bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -46,6 +46,10 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 300 --model dense
 	$(BIN)/python tests/crash.py --times 300 --model mixed
 	$(BIN)/python tests/crash.py --times 300 --model tokens
+
+# Clients and servers killed at random moments while a Qdrant cluster of three nodes is filled: 20 times each.
+cluster-crash: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/cluster_crash.py
 
 # Every file operation of a commit made to fail; what is said of it must be true.
 faults: $(READY)

@@ -126,7 +126,11 @@ class Cluster:
         return f"killed {', '.join(kills)}; {how}"
 
     def kill(self, what: str, name: str, parts: Path | None = None) -> str:
-        pieces, seconds = self.rng.choice([0, 0, self.rng.randrange(1, 40)]), self.rng.uniform(0, 1.5)
+        """Kill a client: some time after it began, or just after one of its pieces."""
+        early = self.rng.random() < 0.4
+        pieces, seconds = (
+            (0, self.rng.uniform(0, 2)) if early else (self.rng.randrange(1, 28), self.rng.uniform(0, 0.1))
+        )
         code = killed(what, self.at(name), parts, pieces=pieces, seconds=seconds)
         return f"{seconds:.2f} s after {pieces} pieces" if code else "at its end"
 
