@@ -1,12 +1,35 @@
-"""Rankings of two retrievers beside each other: equal, except inside ties that rounding makes."""
+"""Two retrievers of the same documents beside each other: rankings are equal, except inside ties of rounding."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from typing import Any
 
 from vizsla.runs import Retriever
 
 ROUNDING = 1e-6
+WORDS = [f"word{i}" for i in range(60)]
+
+
+def documents(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    weights = [1 / (i + 1) for i in range(len(WORDS))]
+    return [
+        {
+            "id": f"d{i}",
+            "title": " ".join(rng.choices(WORDS, weights, k=3)),
+            "text": " ".join(rng.choices(WORDS, weights, k=rng.randrange(0, 40))),
+            "year": 1990 + i % 30,
+            "tags": rng.sample(["a", "b", "c"], rng.randrange(3)),
+        }
+        for i in range(count)
+    ]
+
+
+def queries(count: int, seed: int = 1) -> dict[str, str]:
+    rng = random.Random(seed)
+    return {f"q{i}": " ".join(rng.choices(WORDS, k=rng.randrange(1, 6))) for i in range(count)}
 
 
 def differences(

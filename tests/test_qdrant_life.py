@@ -91,10 +91,9 @@ class Life(RuleBasedStateMachine):
         try:
             found = list(self.cluster.run({"q": query}, k, text)["q"])
         except VizslaError as e:
-            assert text is not None
-            refused = "no document has a field" in str(e) or "compares texts by = and != alone" in str(e)
-            assert refused, e
-            return
+            if "no document has a field" in str(e) or "compares texts by = and != alone" in str(e):
+                return
+            raise
         expected = list(self._expected(query, text))[:k]
         assert [d for d, _ in found] == [d for d, _ in expected]
         assert [s for _, s in found] == pytest.approx([s for _, s in expected], rel=1e-6)

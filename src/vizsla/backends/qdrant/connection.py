@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import httpx
 from qdrant_client import QdrantClient
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -22,6 +23,7 @@ OLDEST = (1, 14)
 """The oldest server with all that is needed: formulas over nested prefetches."""
 _REFUSED_KEY = (401, 403)
 _PASSING = (408, 429, 500, 502, 503, 504)  # may be over soon, or be only this server's
+_KEPT = 2.0  # seconds that a connection is kept for the next request; servers close theirs after five
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
 
 T = TypeVar("T")
@@ -138,6 +140,7 @@ class Connection:
                             "api_key": self._key,
                             "timeout": max(int(self._timeout), 1),
                             "check_compatibility": False,
+                            "limits": httpx.Limits(keepalive_expiry=_KEPT),
                             **self._options,
                         }
                     )

@@ -172,7 +172,7 @@ class QdrantIndex(Retriever):
         check_searchable(state)
         if known is not None and state == known.state:
             return known
-        if known is not None and state.build == known.state.build:
+        if known is not None and (state.build, state.model) == (known.state.build, known.state.model):
             return Reader(self._connection, state, known.model)
         model = load_model(self._connection, state)
         check_collection(self._connection, state.base, model)

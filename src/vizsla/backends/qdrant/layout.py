@@ -12,6 +12,7 @@ NAME may be an alias, as may the others: then the collections have another name,
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -42,23 +43,35 @@ def files_of(base: str) -> str:
     return f"{base}.files"
 
 
+def _uuid(text: str) -> str:
+    """The UUID of a text by its SHA-1, as `uuid.uuid5` gives it, in a fraction of its time.
+
+    >>> _uuid("dog") == str(uuid.uuid5(_NAMESPACE, "dog"))
+    True
+    """
+    digest = bytearray(hashlib.sha1(_NAMESPACE.bytes + text.encode(), usedforsecurity=False).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
+    x = digest.hex()
+    return f"{x[:8]}-{x[8:12]}-{x[12:16]}-{x[16:20]}-{x[20:]}"
+
+
 def point_id(doc_id: str) -> str:
     """The point of a document."""
-    return str(uuid.uuid5(_NAMESPACE, f"document\0{doc_id}"))
+    return _uuid(f"document\0{doc_id}")
 
 
 def term_id(namespace: str, term: str) -> str:
     """The point of a term; halves of surrogate pairs become question marks, as in an index."""
     valid = term if term.isascii() else term.encode("utf-8", "replace").decode()
-    return str(uuid.uuid5(_NAMESPACE, f"term\0{namespace}\0{valid}"))
+    return _uuid(f"term\0{namespace}\0{valid}")
 
 
 def file_id(name: str, piece: int) -> str:
     """The point of a piece of a file."""
-    return str(uuid.uuid5(_NAMESPACE, f"file\0{name}\0{piece}"))
+    return _uuid(f"file\0{name}\0{piece}")
 
 
-STATE_ID = str(uuid.uuid5(_NAMESPACE, "state"))
+STATE_ID = _uuid("state")
 """The point that describes a collection, in its collection of terms."""
 
 
@@ -70,12 +83,12 @@ def vector_name(component: Component) -> str:
 
 
 def check_storable(model: Model) -> None:
-    """Refuse a model whose scores Qdrant cannot compute, or that must be fitted first."""
+    """Refuse a model whose scores Qdrant cannot compute, or that must see all documents first."""
     for part in model.parts:
         if not isinstance(part.component, SparseComponent | DenseComponent | TokenComponent):
             raise VizslaError(f"{part.component.name} compares equal tokens, which Qdrant cannot do; use a local index")
-    if model.needs_fit or model.needs_corpus_statistics:
-        raise VizslaError(f"{model.name} is fitted to documents; call model.fit(documents) first, or build it locally")
+    if model.needs_corpus_statistics:
+        raise VizslaError(f"{model.name} needs the statistics of all documents; call model.fit(documents) first")
 
 
 def vector_parameters(model: Model) -> dict[str, models.VectorParams]:

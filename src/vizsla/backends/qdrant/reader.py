@@ -51,7 +51,13 @@ class Reader:
         """A model bound to the collection; one that it has no data for is refused."""
         bound = self._bound.get(id(model))
         if bound is None:
-            bound = BoundModel.bind(model, self.model, self._statistics)
+            try:
+                bound = BoundModel.bind(model, self.model, self._statistics)
+            except VizslaError:
+                raise VizslaError(
+                    f"the collection {self.state.base!r} was built with {self.model.name} and has nothing that "
+                    f"{model.name} reads; search it with its own parts, other weights of them, or query expansion"
+                ) from None
             for part in bound.sparse:
                 self._check_weighting(part)
             if len(self._bound) >= _MAX_CACHED_MODELS:

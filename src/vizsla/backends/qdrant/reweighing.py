@@ -169,8 +169,8 @@ class _Reweighing:
         begun = read_state(self._connection, base)
         spaces = {name: space.freeze() for name, space in state.namespaces.items()}
         new = replace(
-            begun, status=READY, generation=state.generation + 1, namespaces=spaces,
-            documents=state.documents, next_number=state.next_number, next_term=state.next_term,
+            state, base=base, build=begun.build, created=begun.created, vizsla=begun.vizsla, status=READY,
+            generation=state.generation + 1, namespaces=spaces,
         )  # fmt: skip
         write_state(self._connection, new)
         return base

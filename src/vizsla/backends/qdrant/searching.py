@@ -62,7 +62,7 @@ class ScoredDocument:
 
 
 @dataclass(eq=False)
-class _Pending:
+class Pending:
     """A query that is being searched: how many documents to fetch, or for how many each part is asked."""
 
     place: int
@@ -102,14 +102,11 @@ class TopK:
     ) -> list[list[ScoredDocument]]:
         """The best k documents of each query, best first, equal scores in the order of insertion."""
         found: list[list[ScoredDocument]] = [[] for _ in queries]
-        pending = [
-            _Pending(place, parts, k + _SPARE, max(_LEAST, 2 * k))
-            for place, parts in enumerate(queries)
-            if parts  # a query without terms and vectors finds nothing
-        ]
+        # A query without terms and vectors finds nothing.
+        pending = [self.first(place, parts, k) for place, parts in enumerate(queries) if parts]
         while pending:
             batch, pending = pending[:BATCH], pending[BATCH:]
-            answers = iter(self._ask([request for one in batch for request in self._requests(one, condition)]))
+            answers = iter(self._ask([request for one in batch for request in self.requests(one, condition)]))
             for one in batch:
                 best = next(answers)
                 bounds = [next(answers) for _ in one.parts] if len(one.parts) > 1 else []
@@ -120,7 +117,12 @@ class TopK:
                     pending.append(one)
         return found
 
-    def _requests(self, one: _Pending, condition: models.Filter | None) -> list[models.QueryRequest]:
+    def first(self, place: int, parts: list[PartQuery], k: int) -> Pending:
+        """A query at some place, as it is asked for at first."""
+        return Pending(place, parts, k + _SPARE, max(_LEAST, 2 * k))
+
+    def requests(self, one: Pending, condition: models.Filter | None) -> list[models.QueryRequest]:
+        """What is sent for a query: one request, and for a sum one more for each of its parts."""
         if len(one.parts) == 1:
             (part,) = one.parts
             return [
@@ -167,7 +169,7 @@ def _ordered(points: Sequence[models.ScoredPoint]) -> list[ScoredDocument]:
 
 
 def _is_complete(
-    hits: list[ScoredDocument], k: int, one: _Pending, bounds: Sequence[Sequence[models.ScoredPoint]]
+    hits: list[ScoredDocument], k: int, one: Pending, bounds: Sequence[Sequence[models.ScoredPoint]]
 ) -> bool:
     """Whether no other document can be among the best k; if not, what is asked for next is doubled."""
     # A document that a part did not name may have no such vector, and then adds 0, which can be more than the last did.

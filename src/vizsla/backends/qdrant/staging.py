@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any
 
 import numpy as np
 
 from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.models import SAMPLE
 
 IN_MEMORY = 32 << 20
 """Bytes of changes that are kept in memory; more go to a file."""
@@ -34,6 +37,7 @@ class Mark:
     count: int
     there: dict[str, bool]
     lengths: dict[str, tuple[int, int, int]]
+    sample: int
 
 
 @dataclass
@@ -46,11 +50,15 @@ class Staging:
     """By id whether a document is there after these changes."""
     lengths: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By namespace: documents, their total length, the longest; of all that were added."""
+    sample: list[dict[str, Any]] = field(default_factory=list)
+    """The fields of the first documents, for models whose weights are fitted to some."""
 
     def add(self, batch: AnalysedBatch, namespaces: tuple[str, ...]) -> None:
         """Stage documents."""
         self._append(batch)
         self.there.update(dict.fromkeys(batch.ids, True))
+        first = islice(batch.stored, SAMPLE - len(self.sample))
+        self.sample += [json.loads(fields or "{}") for _, _, fields in first]
         for name, rows in zip(namespaces, batch.namespaces, strict=True):
             documents, total, longest = self.lengths.get(name, (0, 0, 0))
             sizes = rows.lengths
@@ -84,7 +92,13 @@ class Staging:
 
     def mark(self) -> Mark:
         """Where the changes end now."""
-        return Mark(0 if self.file is None else self.file.seek(0, 2), self.count, dict(self.there), dict(self.lengths))
+        return Mark(
+            0 if self.file is None else self.file.seek(0, 2),
+            self.count,
+            dict(self.there),
+            dict(self.lengths),
+            len(self.sample),
+        )
 
     def go_back(self, mark: Mark) -> None:
         """Forget all that was staged after a mark."""
@@ -92,6 +106,7 @@ class Staging:
             self.file.seek(mark.end)
             self.file.truncate()
         self.count, self.there, self.lengths = mark.count, mark.there, mark.lengths
+        del self.sample[mark.sample :]
 
     def close(self) -> None:
         """Forget everything."""

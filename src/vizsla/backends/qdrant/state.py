@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
 from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
-from vizsla.models import CountedStatistics, Model
+from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model
 
 BUILDING, READY, WRITING, REPLACED = "building", "ready", "writing", "replaced"
 WRITER = "writer"
@@ -158,6 +158,18 @@ def check_same_model(state: CollectionState, model: Model, digest: str) -> None:
             f"the collection {state.base!r} was built with {state.model['name']}, and this is "
             f"{'another model of that name' if model.name == state.model['name'] else model.name}"
         )
+
+
+def with_fitted_weights(state: CollectionState, model: Model, sample: Sequence[Fields]) -> CollectionState:
+    """The state with the weights of a sum fitted to some documents, if they are still to be fitted."""
+    if not state.model.get(AutoWeightedSum.kind) or not sample:
+        return state
+    fitted = model.fit(sample)
+    if fitted.needs_fit:  # too few documents
+        return state
+    described = {name: value for name, value in state.model.items() if name != AutoWeightedSum.kind}
+    pairs = zip(described["parts"], fitted.parts, strict=True)
+    return replace(state, model={**described, "parts": [{**entry, "weight": part.weight} for entry, part in pairs]})
 
 
 def write_state(connection: Connection, state: CollectionState) -> None:

@@ -39,14 +39,20 @@ from vizsla.backends.qdrant.generations import (
 from vizsla.backends.qdrant.layout import check_storable
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder
-from vizsla.backends.qdrant.state import BUILDING, READY, CollectionState, NamespaceState, read_state
+from vizsla.backends.qdrant.state import (
+    BUILDING,
+    READY,
+    CollectionState,
+    NamespaceState,
+    read_state,
+    with_fitted_weights,
+)
 from vizsla.backends.qdrant.terms import BATCH, TermEntry, store_terms
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.building import PartSet
 from vizsla.index.parts.counting import PartCounts, count_parts
-from vizsla.models import CountedStatistics, Model
-from vizsla.models.auto_weighted import SAMPLE
+from vizsla.models import SAMPLE, CountedStatistics, Model
 from vizsla.runs.retriever import check_count
 
 
@@ -108,33 +114,30 @@ def upload_parts(
             f"{found.folder}: these documents are cut into passages, and a collection in Qdrant holds whole documents; "
             "encode them without --passages, or index them with vizsla index --from"
         )
-    fitted = fit_to_parts(found, found.model(model))
-    check_storable(fitted)
+    opened = found.model(model)
+    check_storable(opened)
     asked = connection or Connection(where.servers)
     try:
-        return _Upload(asked, where.name, found, fitted, chosen).run(progress)
+        return _Upload(asked, where.name, found, opened, chosen).run(progress)
     finally:
         if connection is None:
             asked.close()
 
 
-def fit_to_parts(parts: PartSet, model: Model) -> Model:
-    """The model with weights fitted to the first documents, if it needs that; an index fits them to the same ones."""
-    if not model.needs_fit:
-        return model
-    sample: list[Any] = []
+def sample_of(parts: PartSet) -> list[dict[str, Any]]:
+    """The fields of the first documents, which the weights of a sum are fitted to; an index takes the same ones."""
+    sample: list[dict[str, Any]] = []
     for batch in range(len(parts.batch_rows())):
-        texts = parts.table(batch, ["fields"])["fields"].to_pylist()
-        sample += [json.loads(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
         if len(sample) == SAMPLE:
             break
-    return model.fit(sample)
+        texts = parts.table(batch, ["fields"])["fields"].to_pylist()
+        sample += [json.loads(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
+    return sample
 
 
-def source_digest(parts: PartSet, model: Model) -> str:
-    """A digest of what decides the points: the documents, how they were encoded, and the model's weights."""
-    weights = [part.weight for part in model.parts]
-    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch, weights])
+def source_digest(parts: PartSet) -> str:
+    """A digest of what decides the points: the documents, and how they were encoded."""
+    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -152,7 +155,7 @@ class _Upload:
         self._parts = parts
         self._model = model
         self._options = options
-        self._source = source_digest(parts, model)
+        self._source = source_digest(parts)
 
     def run(self, progress: Progress | None) -> UploadReport:
         generations = find_generations(self._connection, self._name)
@@ -199,7 +202,8 @@ class _Upload:
             folder = stack.enter_context(TemporaryDirectory(prefix="vizsla-"))
             pieces = PartPieces(self._connection, base, self._parts.folder, described, counts, Path(folder))
             Filling(pieces, record, lock, self._options.workers).run(progress)
-            lock.release(finished_state(state, counts))
+            sample = sample_of(self._parts) if self._model.needs_fit else []
+            lock.release(with_fitted_weights(finished_state(state, counts), self._model, sample))
         take_over(self._connection, self._name, base, live, None if self._options.force else record.replaces)
         return report
 

@@ -8,7 +8,7 @@ statistics again before it goes on. Documents that were sent stay, and sending t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.staging import Deletion, Staging
-from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable
+from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable, with_fitted_weights
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
 from vizsla.index import Added
@@ -68,16 +68,6 @@ class QdrantWriter:
         stages nothing. `workers`: analyse documents in this many other processes, if more than 1.
         """
         workers = check_count(workers, "workers, the number of processes,")
-        with self._turns:
-            mark = self._staging.mark()
-            try:
-                return self._add(documents, workers)
-            except BaseException:
-                self._staging.go_back(mark)
-                raise
-
-    def _add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], workers: int) -> Added:
-        added, seen = Added(), set[str]()
         with ExitStack() as stack:
             description: dict[str, Any] = {}
             folder = Path()
@@ -85,17 +75,35 @@ class QdrantWriter:
                 described = stack.enter_context(DescribedModel(self._model))
                 description, folder = described.description, described.folder
             analysed = analysing(self._model, description, folder, None, True, TERMS_BYTES, workers)
-            for batch in stack.enter_context(analysed)(documents_from(documents)):
-                for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
-                    if doc_id in seen:
-                        raise refusal(f"the id {doc_id!r} appears a second time; every document needs its own", origin)
-                    seen.add(doc_id)
-                added.documents += len(batch.ids)
-                added.replaced += sum(self._there(batch.ids))
-                findable = np.sum([rows.findable for rows in batch.namespaces], axis=0)
-                empty = np.flatnonzero(findable == 0).tolist()
-                added.empty += [Document(batch.ids[row], {}, batch.origins[row]) for row in empty]
-                self._staging.add(batch, self._model.namespaces)
+            return self._stage(stack.enter_context(analysed)(documents_from(documents)))
+
+    def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
+        """Stage documents that were analysed for the model of this collection elsewhere; else as `add`.
+
+        `batches`: gives them, told how many bytes of memory their terms may take.
+        """
+        return self._stage(batches(TERMS_BYTES))
+
+    def _stage(self, batches: Iterable[AnalysedBatch]) -> Added:
+        added, seen = Added(), set[str]()
+        with self._turns:
+            mark = self._staging.mark()
+            try:
+                for batch in batches:
+                    for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
+                        if doc_id in seen:
+                            message = f"the id {doc_id!r} appears a second time; every document needs its own"
+                            raise refusal(message, origin)
+                        seen.add(doc_id)
+                    added.documents += len(batch.ids)
+                    added.replaced += sum(self._there(batch.ids))
+                    findable = np.sum([rows.findable for rows in batch.namespaces], axis=0)
+                    empty = np.flatnonzero(findable == 0).tolist()
+                    added.empty += [Document(batch.ids[row], {}, batch.origins[row]) for row in empty]
+                    self._staging.add(batch, self._model.namespaces)
+            except BaseException:
+                self._staging.go_back(mark)
+                raise
         return added
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
@@ -160,7 +168,7 @@ class Commit:
     def apply(self, staging: Staging) -> CollectionState:
         """The state after all changes; the lock stores it."""
         self._freeze(staging)
-        self._state = replace(self._state, status=WRITING)
+        self._state = replace(with_fitted_weights(self._state, self._model, staging.sample), status=WRITING)
         self._lock.save(self._state)
         self._encoder = PointEncoder(self._model, self._state.frozen_statistics())
         for change in staging.changes():
