@@ -12,7 +12,8 @@ query's is the shortest of five rounds, in which all sizes take turns. What the 
 the last round is kept beside them, hiccups included.
 
 `cluster` does the same with a Qdrant server that runs on this machine, BM25 alone: what its process takes in memory,
-in processor time and on disk, at four sizes. Collections of that name are removed.
+in processor time and on disk. A server keeps memory that it has had, so start a new one for each size, and measure them
+one by one; what was measured before is kept. Collections of that name are removed.
 
 `check` fits lines to all sizes but the largest and compares the largest with what they say, and simulates the slowest
 of all shards from the times of half of them. `plan` prints the table of docs/scale.md. Prices are assumptions.
@@ -320,7 +321,7 @@ def measure_cluster(o: argparse.Namespace) -> None:
     sizes = sorted(int(size) for size in o.sizes.split(","))
     documents = list(islice(read_documents(o.corpus), sizes[-1]))
     queries = [text for text in islice(read_queries(Path(o.queries)).values(), o.asked) if text.strip()]
-    figures["cluster"] = []
+    figures["cluster"] = [row for row in figures.get("cluster", []) if row["passages"] not in sizes]
     for size in sizes:
         parts = o.folder / f"parts-{size}"
         if not parts.exists():
@@ -341,6 +342,7 @@ def measure_cluster(o: argparse.Namespace) -> None:
             "memory_bytes": server_memory(o.server), "disk_bytes": folder_bytes(o.storage),
         })  # fmt: skip
         report(figures["cluster"][-1])
+    figures["cluster"].sort(key=lambda row: row["passages"])
     file.write_text(json.dumps(figures) + "\n")
 
 
@@ -524,7 +526,7 @@ def limits(figures: dict[str, Any], machines: Machines) -> list[Limit]:
         Limit(postings, "32-bit places of postings in one segment", "several segments, which the writer makes"),
         Limit(one[0].search_ms.reach(machines.budget_ms), "BM25 by one core within the time", "shards"),
         Limit(memory / one[0].memory, "the postings in one machine's memory", "several machines"),
-        Limit(parts["index_rate"] * DAY, "one writer of one index, a day", "`vizsla upload`, several clients"),
+        Limit(parts["index_rate"] * DAY, "one writer of one index, a day", "`vizsla upload`, by several processes"),
         Limit(READ_RATE * DAY, "every machine reads all sources, a day", "an encoding for each file of the source"),
         Limit(((1 << 32) / terms.factor) ** (1 / terms.exponent), "32-bit numbers of terms", "word pieces"),
     ]

@@ -123,7 +123,7 @@ class Plan:
     shards: int
     nodes: int
     decided_by: str
-    """Which demand needs the most machines: memory, disk, load or latency."""
+    """Which demand needs the most machines: replicas, memory, disk, load or latency."""
     demands: dict[str, int] = field(repr=False)
     memory: float
     disk: float
@@ -153,11 +153,11 @@ def plan(system: System, passages: float, machines: Machines) -> Plan:
     if not smallest:
         raise ValueError(f"{system.name}: a shard without passages takes longer than {machines.budget_ms} ms")
     demands = {
+        "replicas": copies,
         "memory": math.ceil(memory / (machines.memory * machines.memory_share)),
         "disk": math.ceil(disk / (machines.disk * machines.disk_share)),
         "latency": copies * math.ceil(passages / smallest / machines.cores),
         "load": 0,
-        "replicas": copies,
     }
     nodes = max(demands.values())
     for _ in range(50):  # more machines mean more shards, each with its fixed cost

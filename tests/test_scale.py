@@ -147,5 +147,29 @@ def test_measure_check_and_plan(
         "1 B",
         "100 B",
     ]
+    cluster = [
+        {"passages": n, "core_ms": 1 + n / 1000, "memory_bytes": 1e6 + 900 * n, "disk_bytes": 1e6 + 2000 * n}
+        for n in (10, 20, 40)
+    ]
+    figures["cluster"] = [{**row, "server_rate": 3000.0} for row in cluster]
+    (collection / "out" / "figures.json").write_text(json.dumps(figures))
+    run(bench, monkeypatch, "check", folder)
+    assert "| Qdrant, memory, 10 20 40, MB | 1.01 | 1.02 | 1.04 | 1.04 | +0.0% |" in capsys.readouterr().out
+    run(bench, monkeypatch, "plan", folder)
+    assert "| 10 M | `bm25` on Qdrant |" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"has 160 documents, fewer than 1,000"):
         run(bench, monkeypatch, "measure", folder, *files, "--sizes", "20,1000")
+
+
+def test_what_a_process_and_a_folder_take(bench: Any, tmp_path: Path) -> None:
+    import os
+    import time
+
+    before, deadline = bench.server_seconds(os.getpid()), time.process_time() + 0.3
+    while time.process_time() < deadline:
+        pass
+    assert 0.2 < bench.server_seconds(os.getpid()) - before < 1.0
+    assert 1_000_000 < bench.server_memory(os.getpid()) < 100e9
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_bytes(b"x" * 100_000)
+    assert 100_000 <= bench.folder_bytes(tmp_path) < 200_000

@@ -33,6 +33,7 @@ from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.reweighing import reweigh
+from vizsla.backends.qdrant.term_numbers import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError, VizslaError
 from vizsla.index import PartSet, term_statistics
@@ -63,6 +64,12 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "DEAD", 1.5)
     monkeypatch.setattr(locks, "BEAT", 0.3)
     monkeypatch.setattr(generations, "GRACE", 1.2)
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are written in their order."""
+    monkeypatch.setattr(filling, "THREADS", 1)
 
 
 def bases(where: str) -> tuple[str | None, tuple[str, ...]]:
@@ -212,6 +219,7 @@ def stopped_after(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
     monkeypatch.setattr(filling.Pieces, "write", write_some)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     some = records(100)
     parts = encode(some, tmp_path / "parts", "bm25")
@@ -233,6 +241,7 @@ def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monke
     assert contents(where) == contents(f"{where}-added")
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_documents_that_servers_lost_are_written_again(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +258,7 @@ def test_documents_that_servers_lost_are_written_again(
         upload_parts(parts, f"{where}-2")
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = encode(records(60), tmp_path / "parts", "bm25")
     with monkeypatch.context() as patch:
@@ -422,6 +432,7 @@ def test_searches_go_on_while_weights_are_renewed(where: str) -> None:
     assert len(seen) == 2  # the old ranking and the new one, never a mixture
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_stopped_reweighing_goes_on(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     some = drifted(where, BM25())
     monkeypatch.setattr("vizsla.backends.qdrant.reweighing.PIECE", 20)
@@ -529,3 +540,16 @@ def test_the_commands(tmp_path: Path, where: str, cli: Cli) -> None:
     code, _, words = cli("upload", tmp_path, where)
     assert code == 2
     assert words.startswith(f"vizsla: {tmp_path}: there are no parts in this folder")
+
+
+@given(st.sets(st.text("abcé", max_size=4), max_size=40), st.lists(st.text("abcé", max_size=4), max_size=40))
+@pytest.mark.parametrize(
+    "hashed", [hash, len, lambda text: ord(text[0]) if text else 0], ids=["hash", "length", "first"]
+)
+def test_numbers_of_terms_are_their_places(hashed: Any, terms: set[str], asked: list[str]) -> None:
+    """Also where many terms have the same hash."""
+    import pyarrow
+
+    ordered = sorted(terms)
+    expected = [ordered.index(term) if term in terms else -1 for term in asked]
+    assert TermNumbers(pyarrow.array(ordered, pyarrow.string()), hashed).of(asked).tolist() == expected

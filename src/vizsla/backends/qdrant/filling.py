@@ -13,7 +13,15 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,6 +39,8 @@ from vizsla.index.writing.analysis import exit_with_parent
 REQUEST_BYTES = 8_000_000
 """About how much JSON is sent at once; a server takes 32 MB."""
 MAX_POINTS = 500
+THREADS = 3
+"""That write where no other processes do."""
 _NUMBER_BYTES = 20  # of a number of a vector in JSON, and of its index
 _SAVE_SECONDS = 2.0
 _ROUNDS = 3  # of writing pieces again that lack points
@@ -214,12 +224,17 @@ class Filling:
         """Write pieces, in this process or in several others; gives the number of each one that is written."""
         if self._workers == 1 or len(pieces) <= 1:
             self._pieces.open()
-            yield from map(self._pieces.write, pieces)
+            with ThreadPoolExecutor(THREADS) as threads:  # one makes points while a server works on those of another
+                try:
+                    yield from _completed(threads, self._pieces.write, pieces, THREADS + 1)
+                except BaseException:
+                    threads.shutdown(wait=False, cancel_futures=True)
+                    raise
             return
         workers = min(self._workers, len(pieces))
         with ProcessPoolExecutor(workers, get_context("spawn"), _start, (self._pieces,)) as executor:
             try:
-                yield from _completed(executor, pieces, 2 * workers)
+                yield from _completed(executor, _work, pieces, 2 * workers)
             except BrokenExecutor:
                 raise VizslaError(
                     "a process that wrote documents was killed, probably because memory ran out; the same command goes "
@@ -260,19 +275,19 @@ def count_numbers(connection: Connection, collection: str, numbers: range) -> in
     return connection.call(QdrantClient.count, collection, condition, exact=True).count
 
 
-def _completed(executor: Executor, pieces: Sequence[int], ahead: int) -> Iterator[int]:
-    """The numbers of pieces as they are written, some of which wait for a process."""
+def _completed(executor: Executor, write: Callable[[int], int], pieces: Sequence[int], ahead: int) -> Iterator[int]:
+    """The numbers of pieces as they are written; a few more than can be written at once are waiting."""
     rest = iter(pieces)
     running: set[Future[int]] = set()
     while True:
         for piece in rest:
-            running.add(executor.submit(_work, piece))
+            running.add(executor.submit(write, piece))
             if len(running) >= ahead:
                 break
         if not running:
             return
         done, running = wait(running, return_when=FIRST_COMPLETED)
-        yield from (future.result() for future in done)
+        yield from (future.result() for future in sorted(done, key=lambda one: one.exception() is not None))
 
 
 _pieces: Pieces | None = None

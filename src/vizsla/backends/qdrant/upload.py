@@ -47,6 +47,7 @@ from vizsla.backends.qdrant.state import (
     read_state,
     with_fitted_weights,
 )
+from vizsla.backends.qdrant.term_numbers import TermNumbers
 from vizsla.backends.qdrant.terms import BATCH, TermEntry, store_terms
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.parts.arrow import pyarrow
@@ -256,6 +257,10 @@ class PartPieces(Pieces):
         self._encoder = PointEncoder(self._model, self._statistics)
         with pa.memory_map(str(self._term_file)) as source, pa.ipc.open_file(source) as file:
             self._table = file.read_all()
+        ends = [*list(self._first_terms.values())[1:], self._terms]
+        bounds = zip(self._first_terms.items(), ends, strict=True)
+        terms = self._table["term"].combine_chunks()
+        self._places = {name: TermNumbers(terms.slice(first, end - first)) for (name, first), end in bounds}
 
     def expected(self) -> list[int]:
         return self._rows
@@ -282,15 +287,8 @@ class PartPieces(Pieces):
 
     def _term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         """The numbers of terms; -1 for those that no document has, as in the vocabulary of a network."""
-        pa = pyarrow()
-        first = self._first_terms[namespace]
-        names = list(self._first_terms)
-        following = names[names.index(namespace) + 1 :]
-        end = self._first_terms[following[0]] if following else self._terms
-        known = self._table["term"].slice(first, end - first).combine_chunks()
-        places = pa.compute.index_in(pa.array(terms, pa.string()), value_set=known)
-        found: np.ndarray = places.fill_null(-1 - first).to_numpy(zero_copy_only=False).astype(np.int64) + first
-        return found
+        places = self._places[namespace].of(terms)
+        return np.where(places < 0, -1, places + self._first_terms[namespace])
 
 
 def _sizes(counts: PartCounts) -> list[int]:
