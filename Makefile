@@ -17,7 +17,7 @@ endif
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -48,6 +48,10 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 300 --model tokens
 	$(BIN)/python tests/crash.py --times 300 --model plaid
 	$(BIN)/python tests/crash.py --times 300 --model coil
+
+# Clients and servers killed at random moments while a Qdrant cluster of three nodes is filled: 20 times each.
+cluster-crash: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/cluster_crash.py
 
 # Every file operation of a commit made to fail; what is said of it must be true.
 faults: $(READY)

@@ -37,6 +37,10 @@ class MissingCollectionError(CollectionError):
     """There is no collection of a name."""
 
 
+class ExistingCollectionError(CollectionError):
+    """There is a collection of a name already."""
+
+
 class Connection:
     """The servers of a cluster. All methods may be called from any thread.
 
@@ -80,6 +84,10 @@ class Connection:
 
     def __str__(self) -> str:
         return ", ".join(self.servers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets a connection of its own to the same servers."""
+        return _connect, (self.servers, self._key, self._timeout, self._patience, self._options)
 
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """What a method of the client gives, called with the first server that answers."""
@@ -169,7 +177,15 @@ class Connection:
             return MissingCollectionError(f"{self}: {told}")
         if error.status_code == 404 and "Qdrant" not in told and "status" not in str(error.content):
             return CollectionError(f"{self}: this is not a Qdrant server ({told or 'it answers 404'})")
+        if error.status_code == 409:
+            return ExistingCollectionError(f"{self}: {told}")
         return CollectionError(f"{self}: the server refuses this ({told})")
+
+
+def _connect(
+    servers: Sequence[str], key: str | None, timeout: float, patience: float, options: Mapping[str, Any]
+) -> Connection:
+    return Connection(servers, key=key, timeout=timeout, patience=patience, options=options)
 
 
 def _told(error: UnexpectedResponse) -> str:

@@ -10,10 +10,9 @@ from qdrant_client import QdrantClient
 import vizsla
 from vizsla.backends.qdrant import layout
 from vizsla.backends.qdrant.address import check_name
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Connection, ExistingCollectionError
 from vizsla.backends.qdrant.files import DescribedModel, store_files
 from vizsla.backends.qdrant.state import READY, CollectionState, NamespaceState, write_state
-from vizsla.errors import CollectionError
 from vizsla.index.parts.settings import model_digest
 from vizsla.models import Model
 
@@ -39,7 +38,7 @@ def create_collection(
     names = base, layout.terms_of(base)
     there = [name for name in names if connection.call(QdrantClient.collection_exists, name)]
     if there and not overwrite:
-        raise CollectionError(
+        raise ExistingCollectionError(
             f"there is a collection {there[0]!r} at {connection} already; take another name, or replace it"
         )
     with DescribedModel(model) as described:

@@ -13,8 +13,8 @@ from typing import Any
 from vizsla.backends.qdrant import scanning
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.creation import create_collection
 from vizsla.backends.qdrant.files import load_model
+from vizsla.backends.qdrant.generations import create_generation
 from vizsla.backends.qdrant.info import collection_info
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
@@ -104,7 +104,7 @@ class QdrantIndex(Retriever):
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
         asked = connection or Connection(where.servers, **options)
         try:
-            create_collection(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
+            create_generation(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
         finally:
             if connection is None:
                 asked.close()

@@ -14,7 +14,7 @@ from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
 from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model
 
-BUILDING, READY, WRITING = "building", "ready", "writing"
+BUILDING, READY, WRITING, REPLACED = "building", "ready", "writing", "replaced"
 WRITER = "writer"
 """The key of the payload that says who writes; see `lock.py`."""
 
@@ -142,6 +142,13 @@ def check_searchable(state: CollectionState) -> None:
         raise CollectionError(
             f"the collection {state.base!r} is not finished: its upload goes on, or was stopped; run the upload again"
         )
+
+
+def check_writable(state: CollectionState) -> None:
+    """Refuse to write to a collection that is not filled yet, or that another one has taken the place of."""
+    check_searchable(state)
+    if state.status == REPLACED:
+        raise CollectionError(f"the collection {state.base!r} has been replaced by another one; open it again")
 
 
 def check_same_model(state: CollectionState, model: Model, digest: str) -> None:

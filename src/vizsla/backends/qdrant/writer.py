@@ -24,7 +24,7 @@ from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, check_batch
 from vizsla.backends.qdrant.staging import Deletion, Staging
-from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_searchable, with_fitted_weights
+from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable, with_fitted_weights
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
 from vizsla.index import Added
@@ -160,7 +160,7 @@ class Commit:
         self._lock = lock
         self._components = scanning.sparse_components(model)
         self._state = lock.state()
-        check_searchable(self._state)
+        check_writable(self._state)
         if lock.interrupted:
             self._state = scanning.recount(connection, self._state, model)
         self._ledger = TermLedger(connection, self._state.base, self._state.next_term)

@@ -8,9 +8,10 @@ from vizsla.errors import VizslaError
 
 
 def pyarrow() -> Any:
-    """The package with its modules for Parquet and for streams; one sentence says how to get it."""
+    """The package with its modules for Parquet, streams and computing; one sentence says how to get it."""
     try:
         import pyarrow as package
+        import pyarrow.compute
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:

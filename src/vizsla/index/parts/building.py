@@ -99,23 +99,62 @@ class PartSet:
 
     def batches(self, model: Model, max_bytes: int, progress: Progress | None = None) -> Iterator[AnalysedBatch]:
         """The batches in the order of the source, as an analyst gives them; `max_bytes`: for its terms."""
-        reader = BatchReader(tuple(part.component for part in model.parts), max(max_bytes // BYTES_PER_TERM, 1))
-        fields = frozenset(name for part in self._parts for name in part.facts.fields)
+        reader = self.reader(model, max_bytes)
         rows, documents, before = 0, 0, [0] * len(self._parts)
-        for number in range(sum(part.facts.batches for part in self._parts)):
+        for number, size in enumerate(self.batch_rows()):
             which = number % len(self._parts)
-            part = self._parts[which]
-            table = part.table(number // len(self._parts))
-            with part.reading():
-                first, last = table["document"][0].as_py(), table["document"][-1].as_py()
-                batch = reader.read(table, passages=self.settings.splitter is not None, fields=fields)
+            batch, first, last = self._read(number, reader)
             if first != documents:
-                raise InputError("this part was changed after it was written; encode it again", file=str(part.path))
-            origins: Sequence[Origin] = [Origin(str(part.path), before[which] + i + 1) for i in range(len(batch.ids))]
+                raise self._changed(number)
+            path = str(self.path(number))
+            origins: Sequence[Origin] = [Origin(path, before[which] + i + 1) for i in range(len(batch.ids))]
             yield replace(batch, origins=list(origins))
-            rows, documents, before[which] = rows + len(table), last + 1, before[which] + len(batch.ids)
+            rows, documents, before[which] = rows + size, last + 1, before[which] + len(batch.ids)
             if progress is not None:
                 progress(rows, rows)
+
+    def batch_rows(self) -> list[int]:
+        """How many documents or passages each batch has, in the order of the source."""
+        count, shards = sum(part.facts.batches for part in self._parts), len(self._parts)
+        try:
+            return [self._parts[n % shards].batch_rows(n // shards) for n in range(count)]
+        except IndexError:  # a part has too few batches for its place among the others
+            raise self._changed(count - 1) from None
+
+    def reader(self, model: Model, max_bytes: int) -> BatchReader:
+        """Reads batches of these parts; `max_bytes`: for the terms that it remembers from one to the next."""
+        return BatchReader(tuple(part.component for part in model.parts), max(max_bytes // BYTES_PER_TERM, 1))
+
+    def table(self, number: int, columns: list[str] | None = None) -> Any:
+        """The table of a batch, counted from 0 in the order of the source, or some of its columns."""
+        part = self._parts[number % len(self._parts)]
+        return part.table(number // len(self._parts), columns)
+
+    def batch(self, number: int, reader: BatchReader) -> AnalysedBatch:
+        """A batch, counted from 0 in the order of the source; its documents have no origins."""
+        return self._read(number, reader)[0]
+
+    def path(self, number: int) -> Path:
+        """The file of a batch."""
+        return self._parts[number % len(self._parts)].path
+
+    @property
+    def source_digest(self) -> str:
+        """A digest of all documents of the source."""
+        return self._parts[0].facts.source_digest
+
+    def _read(self, number: int, reader: BatchReader) -> tuple[AnalysedBatch, int, int]:
+        """A batch, and the numbers of its first and its last document in the source."""
+        part = self._parts[number % len(self._parts)]
+        fields = frozenset(name for some in self._parts for name in some.facts.fields)
+        table = self.table(number)
+        with part.reading():
+            first, last = table["document"][0].as_py(), table["document"][-1].as_py()
+            batch = reader.read(table, passages=self.settings.splitter is not None, fields=fields)
+        return batch, first, last
+
+    def _changed(self, number: int) -> InputError:
+        return InputError("this part was changed after it was written; encode it again", file=str(self.path(number)))
 
 
 def _check_alike(parts: Sequence[FinishedPart]) -> None:

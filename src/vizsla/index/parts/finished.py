@@ -169,11 +169,15 @@ class FinishedPart:
         """How many documents or passages it has."""
         return int(self._metadata.num_rows)
 
-    def table(self, batch: int) -> Any:
-        """The table of a batch of this part."""
+    def batch_rows(self, batch: int) -> int:
+        """How many documents or passages a batch of this part has."""
+        return int(self._metadata.row_group(batch).num_rows)
+
+    def table(self, batch: int, columns: list[str] | None = None) -> Any:
+        """The table of a batch of this part, or some of its columns."""
         options = {"metadata": self._metadata, "page_checksum_verification": True}
         with self.reading() as parquet, parquet.ParquetFile(self.path, **options) as file:
-            return file.read_row_group(batch)
+            return file.read_row_group(batch, columns=columns)
 
     def statistics(self) -> dict[str, CountedStatistics]:
         """The statistics of its documents by namespace."""

@@ -246,7 +246,7 @@ class _SegmentDocument(ExplainedDocument):
             rows = self._segment.tokens[part.space]
             norm = self._segment.max_norms[part.space]
             _, (products,), (places,) = exact_max_sims(rows, np.array([self._row]), vectors, norm)
-            return MatchedTokens(products, places), int(np.diff(rows.starts)[self._row])
+            return MatchedTokens(products, places), len(rows.of(self._row))
 
     def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:
         with self._snapshot.naming_damage():

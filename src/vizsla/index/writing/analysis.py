@@ -235,14 +235,14 @@ def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None,
     """Prepare a worker process."""
     global _analyst
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
         _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
     except VizslaError:  # such as a token filter of the user's own; the first batch raises the error
         _analyst = None
 
 
-def _exit_with_parent() -> None:
+def exit_with_parent() -> None:
     """Exit when the parent ends; a worker would wait for ever, since other workers hold its pipe open."""
     parent = parent_process()
     if parent is not None:

@@ -1,0 +1,233 @@
+"""Generations of a collection: NAME is an alias of NAME@3, and becomes one of NAME@4 when that is ready.
+
+A rebuild fills the next generation beside the one that is searched. At the end all aliases change in one request, which
+the servers carry out at once. The old generation stays until somebody drops it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from qdrant_client import QdrantClient, models
+
+from vizsla.backends.qdrant.address import check_name
+from vizsla.backends.qdrant.connection import Connection, ExistingCollectionError
+from vizsla.backends.qdrant.creation import create_collection
+from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
+from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
+from vizsla.backends.qdrant.lock import WriteLock
+from vizsla.backends.qdrant.state import BUILDING, READY, REPLACED, CollectionState, read_state
+from vizsla.errors import CollectionError
+from vizsla.models import Model
+
+GRACE = 3.0
+"""Seconds between a swap and the end of the old generation: clients look for a new one every second."""
+_AGAIN = 0.5  # seconds before another look at what is there
+_BASE = re.compile(r"(?P<name>.+)@(?P<number>[1-9][0-9]*)")
+
+
+def base_of(name: str, number: int) -> str:
+    """The collection of a generation.
+
+    >>> base_of("dogs", 3)
+    'dogs@3'
+    """
+    return f"{name}@{number}"
+
+
+@dataclass(frozen=True)
+class Generations:
+    """What there is under a name."""
+
+    name: str
+    live: str | None
+    """The collection that NAME stands for; None if there is none."""
+    numbers: tuple[int, ...]
+    """All generations, also one that is not finished, ascending."""
+
+    @property
+    def next(self) -> str:
+        """The collection of the next generation."""
+        return base_of(self.name, max(self.numbers, default=0) + 1)
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The collections of all generations."""
+        return tuple(base_of(self.name, n) for n in self.numbers)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All generations but the live one."""
+        return tuple(base for base in self.bases if base != self.live)
+
+
+def find_generations(connection: Connection, name: str) -> Generations:
+    """The generations of a name, from the collections and aliases of the cluster."""
+    collections = {c.name for c in connection.call(QdrantClient.get_collections).collections}
+    aliases = {a.alias_name: a.collection_name for a in connection.call(QdrantClient.get_aliases).aliases}
+    owners = (c.removesuffix(".terms").removesuffix(".files") for c in collections)
+    found = {int(m["number"]) for owner in owners if (m := _BASE.fullmatch(owner)) and m["name"] == name}
+    live = name if name in collections else aliases.get(name)
+    return Generations(name, live, tuple(sorted(found)))
+
+
+def generation_status(connection: Connection, base: str) -> str | None:
+    """Whether a generation is `ready`, is being written to or is not finished; None if its making was stopped."""
+    if not connection.call(QdrantClient.collection_exists, terms_of(base)):
+        return None
+    if not connection.call(QdrantClient.retrieve, terms_of(base), [STATE_ID]):
+        return None
+    return read_state(connection, base).status
+
+
+def check_alias(connection: Connection, generations: Generations) -> None:
+    """Refuse a name that is a collection itself, which no other one can take the place of."""
+    if generations.live == generations.name:
+        raise CollectionError(
+            f"{generations.name!r} at {connection} is a collection itself and no alias, so no other one can take its "
+            "place; use another name, or remove it first"
+        )
+
+
+def swap(connection: Connection, name: str, base: str) -> None:
+    """Let a name stand for a generation, at once for all clients."""
+    collections = {c.name for c in connection.call(QdrantClient.get_collections).collections}
+    aliases = {a.alias_name for a in connection.call(QdrantClient.get_aliases).aliases}
+    changes: list[models.AliasOperations] = []
+    for of in (str, terms_of, files_of):
+        if of(name) in aliases:
+            changes.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=of(name))))
+        if of(base) in collections:
+            alias = models.CreateAlias(collection_name=of(base), alias_name=of(name))
+            changes.append(models.CreateAliasOperation(create_alias=alias))
+    connection.call(QdrantClient.update_collection_aliases, changes)
+
+
+def find_finished(connection: Connection, generations: Generations, source: str) -> str | None:
+    """The generation that was filled from a source, finished, and not changed or replaced since; not the live one."""
+    for base in reversed(generations.others):
+        if generation_status(connection, base) == READY:
+            record = read_record(connection, base)
+            if record is not None and record.source == source:
+                return base
+    return None
+
+
+def find_unfinished(
+    connection: Connection, generations: Generations, source: str, is_stale: Callable[[FillingRecord], bool]
+) -> str | None:
+    """The generation whose filling from a source was stopped; one from another source is refused, unless it is stale.
+
+    What is stale, or was stopped before it had begun, is removed.
+    """
+    for base in generations.bases:
+        status = generation_status(connection, base)
+        record = read_record(connection, base) if status == BUILDING else None
+        if record is not None and record.source == source:
+            return base
+        if record is not None and not is_stale(record):
+            raise CollectionError(
+                f"another upload to {generations.name!r} was begun and is not finished, one of other documents or with "
+                f"another model; finish it, or remove its collection {base!r} first"
+            )
+        if status in (None, BUILDING):
+            drop_collections(connection, base)
+    return None
+
+
+def begin_generation(
+    connection: Connection,
+    name: str,
+    model: Model,
+    record: FillingRecord,
+    is_stale: Callable[[FillingRecord], bool],
+    *,
+    shards: int | None = None,
+    replicas: int | None = None,
+) -> tuple[str, bool]:
+    """The generation to fill from the source of a record: one that was begun, or a new one; gives whether it was begun.
+
+    A client that died may have left a request that a server carries out only now. So what is there is looked at again
+    if the new collection has come into being meanwhile.
+    """
+    for last in (False, False, False, False, True):
+        found = find_generations(connection, name)
+        begun = find_unfinished(connection, found, record.source, is_stale)
+        if begun is not None:
+            return begun, True
+        try:
+            create_collection(connection, found.next, model, status=BUILDING, shards=shards, replicas=replicas)
+        except ExistingCollectionError:
+            if last:
+                raise
+            time.sleep(_AGAIN)
+            continue
+        write_record(connection, found.next, record)
+        return found.next, False
+    raise AssertionError
+
+
+def take_over(connection: Connection, name: str, base: str, replaced: str | None, version: str | None) -> None:
+    """Let a generation take the place of the live one, to which nobody can write from then on.
+
+    `version`: of the live one when the filling began; another one is refused, since changes would be lost. None: it
+    does not matter.
+    """
+    if replaced is None:
+        swap(connection, name, base)
+        return
+    with WriteLock(connection, replaced) as lock:
+        state = lock.state()
+        if version not in (None, version_of(state)):
+            raise CollectionError(
+                f"the collection {name!r} was changed while its next generation was made, and would lose the changes; "
+                "all is ready: give --force to let it take its place all the same"
+            )
+        swap(connection, name, base)
+        lock.release(replace(state, status=REPLACED))
+
+
+def version_of(state: CollectionState) -> str:
+    """What changes with every commit to a collection."""
+    return f"{state.build} {state.generation}"
+
+
+def create_generation(
+    connection: Connection,
+    name: str,
+    model: Model,
+    *,
+    overwrite: bool = False,
+    shards: int | None = None,
+    replicas: int | None = None,
+) -> CollectionState:
+    """An empty collection under a name: its next generation, so that another one can take its place later.
+
+    One that is there already is replaced only with `overwrite`, and then removed. For the rest see `create_collection`.
+    """
+    check_name(name)
+    found = find_generations(connection, name)
+    if found.live is not None and not overwrite:
+        raise CollectionError(
+            f"there is a collection {name!r} at {connection} already; take another name, or replace it"
+        )
+    if found.live == name:
+        drop_collections(connection, name)
+    state = create_collection(connection, found.next, model, shards=shards, replicas=replicas)
+    swap(connection, name, state.base)
+    if overwrite:
+        drop_others(connection, name, grace=0)
+    return state
+
+
+def drop_others(connection: Connection, name: str, *, grace: float = GRACE) -> list[str]:
+    """Remove all generations but the live one; gives their names. Clients get some time to leave them."""
+    dropped = list(find_generations(connection, name).others)
+    if dropped:
+        time.sleep(grace)
+    for base in dropped:
+        drop_collections(connection, base)
+    return dropped

@@ -1,0 +1,307 @@
+"""Parts to a cluster: a new generation of a collection is filled from them beside the old one, and takes its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from vizsla.backends.qdrant.address import Address
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.files import DescribedModel
+from vizsla.backends.qdrant.filling import (
+    REWEIGHING,
+    Filling,
+    FillingRecord,
+    Pieces,
+    Progress,
+    read_record,
+)
+from vizsla.backends.qdrant.generations import (
+    Generations,
+    begin_generation,
+    check_alias,
+    drop_others,
+    find_generations,
+    generation_status,
+    swap,
+    take_over,
+    version_of,
+)
+from vizsla.backends.qdrant.layout import check_storable
+from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder
+from vizsla.backends.qdrant.state import (
+    BUILDING,
+    READY,
+    CollectionState,
+    NamespaceState,
+    read_state,
+    with_fitted_weights,
+)
+from vizsla.backends.qdrant.term_numbers import TermNumbers
+from vizsla.backends.qdrant.terms import BATCH, TermEntry, store_terms
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.parts.arrow import pyarrow
+from vizsla.index.parts.building import PartSet
+from vizsla.index.parts.counting import PartCounts, count_parts
+from vizsla.models import SAMPLE, CountedStatistics, Model
+from vizsla.runs.retriever import check_count
+
+
+@dataclass
+class UploadReport:
+    """What an upload has done."""
+
+    base: str
+    """The collection that was filled."""
+    documents: int
+    resumed: bool = False
+    """Whether it went on with one that was stopped."""
+    was_there: bool = False
+    """Whether the same parts were uploaded before, so that nothing was to be done."""
+    replaced: str | None = None
+    """The collection that the name stood for before."""
+    dropped: tuple[str, ...] = ()
+    """The generations that were removed."""
+
+
+@dataclass(frozen=True)
+class UploadOptions:
+    """How parts are uploaded.
+
+    `shards` and `replicas`: of the new collection, by default as the servers are set up. `workers`: how many processes
+    write. `drop_old`: remove the generations before when the new one is there. `force`: replace a collection whose
+    documents were changed since the upload began. `timeout`: how many seconds to wait for another writer.
+    """
+
+    shards: int | None = None
+    replicas: int | None = None
+    workers: int = 1
+    drop_old: bool = False
+    force: bool = False
+    timeout: float = DEFAULT_TIMEOUT
+
+
+def upload_parts(
+    parts: str | Path | PartSet,
+    address: str | Address,
+    model: str | Model | None = None,
+    options: UploadOptions | None = None,
+    *,
+    connection: Connection | None = None,
+    progress: Progress | None = None,
+) -> UploadReport:
+    """Fill a collection from all parts of a source, equal to one that the documents were added to.
+
+    The collection of that name is searched meanwhile as it was; when all documents are there, the new one takes its
+    place. The old one is kept. An upload that was stopped goes on with the same call. `model`: where the one of the
+    parts is, if it cannot be opened by the name it was given there.
+    """
+    where = Address.parse(address) if isinstance(address, str) else address
+    chosen = options or UploadOptions()
+    check_count(chosen.workers, "workers, the number of processes,")
+    found = parts if isinstance(parts, PartSet) else PartSet(parts)
+    if found.settings.splitter is not None:
+        raise VizslaError(
+            f"{found.folder}: these documents are cut into passages, and a collection in Qdrant holds whole documents; "
+            "encode them without --passages, or index them with vizsla index --from"
+        )
+    opened = found.model(model)
+    check_storable(opened)
+    asked = connection or Connection(where.servers)
+    try:
+        return _Upload(asked, where.name, found, opened, chosen).run(progress)
+    finally:
+        if connection is None:
+            asked.close()
+
+
+def sample_of(parts: PartSet) -> list[dict[str, Any]]:
+    """The fields of the first documents, which the weights of a sum are fitted to; an index takes the same ones."""
+    sample: list[dict[str, Any]] = []
+    for batch in range(len(parts.batch_rows())):
+        if len(sample) == SAMPLE:
+            break
+        texts = parts.table(batch, ["fields"])["fields"].to_pylist()
+        sample += [json.loads(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
+    return sample
+
+
+def source_digest(parts: PartSet) -> str:
+    """A digest of what decides the points: the documents, and how they were encoded."""
+    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_reweighing(record: FillingRecord) -> bool:
+    """Whether a generation was filled from the one before, which can be done again."""
+    return record.source.startswith(REWEIGHING)
+
+
+class _Upload:
+    """One upload: finds or makes the generation to fill, fills it, and swaps."""
+
+    def __init__(self, connection: Connection, name: str, parts: PartSet, model: Model, options: UploadOptions) -> None:
+        self._connection = connection
+        self._name = name
+        self._parts = parts
+        self._model = model
+        self._options = options
+        self._source = source_digest(parts)
+
+    def run(self, progress: Progress | None) -> UploadReport:
+        generations = find_generations(self._connection, self._name)
+        check_alias(self._connection, generations)
+        there = self._there(generations)
+        if there is None:
+            report = self._fill(generations, progress)
+        else:
+            report = UploadReport(there, self._parts.rows, was_there=True)
+            if there != generations.live:  # it was stopped just before the swap
+                report.replaced = generations.live
+                take_over(self._connection, self._name, there, generations.live, None)
+        if self._options.drop_old:
+            report.dropped = tuple(drop_others(self._connection, self._name))
+        return report
+
+    def _there(self, generations: Generations) -> str | None:
+        """The generation that was filled from these parts and not changed since: the live one, or the one behind it."""
+        live = generations.live
+        for base in (*([live] if live else []), *reversed(generations.others)):
+            if generation_status(self._connection, base) != READY:
+                continue
+            record = read_record(self._connection, base)
+            if record is None or record.source != self._source or read_state(self._connection, base).generation != 1:
+                continue
+            if base == live or self._options.force or record.replaces == self._version(live):
+                return base
+        return None
+
+    def _fill(self, generations: Generations, progress: Progress | None) -> UploadReport:
+        counts = count_parts(self._parts, self._model)
+        fresh = FillingRecord(self._source, self._version(generations.live))
+        layout = {"shards": self._options.shards, "replicas": self._options.replicas}
+        base, resumed = begin_generation(self._connection, self._name, self._model, fresh, is_reweighing, **layout)
+        live = None if generations.live == base else generations.live
+        report = UploadReport(base, counts.documents, resumed=resumed, replaced=live)
+        if generations.live is None:  # whoever opens it reads that it is not finished, and not that there is none
+            swap(self._connection, self._name, base)
+        with WriteLock(self._connection, base, self._options.timeout) as lock, ExitStack() as stack:
+            record, state = read_record(self._connection, base), lock.state()
+            if record is None or state.status != BUILDING:
+                raise CollectionError(f"the collection {base!r} was finished by another upload meanwhile")
+            described = stack.enter_context(DescribedModel(self._model))
+            folder = stack.enter_context(TemporaryDirectory(prefix="vizsla-"))
+            pieces = PartPieces(self._connection, base, self._parts.folder, described, counts, Path(folder))
+            Filling(pieces, record, lock, self._options.workers).run(progress)
+            sample = sample_of(self._parts) if self._model.needs_fit else []
+            lock.release(with_fitted_weights(finished_state(state, counts), self._model, sample))
+        take_over(self._connection, self._name, base, live, None if self._options.force else record.replaces)
+        return report
+
+    def _version(self, live: str | None) -> str:
+        """What changes with every commit to the live generation."""
+        return "" if live is None else version_of(read_state(self._connection, live))
+
+
+def finished_state(state: CollectionState, counts: PartCounts) -> CollectionState:
+    """The state of a collection whose documents are all there."""
+    spaces = {
+        name: NamespaceState(c.documents, c.total_length, c.longest, c.documents, c.total_length)
+        for name, c in counts.namespaces.items()
+    }
+    return replace(
+        state, status=READY, generation=1, namespaces=spaces, documents=counts.documents,
+        next_number=sum(counts.rows), next_term=sum(len(c.terms) for c in counts.namespaces.values()),
+    )  # fmt: skip
+
+
+class PartPieces(Pieces):
+    """The terms and documents of parts. Terms have numbers in the order of namespaces, and in each by their texts."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        base: str,
+        parts: Path,
+        model: DescribedModel,
+        counts: PartCounts,
+        folder: Path,
+    ) -> None:
+        """`folder`: for a file with all terms, which every process maps into its memory."""
+        self.connection = connection
+        self.base = base
+        self._parts_folder = parts
+        self._description, self._files = model.description, model.folder
+        self._rows = counts.rows
+        self._starts = [0, *accumulate(counts.rows)]
+        self._statistics: dict[str, CountedStatistics] = {n: c.statistics for n, c in counts.namespaces.items()}
+        self._first_terms = dict(zip(counts.namespaces, accumulate(_sizes(counts), initial=0), strict=False))
+        self._terms = sum(_sizes(counts))
+        self._term_file = folder / "terms.arrow"
+        _write_terms(counts, self._term_file)
+
+    def open(self) -> None:
+        pa = pyarrow()
+        self._parts = PartSet(self._parts_folder)
+        self._model = Model.from_description(self._description, self._files)
+        self._encoder = PointEncoder(self._model, self._statistics)
+        with pa.memory_map(str(self._term_file)) as source, pa.ipc.open_file(source) as file:
+            self._table = file.read_all()
+        ends = [*list(self._first_terms.values())[1:], self._terms]
+        bounds = zip(self._first_terms.items(), ends, strict=True)
+        terms = self._table["term"].combine_chunks()
+        self._places = {name: TermNumbers(terms.slice(first, end - first)) for (name, first), end in bounds}
+
+    def expected(self) -> list[int]:
+        return self._rows
+
+    def numbers(self, piece: int) -> range:
+        return range(self._starts[piece], self._starts[piece + 1])
+
+    def term_pieces(self) -> list[range]:
+        return [range(i, min(i + BATCH, self._terms)) for i in range(0, self._terms, BATCH)]
+
+    def write_terms(self, piece: int) -> None:
+        some = self.term_pieces()[piece]
+        rows = self._table.slice(some.start, len(some)).to_pylist()
+        entries = [
+            TermEntry(row["namespace"], row["term"], number, row["documents"], row["occurrences"])
+            for number, row in zip(some, rows, strict=True)
+        ]
+        store_terms(self.connection, self.base, entries)
+
+    def write_points(self, piece: int) -> None:
+        batch = self._parts.batch(piece, self._parts.reader(self._model, 0))
+        numbers = BatchNumbers(self._term_numbers, self._model.namespaces).of(batch)
+        self.send(self._encoder.points(batch, self._starts[piece], numbers))
+
+    def _term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
+        """The numbers of terms; -1 for those that no document has, as in the vocabulary of a network."""
+        places = self._places[namespace].of(terms)
+        return np.where(places < 0, -1, places + self._first_terms[namespace])
+
+
+def _sizes(counts: PartCounts) -> list[int]:
+    return [len(c.terms) for c in counts.namespaces.values()]
+
+
+def _write_terms(counts: PartCounts, file: Path) -> None:
+    """Write all terms to a file, in the order of their numbers."""
+    pa = pyarrow()
+    schema = pa.schema(
+        [("namespace", pa.string()), ("term", pa.string()), ("documents", pa.int64()), ("occurrences", pa.float64())]
+    )
+    with pa.ipc.new_file(str(file), schema) as writer:
+        for name, c in counts.namespaces.items():
+            columns = [pa.array([name] * len(c.terms), pa.string()), c.terms, c.frequencies, c.occurrences]
+            writer.write_table(pa.table(columns, schema=schema))

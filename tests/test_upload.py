@@ -1,0 +1,555 @@
+"""Parts uploaded to Qdrant, and weights renewed there: equal to what was added, without downtime, after kills."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beside import differences
+from cluster_crash import killed
+from conftest import Cli
+from qdrant_server import Node, address, nodes
+from scattered import Scattered, ScatteredTokens
+from uploaded import WORDS, contents, encode, records
+from vizsla import Index
+from vizsla import open as open_location
+from vizsla.backends.qdrant import filling, generations
+from vizsla.backends.qdrant import lock as locks
+from vizsla.backends.qdrant.address import Address
+from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.filling import FillingRecord, requests_of
+from vizsla.backends.qdrant.generations import find_generations
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.lock import WriteLock
+from vizsla.backends.qdrant.reweighing import reweigh
+from vizsla.backends.qdrant.term_numbers import TermNumbers
+from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
+from vizsla.errors import CollectionError, InputError, VizslaError
+from vizsla.index import PartSet, term_statistics
+from vizsla.index.parts.counting import count_parts
+from vizsla.models import BM25, Model
+
+QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}
+TITLE, TEXT = BM25(fields=("title",), namespace="title", name="title"), BM25(fields=("text",), lengths="exact")
+MODELS: dict[str, Model] = {"bm25": BM25(), "all": TITLE + TEXT + 0.3 * Scattered() + 0.1 * ScatteredTokens()}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
+        yield node
+
+
+@pytest.fixture
+def where(server: Node, request: pytest.FixtureRequest) -> str:
+    """An address that no other test has."""
+    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disks are not waited for, dead writers and old generations not for long."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr(locks, "DEAD", 1.5)
+    monkeypatch.setattr(locks, "BEAT", 0.3)
+    monkeypatch.setattr(generations, "GRACE", 1.2)
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are written in their order."""
+    monkeypatch.setattr(filling, "THREADS", 1)
+
+
+def bases(where: str) -> tuple[str | None, tuple[str, ...]]:
+    """The live generation, and the others."""
+    place = Address.parse(where)
+    connection = Connection(place.servers)
+    found = find_generations(connection, place.name)
+    connection.close()
+    return found.live, found.others
+
+
+def added(where: str, some: list[dict[str, Any]], model: Model) -> None:
+    with QdrantIndex.create(where, model) as index:
+        index.add(some)
+        index.commit()
+
+
+def build(some: list[dict[str, Any]], path: Path, model: Model) -> Index:
+    index = Index.create(path, model)
+    index.add(some)
+    index.commit()
+    return index
+
+
+# Uploads
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_parts_give_what_documents_give(tmp_path: Path, where: str, model: Model) -> None:
+    some = records(130)
+    report = upload_parts(encode(some, tmp_path / "parts", model), where, model)
+    assert (report.documents, report.resumed, report.was_there) == (130, False, False)
+    added(f"{where}-added", some, model)
+    assert contents(where) == contents(f"{where}-added")
+    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+        assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
+
+
+def test_several_processes_write_the_same(tmp_path: Path, where: str) -> None:
+    some = records(200)
+    parts = encode(some, tmp_path / "parts", "bm25", batch=10)
+    upload_parts(parts, where)
+    upload_parts(parts, f"{where}-2", options=UploadOptions(workers=2, shards=2))
+    assert contents(where) == contents(f"{where}-2")
+
+
+def test_a_fitted_weight_is_that_of_an_index(tmp_path: Path, where: str) -> None:
+    from vizsla.models import AutoWeightedSum
+
+    rng = random.Random(3)
+    some = [{"id": str(i), "title": "t", "text": " ".join(rng.choices(WORDS, k=30))} for i in range(90)]
+    model = AutoWeightedSum((BM25() + BM25(k1=3, variant="atire", namespace="other")).parts, "auto")
+    upload_parts(encode(some, tmp_path / "parts", model), where, model)
+    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+        weights = [part.weight for part in local.model.parts]
+        assert weights[1] != 1.0
+        assert [part.weight for part in cluster.model.parts] == weights
+        assert differences(local, cluster, QUERIES, 20) == []
+
+
+def test_a_collection_is_replaced_at_once_and_the_old_one_kept(tmp_path: Path, where: str) -> None:
+    old, new = encode(records(60), tmp_path / "old", "bm25"), encode(records(80, seed=1), tmp_path / "new", "bm25")
+    upload_parts(old, where)
+    expected = [contents(where)["documents"].keys()]
+    sizes, errors, stop = set[int](), list[BaseException](), threading.Event()
+
+    def search() -> None:
+        try:
+            with open_location(where) as cluster:
+                while not stop.is_set():
+                    hits = cluster.search("word1 word2", 100)
+                    assert hits
+                    sizes.add(len(cluster))
+        except BaseException as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    report = upload_parts(new, where)
+    assert report.replaced == bases(where)[1][0]
+    assert bases(where)[0] == report.base
+    again = upload_parts(new, where, options=UploadOptions(drop_old=True))
+    time.sleep(0.5)
+    stop.set()
+    thread.join()
+    assert errors == []
+    assert sizes == {60, 80}
+    assert (again.was_there, again.dropped) == (True, (report.replaced,))
+    assert bases(where) == (report.base, ())
+    expected.append(contents(where)["documents"].keys())
+    assert [len(some) for some in expected] == [60, 80]
+
+
+def test_changes_meanwhile_are_not_lost(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    upload_parts(encode(records(30), tmp_path / "old", "bm25"), where)
+    parts = encode(records(40), tmp_path / "new", "bm25")
+    run = filling.Filling.run
+
+    def run_and_change(self: Any, progress: Any) -> None:
+        run(self, progress)
+        with open_location(where) as other:
+            other.add([{"id": "late", "text": "a late dog"}])
+            other.commit()
+
+    stale = open_location(where)
+    changed = r"was changed while its next generation was made.*give --force"
+    with monkeypatch.context() as patch:
+        patch.setattr(filling.Filling, "run", run_and_change)
+        with pytest.raises(CollectionError, match=changed):
+            upload_parts(parts, where)
+    assert len(contents(where)["documents"]) == 31
+    report = upload_parts(parts, where, options=UploadOptions(force=True))
+    assert report.was_there
+    assert len(contents(where)["documents"]) == 40
+    stale.add([{"id": "later", "text": "dog"}])
+    stale.commit()  # it has opened the new one by then
+    stale.close()
+    assert len(contents(where)["documents"]) == 41
+    assert upload_parts(parts, where).base != report.base  # since what was added is not in the parts
+
+
+def test_nobody_writes_to_a_collection_that_was_replaced(tmp_path: Path, where: str) -> None:
+    upload_parts(encode(records(20), tmp_path / "old", "bm25"), where)
+    with open_location(where) as index, index.writer() as writer:
+        writer.add([{"id": "x", "text": "dog"}])
+        upload_parts(encode(records(25), tmp_path / "new", "bm25"), where)
+        with pytest.raises(CollectionError, match="has been replaced by another one; open it again"):
+            writer.commit()
+        from vizsla.backends.qdrant.writer import QdrantWriter
+
+        with QdrantWriter(index.reader.connection, bases(where)[1][0], index.model) as other:
+            other.add([{"id": "x", "text": "dog"}])
+            with pytest.raises(CollectionError, match="has been replaced by another one; open it again"):
+                other.commit()
+    assert len(contents(where)["documents"]) == 25
+
+
+def stopped_after(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    """Uploads end in an error after so many pieces."""
+    write, count = filling.Pieces.write, iter(range(10**6))
+
+    def write_some(self: Any, piece: int) -> int:
+        if next(count) == pieces:
+            raise VizslaError("stopped")
+        return write(self, piece)
+
+    monkeypatch.setattr(filling.Pieces, "write", write_some)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = records(100)
+    parts = encode(some, tmp_path / "parts", "bm25")
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 3)
+        with pytest.raises(VizslaError, match="stopped"):
+            upload_parts(parts, where)
+    with pytest.raises(CollectionError, match="is not finished: its upload goes on, or was stopped"):
+        open_location(where)
+    with pytest.raises(CollectionError, match=r"another upload to .* was begun and is not finished"):
+        upload_parts(encode(records(10, seed=3), tmp_path / "other", "bm25"), where)
+    written = []
+    write = filling.Pieces.write
+    monkeypatch.setattr(filling.Pieces, "write", lambda self, piece: written.append(piece) or write(self, piece))
+    report = upload_parts(parts, where)
+    assert report.resumed
+    assert written == [3, 4, 5]
+    added(f"{where}-added", some, BM25())
+    assert contents(where) == contents(f"{where}-added")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_documents_that_servers_lost_are_written_again(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = records(100)
+    parts = encode(some, tmp_path / "parts", "bm25")
+    send, calls = filling.Pieces.send, iter(range(10**6))
+    monkeypatch.setattr(filling.Pieces, "send", lambda self, points: next(calls) == 1 or send(self, points))
+    upload_parts(parts, where)
+    assert next(calls) == 6  # five pieces, and one of them again
+    added(f"{where}-added", some, BM25())
+    assert contents(where) == contents(f"{where}-added")
+    monkeypatch.setattr(filling.Pieces, "send", lambda *_: None)
+    with pytest.raises(CollectionError, match="lacks documents that its servers have confirmed"):
+        upload_parts(parts, f"{where}-2")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = encode(records(60), tmp_path / "parts", "bm25")
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 2)
+        with pytest.raises(VizslaError, match="stopped"):
+            upload_parts(parts, where)
+    connection = Connection(Address.parse(where).servers)
+    base = bases(where)[0]
+    assert base is not None
+    with (
+        WriteLock(connection, base),
+        pytest.raises(CollectionError, match=rf"is being written to \(process {os.getpid()} on"),
+    ):
+        upload_parts(parts, where, options=UploadOptions(timeout=0.5))
+    assert upload_parts(parts, where).resumed
+    connection.close()
+
+
+def test_a_killed_upload_goes_on(tmp_path: Path, where: str) -> None:
+    """More moments: make cluster-crash."""
+    some = records(300)
+    parts = encode(some, tmp_path / "parts", "bm25", batch=10)
+    assert killed("upload", where, parts, pieces=7) == -signal.SIGKILL
+    with pytest.raises(CollectionError, match="is not finished"):
+        open_location(where)
+    assert upload_parts(parts, where).resumed
+    added(f"{where}-added", some, BM25())
+    assert contents(where) == contents(f"{where}-added")
+    assert bases(where)[1] == ()
+
+
+def test_what_cannot_be_uploaded(tmp_path: Path, where: str, server: Node) -> None:
+    from vizsla.datasets import documents_from
+    from vizsla.index import encode_shard
+
+    def part(name: str, some: list[dict[str, Any]], **options: Any) -> Path:
+        (tmp_path / name).mkdir()
+        encode_shard(documents_from(some), tmp_path / name / "part.parquet", "bm25", **options)  # type: ignore[arg-type]
+        return tmp_path / name
+
+    with pytest.raises(VizslaError, match="cut into passages, and a collection in Qdrant holds whole documents"):
+        upload_parts(part("passages", records(4), passages=5), where)
+    twice = part("twice", [*records(3), records(3)[0]])
+    with pytest.raises(InputError, match=r"part\.parquet: the id 'd0' appears a second time"):
+        upload_parts(twice, where)
+    assert bases(where) == (None, ())
+    good = part("good", records(4))
+    with pytest.raises(VizslaError, match="is not the address of a collection"):
+        upload_parts(good, "http://localhost/x")
+    with pytest.raises(VizslaError, match="workers, the number of processes, must be 1 or more"):
+        upload_parts(good, where, options=UploadOptions(workers=0))
+    connection = Connection(Address.parse(where).servers)
+    from vizsla.backends.qdrant.creation import create_collection
+
+    create_collection(connection, Address.parse(where).name, BM25())
+    for refused in (lambda: upload_parts(good, where), lambda: reweigh(where)):
+        with pytest.raises(CollectionError, match="is a collection itself and no alias"):
+            refused()
+    connection.close()
+    server.kill()
+    try:
+        with pytest.raises(CollectionError, match="cannot be reached"):
+            upload_parts(good, where, connection=Connection(Address.parse(where).servers, patience=0.1))
+    finally:
+        server.start()
+
+
+def test_an_upload_of_nothing(tmp_path: Path, where: str) -> None:
+    (tmp_path / "parts").mkdir()
+    from vizsla.index import encode_shard
+
+    encode_shard([], tmp_path / "parts" / "part.parquet", "bm25")
+    assert upload_parts(tmp_path / "parts", where).documents == 0
+    with open_location(where) as cluster:
+        assert len(cluster) == 0
+        assert cluster.search("dog") == []
+
+
+# Reweighing
+
+
+def drifted(where: str, model: Model) -> list[dict[str, Any]]:
+    """A collection whose documents have become longer; gives those that it has."""
+    some = records(120)
+    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(records(80, seed=9))]
+    with QdrantIndex.create(where, model) as index:
+        index.add(some)
+        index.commit()
+        index.delete([d["id"] for d in some[10:40]])
+        index.commit()
+        index.add(longer)
+        index.commit()
+    return [*some[:10], *some[40:], *longer]
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, model: Model) -> None:
+    some = drifted(where, model)
+    before = contents(where)
+    report = reweigh(where)
+    assert report.renewed
+    assert max(map(abs, report.drift.values())) > 0.01
+    added(f"{where}-added", some, model)
+    after, expected = contents(where), contents(f"{where}-added")
+    assert {i: d["number"] for i, d in after["documents"].items()} == {
+        i: d["number"] for i, d in before["documents"].items()
+    }
+    for found in (after, expected):
+        for document in found["documents"].values():
+            del document["number"]
+        for name, space in found["state.namespaces"].items():
+            found["state.namespaces"][name] = (space.documents, space.total_length, space.frozen_average, space.drift)
+    assert after == expected
+    assert before["documents"].keys() == after["documents"].keys()
+    assert reweigh(where).renewed is False
+    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+        assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
+        assert cluster.reader.term_statistics("word1 word7 word70") == term_statistics(local, "word1 word7 word70")
+
+
+def test_counts_that_weights_do_not_give_back(tmp_path: Path, where: str) -> None:
+    """With b near 0 a count of thousands has the weight of one more; it is kept beside the weight."""
+    model = BM25(b=0.001)
+    some = [*records(20), {"id": "much", "text": "word7 " * 6000 + "word8"}]
+    upload_parts(encode(some, tmp_path / "parts", model), where, model)
+    with open_location(where) as index:
+        index.add(records(20, seed=4))  # of the same ids, in place of the others
+        index.commit()
+    assert contents(where)["documents"]["much"]["counts"] == {"word7": 6000}
+    assert reweigh(where, threshold=0).renewed
+    now = [{"id": "much", "text": some[-1]["text"]}, *records(20, seed=4)]
+    added(f"{where}-added", now, model)
+    found, fresh = contents(where), contents(f"{where}-added")
+    assert found["terms"] == fresh["terms"]
+    assert found["documents"]["much"]["counts"] == fresh["documents"]["much"]["counts"]
+
+
+def test_below_the_threshold_nothing_is_done(where: str) -> None:
+    drifted(where, BM25())
+    assert not reweigh(where, threshold=5).renewed
+    assert bases(where)[1] == ()
+    for wrong in (-1, "much", True, float("nan")):
+        with pytest.raises(VizslaError, match="the threshold is a share"):
+            reweigh(where, threshold=wrong)  # type: ignore[arg-type]
+    with pytest.raises(CollectionError, match="there is no collection"):
+        reweigh(f"{where}-nothing")
+
+
+def test_searches_go_on_while_weights_are_renewed(where: str) -> None:
+    drifted(where, BM25())
+    seen, errors, stop = set[tuple[Any, ...]](), list[BaseException](), threading.Event()
+
+    def search() -> None:
+        try:
+            with open_location(where) as cluster:
+                while not stop.is_set():
+                    seen.add(tuple((h.id, h.score) for h in cluster.search("word1 word2 word3", 20)))
+        except BaseException as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    time.sleep(0.2)
+    report = reweigh(where, drop_old=True)
+    time.sleep(0.5)
+    stop.set()
+    thread.join()
+    assert errors == []
+    assert report.renewed
+    assert len(report.dropped) == 1
+    assert len(seen) == 2  # the old ranking and the new one, never a mixture
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_stopped_reweighing_goes_on(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = drifted(where, BM25())
+    monkeypatch.setattr("vizsla.backends.qdrant.reweighing.PIECE", 20)
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 4)
+        with pytest.raises(VizslaError, match="stopped"):
+            reweigh(where)
+    assert len(bases(where)[1]) == 1
+    with monkeypatch.context() as patch:  # stopped before the swap
+        patch.setattr("vizsla.backends.qdrant.reweighing.swap", lambda *_: (_ for _ in ()).throw(VizslaError("no")))
+        with pytest.raises(VizslaError, match="no"):
+            reweigh(where)
+    report = reweigh(where, drop_old=True)
+    assert report.renewed
+    assert bases(where) == (report.base, report.dropped[1:])
+    added(f"{where}-added", some, BM25())
+    assert contents(where)["terms"] == contents(f"{where}-added")["terms"]
+    with open_location(where) as cluster, open_location(f"{where}-added") as fresh:
+        assert differences(fresh, cluster, QUERIES, 20) == []
+    with monkeypatch.context() as patch:  # begun, and then documents are added: it begins again
+        with open_location(where) as cluster:
+            cluster.add(records(30, seed=5))
+            cluster.commit()
+        stopped_after(patch, 1)
+        with pytest.raises(VizslaError, match="stopped"):
+            reweigh(where, threshold=0)
+    with open_location(where) as cluster:
+        cluster.add([{"id": "more", "text": "word1 word2"}])
+        cluster.commit()
+    assert reweigh(where, threshold=0).renewed
+    assert "more" in contents(where)["documents"]
+
+
+# Pieces
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_a_record_comes_back_as_it_was(done: set[int]) -> None:
+    record = FillingRecord("source", "live 3", done)
+    assert FillingRecord.of(record.payload()) == record
+    assert all(a < b for a, b in record.payload()["done"])
+    with pytest.raises(CollectionError, match="the record of an upload is damaged"):
+        FillingRecord.of({"source": "x"})
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000))
+def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int) -> None:
+    from qdrant_client import models
+
+    points = [
+        models.PointStruct(id=i, vector={"v": [0.5] * size}, payload={"id": str(i)}) for i, size in enumerate(sizes)
+    ]
+    found = list(requests_of(points, most))
+    assert [point for some in found for point in some] == points
+    assert all(len(some) == 1 or sum(len(p.model_dump_json()) for p in some) <= most + 60 * len(some) for some in found)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(WORDS[:9]), max_size=8), max_size=25), st.integers(1, 3))
+def test_parts_are_counted_as_an_index_counts(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], shards: int
+) -> None:
+    folder = tmp_path_factory.mktemp("counted")
+    some = [{"id": str(i), "text": " ".join(words)} for i, words in enumerate(texts)]
+    parts = PartSet(encode(some, folder / "parts", "bm25", shards, batch=4))
+    counts = count_parts(parts, BM25())
+    with build(some, folder / "i", BM25()) as local:
+        words = counts.namespaces["words"]
+        facts = local.info()["namespaces"]["words"]
+        assert (words.documents, words.total_length) == (facts["documents"], facts["tokens"])
+        terms = words.terms.to_pylist()
+        assert terms == sorted(terms)
+        known = {
+            s.term: (s.documents, s.occurrences) for s in term_statistics(local, " ".join(WORDS[:9])) if s.documents
+        }
+        found = zip(words.frequencies.tolist(), words.occurrences.tolist(), strict=True)
+        assert dict(zip(terms, found, strict=True)) == known
+    assert sum(counts.rows) == counts.documents == len(some)
+    assert np.all(words.frequencies > 0)
+
+
+# The command line
+
+
+def test_the_commands(tmp_path: Path, where: str, cli: Cli) -> None:
+    source, parts = tmp_path / "documents.jsonl", tmp_path / "parts"
+    source.write_text('{"id": "1", "text": "dogs bark"}\n{"id": "2", "text": "cats sleep all day long"}\n')
+    parts.mkdir()
+    assert cli("encode", source, "-o", parts / "part.parquet")[0] == 0
+    code, _, words = cli("upload", parts, where)
+    assert code == 0
+    assert "2 documents in" in words
+    assert f"vizsla search {where}" in words
+    assert "has these 2 documents already" in cli("upload", parts, where)[2]
+    assert "dogs bark" in cli("search", where, "dog")[1]
+    assert "nothing to do: the mean length has not moved by 1.00%" in cli("reweigh", where)[2]
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": "3", "text": "' + "dog " * 60 + '"}\n')
+    assert cli("add", where, more)[0] == 0
+    code, _, words = cli("reweigh", where)
+    assert code == 0
+    assert "3 documents in" in words
+    assert "the old collection is kept" in words
+    assert "removed: " in cli("reweigh", where, "--drop-old")[2]
+    code, _, words = cli("upload", tmp_path, where)
+    assert code == 2
+    assert words.startswith(f"vizsla: {tmp_path}: there are no parts in this folder")
+
+
+@given(st.sets(st.text("abcé", max_size=4), max_size=40), st.lists(st.text("abcé", max_size=4), max_size=40))
+@pytest.mark.parametrize(
+    "hashed", [hash, len, lambda text: ord(text[0]) if text else 0], ids=["hash", "length", "first"]
+)
+def test_numbers_of_terms_are_their_places(hashed: Any, terms: set[str], asked: list[str]) -> None:
+    """Also where many terms have the same hash."""
+    import pyarrow
+
+    ordered = sorted(terms)
+    expected = [ordered.index(term) if term in terms else -1 for term in asked]
+    assert TermNumbers(pyarrow.array(ordered, pyarrow.string()), hashed).of(asked).tolist() == expected
