@@ -439,6 +439,20 @@ def test_on_the_command_line(tmp_path: Path, where: str, cli: Cli) -> None:
     assert run.read_text().startswith("q1 Q0 ")
     code, _, said = cli("delete", where, "d1", "nope")
     assert (code, said.strip()) == (0, "1 document deleted; 1 of the ids was not there")
+    folder = tmp_path / "pets"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(corpus.read_text())
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "word1 word2"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n")
+    assert cli("add", where, corpus)[0] == 0
+    code, out, _ = cli(
+        "compare", folder, "--index", f"local={local.path}", "--index", f"there={where}", "--measures", "RR", "--json"
+    )
+    assert code == 0
+    values = {entry["system"]: entry["value"] for entry in json.loads(out)["figures"]}
+    assert values["local"] == values["there"] > 0
+    assert cli("eval", folder, "--index", where)[0] == 0
+    assert cli("compare", folder, "--index", where)[0] == 2
     assert cli("info", where.replace("qdrant:", "qdrant:/"))[0] == 2
     local.close()
 

@@ -25,7 +25,7 @@ from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.searching import Pending, ScoredDocument, is_complete
 from vizsla.backends.qdrant.staging import Staging
-from vizsla.backends.qdrant.state import CollectionState, NamespaceState
+from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, term_statistics
 from vizsla.index.writing.analysis import Analyst
@@ -190,6 +190,15 @@ def test_a_state_comes_back_from_its_payload() -> None:
     spaces = {"words": NamespaceState(3, 12, 9, 2, 10)}
     state = CollectionState("my", "b", {"name": "bm25"}, {}, "d", spaces, generation=4, documents=3)
     assert CollectionState.from_payload(state.payload()) == state
+
+
+def test_another_model_is_refused() -> None:
+    state = CollectionState("my", "b", {"name": "bm25"}, {}, "digest", {})
+    check_same_model(state, parse_model("bm25"), "digest")
+    with pytest.raises(CollectionError, match="'my' was built with bm25, and this is another model of that name"):
+        check_same_model(state, parse_model("bm25"), "other")
+    with pytest.raises(CollectionError, match="was built with bm25, and this is scattered"):
+        check_same_model(state, Scattered(), "other")
 
 
 def test_staged_changes_can_be_taken_back() -> None:

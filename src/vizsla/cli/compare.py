@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.models import split_models
 from vizsla.cli.named import named_file
+from vizsla.cli.opening import open_retriever
 from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
@@ -17,12 +19,16 @@ if TYPE_CHECKING:
 
     from vizsla.datasets import BeirDataset, Document, RawLines
     from vizsla.evaluation import Comparison
-    from vizsla.runs import Run
+    from vizsla.runs import Retriever, Run
 
 
 def compare(
     datasets: options.Datasets,
     models: Annotated[list[str] | None, options.several_models("The models; the first is the baseline.")] = None,
+    indexes: Annotated[
+        list[str] | None,
+        options.index_option("An index that is there: NAME=INDEX, or NAME@DATASET=INDEX; repeatable."),
+    ] = None,
     runs: Annotated[list[str] | None, options.run("A TREC run of any system: NAME=FILE, or NAME@DATASET=FILE.")] = None,
     split: options.Split = None,
     measures: Annotated[str, options.measures()] = "nDCG@10 R@100",
@@ -35,9 +41,9 @@ def compare(
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse the runs of earlier comparisons.")] = True,
     as_json: options.Json = False,
 ) -> None:
-    """Compare models and runs on data sets, with significance tests.
+    """Compare models, indexes and runs, with significance tests.
 
-    Runs are kept, so that what was searched once is not searched again.
+    Runs of models are kept, so that what was searched once is not searched again.
     """
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
@@ -51,21 +57,24 @@ def compare(
     console.check_name("significance test", test, TESTS)
     console.check_name("correction", correction, CORRECTIONS)
     parsed = parse_measures(measures)
-    if models or not runs:
+    if models or indexes or not runs:
         console.check_depth(k, parsed)
     groups = [open_datasets(name, data) for name in datasets]
     chosen = [(member, group.split(split)) for group in groups for member in group.members]
-    given = _read_runs(runs or [], [member.name for member, _ in chosen])
-    names = split_models(models) if models else [] if given else ["bm25"]
+    searched = [member.name for member, _ in chosen]
+    given = _read_runs(runs or [], searched)
+    names = split_models(models) if models else [] if given or indexes else ["bm25"]
     for member, which in chosen:
         member.qrels(which)  # a missing file is reported now, not after an hour
     parsed_models = {name: parse_model(name) for name in names}
-    comparison = compare(
-        chosen, parsed_models, parsed,
-        runs=given, depth=k, convention=convention, test=test, correction=correction,
-        cache=Cache(default_folder()) if cache else None, documents=_read_documents,
-        groups={g.name: [m.name for m in g.members] for g in groups if len(g.members) > 1},
-    )  # fmt: skip
+    with ExitStack() as opened:
+        retrievers = _open_indexes(indexes or [], searched, opened)
+        comparison = compare(
+            chosen, parsed_models, parsed, retrievers=retrievers,
+            runs=given, depth=k, convention=convention, test=test, correction=correction,
+            cache=Cache(default_folder()) if cache else None, documents=_read_documents,
+            groups={g.name: [m.name for m in g.members] for g in groups if len(g.members) > 1},
+        )  # fmt: skip
     if as_json:
         console.print_json(as_data(comparison))
     else:
@@ -93,6 +102,25 @@ def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run
             raise VizslaError(f"two runs on one data set are called {system!r}; write NAME=FILE")
         by_dataset[dataset or datasets[0]] = Run.read(path)
     return runs
+
+
+def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> dict[str, dict[str, Retriever]]:
+    """Indexes by the names of their systems, then of their data sets; `opened` closes them."""
+    found: dict[str, dict[str, Retriever]] = {}
+    for text in given:
+        name, equals, location = text.partition("=")
+        system, _, dataset = name.partition("@")
+        if not equals or not system or not location:
+            raise VizslaError(f"--index is written as NAME=INDEX, not {text!r}")
+        if not dataset and len(datasets) > 1:
+            raise VizslaError(f"which data set is {text!r} an index of? write {system}@{datasets[0]}=INDEX")
+        if dataset and dataset not in datasets:
+            raise UnknownNameError("data set in this comparison", dataset, datasets)
+        by_dataset = found.setdefault(system, {})
+        if (dataset or datasets[0]) in by_dataset:
+            raise VizslaError(f"two indexes of one data set are called {system!r}; give each its own name")
+        by_dataset[dataset or datasets[0]] = opened.enter_context(open_retriever(location))
+    return found
 
 
 def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:

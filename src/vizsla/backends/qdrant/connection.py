@@ -59,7 +59,7 @@ class Connection:
         *,
         key: str | None = None,
         timeout: float = 60.0,
-        patience: float = 10.0,
+        patience: float = 5.0,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         for name, value in (("timeout", timeout), ("patience", patience)):

@@ -59,7 +59,7 @@ class QdrantIndex(Retriever):
         *,
         key: str | None = None,
         timeout: float = 60.0,
-        patience: float = 10.0,
+        patience: float = 5.0,
         options: Mapping[str, Any] | None = None,
         connection: Connection | None = None,
     ) -> None:

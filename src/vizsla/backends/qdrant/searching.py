@@ -76,10 +76,9 @@ def part_queries(bound: BoundModel, query: Query) -> list[PartQuery]:
     names = {part.space: vector_name(part.component) for part in bound.parts}
     parts = []
     if len(query.terms):
-        # A term may come twice, as from two parts that share a namespace; an index of a vector may not.
-        terms, places = np.unique(query.terms, return_inverse=True)
-        weights = np.bincount(places, query.weights, len(terms)).astype(np.float32)
-        parts.append(PartQuery(SPARSE, models.SparseVector(indices=terms.tolist(), values=weights.tolist())))
+        # Each term comes once: parts have namespaces of their own, whose numbers are disjoint.
+        terms = models.SparseVector(indices=query.terms.tolist(), values=query.weights.tolist())
+        parts.append(PartQuery(SPARSE, terms))
     for space, vector in query.dense.items():
         parts.append(PartQuery(names[space], vector.astype(np.float32).tolist()))
     for space, tokens in query.tokens.items():
