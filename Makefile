@@ -17,7 +17,7 @@ endif
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash cluster-crash faults endurance soak bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
+.PHONY: demo test docs check crash faults cluster cluster-crash endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -55,6 +55,10 @@ cluster-crash: $(READY)
 faults: $(READY)
 	$(BIN)/python tests/faults.py
 
+# Three Qdrant nodes: rankings beside an index, nodes and clients killed at random moments; see tests/cluster.py.
+cluster: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/cluster.py $(OPTIONS)
+
 # 10,000 opens, refreshes and commits with few file handles.
 endurance: $(READY)
 	$(BIN)/python tests/endurance.py
@@ -78,6 +82,10 @@ bench: $(READY) $(PEERS_READY)
 bench-smoke: $(READY) $(PEERS_READY)
 	$(BIN)/python bench/engines.py --corpus $(CORPUS) --questions $(QUESTIONS) --folder $(FOLDER) \
 		--peers $(PEERS)/bin/python --documents 20000 --queries 200 --rounds 2 --builds 1 $(OPTIONS)
+
+# A collection in Qdrant beside an index and beside Qdrant alone: CORPUS and QUESTIONS are files of JSON lines.
+bench-cluster: $(READY)
+	$(BIN)/python bench/cluster.py $(CORPUS) $(QUESTIONS) $(OPTIONS)
 
 # How the cost of a search grows with the collection; FOLDER is where `make bench` has been.
 bench-growth: $(READY)

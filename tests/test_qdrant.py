@@ -130,6 +130,7 @@ def test_a_wrong_document_changes_nothing(where: str) -> None:
     with QdrantIndex.create(where) as index:
         index.add([{"id": "1", "text": "a dog"}])
         for wrong, message in [
+            ([{"id": "4", "text": "far", "n": [1 << 70]}], "'4' has the number 1180.* which needs more than 64 bits"),
             ([{"id": "2", "text": "x"}, {"id": "2", "text": "y"}], "the id '2' appears a second time"),
             ([{"id": "3", "text": 7}], "the document '3' has"),
         ]:
@@ -137,10 +138,6 @@ def test_a_wrong_document_changes_nothing(where: str) -> None:
                 index.add(wrong)
         index.commit()
         assert len(index) == 1
-        index.add([{"id": "4", "text": "far", "n": 1 << 70}])
-        with pytest.raises(VizslaError, match=r"'4' has the number .* which needs more than 64 bits"):
-            index.commit()
-        index.rollback()
         index.add([{"id": "5", "text": "near"}])
         index.commit()
         assert sorted(d.id for d in index.documents()) == ["1", "5"]
@@ -311,11 +308,12 @@ def _write_and_stop(where: str) -> None:
 
     writing.UPSERT = 15
     index = QdrantIndex(where)
-    original = index._connection.call
+    original, turn = index._connection.call, threading.Lock()
 
     def call(ask: Any, *arguments: Any, **options: Any) -> Any:
         if ask.__name__ == "upsert" and not arguments[0].endswith(".terms"):
-            send()
+            with turn:
+                send()
         return original(ask, *arguments, **options)
 
     index._connection.call = call  # type: ignore[method-assign]
@@ -451,7 +449,7 @@ def test_evaluated_as_an_index_is(data: Path, tmp_path: Path, where: str) -> Non
     local, cluster = Index.create(tmp_path / "i", store=False), QdrantIndex.create(where)
     retrievers: list[Index | QdrantIndex] = [local, cluster]
     for retriever in retrievers:
-        retriever.add(islice(dataset.documents(), 1500))
+        retriever.add(islice(dataset.documents(), 800))
         retriever.commit()
     with local, cluster:
         texts = dataset.queries_of(dataset.qrels("test"))

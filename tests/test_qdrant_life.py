@@ -123,6 +123,6 @@ def test_a_life_beside_an_index(tmp_path: Path) -> None:
         run_state_machine_as_test(
             Life,
             settings=settings(
-                max_examples=12, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+                max_examples=8, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
             ),
         )

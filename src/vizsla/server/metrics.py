@@ -11,9 +11,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from vizsla.server.served import cache_sizes
+
 if TYPE_CHECKING:
-    from vizsla.server.served import cache_sizes
-from vizsla.server.hosting import Hosting
+    from vizsla.server.hosting import Hosting
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder where workers leave their figures."""

@@ -7,7 +7,9 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import Any, TypeVar
 
 import httpx
@@ -21,9 +23,11 @@ VARIABLE = "QDRANT_API_KEY"
 """The environment variable that holds the key, unless it is given as an argument."""
 OLDEST = (1, 14)
 """The oldest server with all that is needed: formulas over nested prefetches."""
+SENDERS = 4
+"""Requests of a writer that are under way at once."""
 _REFUSED_KEY = (401, 403)
 _PASSING = (408, 429, 500, 502, 503, 504)  # may be over soon, or be only this server's
-_KEPT = 2.0  # seconds that a connection is kept for the next request; servers close theirs after five
+_KEPT = 0  # connections that are kept: on one that is, each answer waits 40 ms for an acknowledgement of its first part
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
 
 T = TypeVar("T")
@@ -87,7 +91,7 @@ class Connection:
 
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """What a method of the client gives, called with the first server that answers."""
-        deadline, wait, failed = time.monotonic() + self._patience, _FIRST_WAIT, 0
+        deadline, pause, failed = time.monotonic() + self._patience, _FIRST_WAIT, 0
         while True:
             at = self._at
             try:
@@ -106,8 +110,21 @@ class Connection:
             if failed % len(self.servers) == 0:
                 if time.monotonic() > deadline:
                     raise CollectionError(self._failure(at, problem))
-                time.sleep(wait)
-                wait = min(2 * wait, _LONGEST_WAIT)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_WAIT)
+
+    def send(self, ask: Callable[..., Any], name: str, batches: Iterable[Any]) -> None:
+        """Call a method that writes to a collection for each of some batches, a few at a time, and wait for all."""
+        stream = iter(batches)
+        with ThreadPoolExecutor(SENDERS) as pool:
+            running: set[Future[Any]] = set()
+            while some := list(islice(stream, SENDERS - len(running))):
+                running |= {pool.submit(self.call, ask, name, batch, wait=True) for batch in some}
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for one in done:
+                    one.result()
+            for one in running:
+                one.result()
 
     def check_version(self) -> None:
         """Refuse a server that is too old."""
@@ -140,7 +157,7 @@ class Connection:
                             "api_key": self._key,
                             "timeout": max(int(self._timeout), 1),
                             "check_compatibility": False,
-                            "limits": httpx.Limits(keepalive_expiry=_KEPT),
+                            "limits": httpx.Limits(max_keepalive_connections=_KEPT),
                             **self._options,
                         }
                     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from vizsla.models import Component, Model, SparseComponent, Statistics
 from vizsla.runs import Document
 
 _MAX_WHOLE = 1 << 64  # numbers of a document that a server keeps as they are
+_LONG_NUMBER = re.compile(r"\d{19}")
 
 
 class BatchNumbers:
@@ -73,12 +75,10 @@ class PointEncoder:
                 assert isinstance(component, SparseComponent)
                 self._weigh(component, rows, own, terms, counts)
             elif isinstance(rows, DenseBatch):
-                _check_finite(rows.vectors, component.name)
                 for row in np.flatnonzero(rows.lengths).tolist():
                     vectors[row][vector_name(component)] = rows.vectors[row].tolist()
             else:
                 assert isinstance(rows, TokenBatch)
-                _check_finite(rows.vectors, component.name)
                 for row in np.flatnonzero(np.diff(rows.starts)).tolist():
                     vectors[row][vector_name(component)] = rows.vectors[
                         rows.starts[row] : rows.starts[row + 1]
@@ -95,7 +95,7 @@ class PointEncoder:
                 ID: doc_id,
                 NUMBER: first + row,
                 LENGTHS: dict(zip(names, lengths[row], strict=True)),
-                DOCUMENT: _content(doc_id, metadata, fields),
+                DOCUMENT: {**json.loads(fields or "{}"), **json.loads(metadata or "{}")},
             }
             if counts[row]:
                 payload[COUNTS] = counts[row]
@@ -234,12 +234,16 @@ class StoredPoint:
         return values
 
 
-def _content(doc_id: str, metadata: str | None, fields: str | None) -> dict[str, Any]:
-    """The fields of a document; a number that a server would change is refused."""
-    content = {**json.loads(fields or "{}"), **json.loads(metadata or "{}")}
-    if (problem := _unstorable(content)) is not None:
-        raise VizslaError(f"the document {doc_id!r} has the number {problem}, which needs more than 64 bits")
-    return content
+def check_batch(batch: AnalysedBatch, model: Model) -> None:
+    """Refuse documents that a server would not keep as they are, before any of them is sent."""
+    for doc_id, metadata, fields in batch.stored:
+        for text in (metadata, fields):
+            problem = _unstorable(json.loads(text)) if text is not None and _LONG_NUMBER.search(text) else None
+            if problem is not None:
+                raise VizslaError(f"the document {doc_id!r} has the number {problem}, which needs more than 64 bits")
+    for rows, part in zip(batch.namespaces, model.parts, strict=True):
+        if isinstance(rows, DenseBatch | TokenBatch) and not np.isfinite(rows.vectors).all():
+            raise VizslaError(f"{part.component.name} makes vectors with numbers that are NaN or infinite")
 
 
 def _unstorable(value: Any) -> int | None:
@@ -247,8 +251,3 @@ def _unstorable(value: Any) -> int | None:
         return None if -_MAX_WHOLE // 2 <= value < _MAX_WHOLE else value
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next((problem for element in inside if (problem := _unstorable(element)) is not None), None)
-
-
-def _check_finite(vectors: np.ndarray, name: str) -> None:
-    if not np.isfinite(vectors).all():
-        raise VizslaError(f"{name} makes vectors with numbers that are NaN or infinite")

@@ -163,7 +163,7 @@ class Context:
         condition = reader.translated(self._condition)
         top_k = TopK(reader.connection, reader.state.base, documents=True)
         found = top_k.search(encoded, reader.most(k), condition)
-        self._contents.update({hit.number: hit.document.content for hits in found for hit in hits})
+        self._contents.update({hit.number: hit.content for hits in found for hit in hits})
         return [{hit.number: hit.score for hit in hits} for hits in found]
 
     def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from qdrant_client import QdrantClient, models
@@ -20,7 +21,6 @@ from vizsla.backends.qdrant.layout import DOCUMENT, ID, NUMBER, SPARSE, vector_n
 from vizsla.engine import Query
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.search.bound_model import BoundModel
-from vizsla.runs import Document
 
 BATCH = 50
 """Queries that are sent together."""
@@ -52,13 +52,13 @@ class PartQuery:
         )
 
 
-@dataclass(frozen=True)
-class ScoredDocument:
-    """A document that was found: its insertion number, its score, and the document or its id alone."""
+class ScoredDocument(NamedTuple):
+    """A document that was found: its score, its insertion number, its id, and its fields if they were asked for."""
 
-    number: int
     score: float
-    document: Document
+    number: int
+    doc_id: str
+    content: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class TopK:
                 best = next(answers)
                 bounds = [next(answers) for _ in one.parts] if len(one.parts) > 1 else []
                 hits = _ordered(best)
-                if _is_complete(hits, k, one, bounds):
+                if is_complete(hits, k, one, bounds):
                     found[one.place] = hits[:k]
                 else:
                     pending.append(one)
@@ -164,11 +164,13 @@ def _ordered(points: Sequence[models.ScoredPoint]) -> list[ScoredDocument]:
         number, doc_id = payload.get(NUMBER), payload.get(ID)
         if type(number) is not int or not isinstance(doc_id, str):
             raise CollectionError(f"the point {point.id} was not written by Vizsla; remove it, or build it again")
-        found.append(ScoredDocument(number, point.score, Document(doc_id, payload.get(DOCUMENT) or {})))
-    return sorted(found, key=lambda hit: (-hit.score, hit.number))
+        found.append(ScoredDocument(point.score, number, doc_id, payload.get(DOCUMENT) or {}))
+    found.sort(key=itemgetter(1))
+    found.sort(key=itemgetter(0), reverse=True)  # which leaves equal ones in their order
+    return found
 
 
-def _is_complete(
+def is_complete(
     hits: list[ScoredDocument], k: int, one: Pending, bounds: Sequence[Sequence[models.ScoredPoint]]
 ) -> bool:
     """Whether no other document can be among the best k; if not, what is asked for next is doubled."""

@@ -116,9 +116,8 @@ def all_terms(connection: Connection, base: str) -> Iterator[TermEntry]:
 
 def store_terms(connection: Connection, base: str, entries: Iterable[TermEntry]) -> None:
     """Write terms, new ones or those that are there already."""
-    for some in _chunks(entries, BATCH):
-        points = [entry.point() for entry in some]
-        connection.call(QdrantClient.upsert, terms_of(base), points, wait=True)
+    batches = ([entry.point() for entry in some] for some in _chunks(entries, BATCH))
+    connection.send(QdrantClient.upsert, terms_of(base), batches)
 
 
 class TermLedger:
@@ -172,9 +171,10 @@ class TermLedger:
             self._changed.add(number)
 
     def store_new(self) -> None:
-        """Write the terms that are new, before documents that have them."""
+        """Write the terms that are new, with what was counted so far, before documents that have them."""
         new, self._new = self._new, []
         store_terms(self._connection, self._base, new)
+        self._changed.difference_update(entry.number for entry in new)
 
     def store(self) -> None:
         """Write all terms whose frequencies have changed."""

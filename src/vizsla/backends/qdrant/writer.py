@@ -22,7 +22,7 @@ from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
-from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, check_batch
 from vizsla.backends.qdrant.staging import Deletion, Staging
 from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable, with_fitted_weights
 from vizsla.backends.qdrant.terms import TermLedger
@@ -90,6 +90,7 @@ class QdrantWriter:
             mark = self._staging.mark()
             try:
                 for batch in batches:
+                    check_batch(batch, self._model)
                     for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
                         if doc_id in seen:
                             message = f"the id {doc_id!r} appears a second time; every document needs its own"
@@ -198,14 +199,13 @@ class Commit:
         first = self._state.next_number
         numbers = self._numbers.of(batch)
         points = self._encoder.points(batch, first, numbers)
-        self._ledger.store_new()
-        self._remove(batch.ids, delete=False)  # points of the same ids are written over
-        for start in range(0, len(points), UPSERT):
-            some = points[start : start + UPSERT]
-            self._connection.call(QdrantClient.upsert, self._state.base, some, wait=True)
         for own, rows in zip(numbers, batch.namespaces, strict=True):
             if len(own):
                 self._ledger.change(own.tolist(), rows.values.tolist(), 1)  # type: ignore[union-attr]
+        self._ledger.store_new()
+        self._remove(batch.ids, delete=False)  # points of the same ids are written over
+        batches = (points[start : start + UPSERT] for start in range(0, len(points), UPSERT))
+        self._connection.send(QdrantClient.upsert, self._state.base, batches)
         spaces = {}
         for name, rows in zip(self._model.namespaces, batch.namespaces, strict=True):
             sizes = rows.lengths
@@ -220,6 +220,8 @@ class Commit:
 
     def _remove(self, ids: Sequence[str], *, delete: bool) -> None:
         """Take documents out of the statistics, and out of the collection."""
+        if not self._state.documents:
+            return
         vectors: bool | list[str] = [SPARSE] if self._components else False
         found = scanning.find_points(self._connection, self._state.base, ids, vectors=vectors, document=False)
         for point in found:

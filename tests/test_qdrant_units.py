@@ -1,0 +1,298 @@
+"""Collections in Qdrant without a server: addresses, connections, points, filters, and a client in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from beside import WORDS, differences, documents, queries
+from scattered import Scattered, ScatteredTokens
+from vizsla.backends.qdrant import connection as connections
+from vizsla.backends.qdrant.address import Address
+from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
+from vizsla.backends.qdrant.filters import payload_filter
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
+from vizsla.backends.qdrant.searching import Pending, ScoredDocument, is_complete
+from vizsla.backends.qdrant.staging import Staging
+from vizsla.backends.qdrant.state import CollectionState, NamespaceState
+from vizsla.errors import CollectionError, VizslaError
+from vizsla.index import Index, term_statistics
+from vizsla.index.writing.analysis import Analyst
+from vizsla.models import BM25, CountedStatistics, Model, parse_model
+from vizsla.runs import Document, Filter
+
+IN_MEMORY = [
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact"),
+]
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "name"),
+    [
+        ("qdrant://localhost/my", ["http://localhost:6333"], "my"),
+        ("qdrant://a:1,b:2,a:1/my", ["http://a:1", "http://b:2"], "my"),
+        ("qdrants://example.org:443/my%20dogs", ["https://example.org:443"], "my dogs"),
+        ("QDRANT://[::1]:6333/x/", ["http://[::1]:6333"], "x"),
+    ],
+)
+def test_addresses(text: str, servers: list[str], name: str) -> None:
+    parsed = Address.parse(text)
+    assert (list(parsed.servers), parsed.name) == (servers, name)
+    assert Address.parse(str(replace(parsed, name="plain"))).servers == parsed.servers
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("qdrant://localhost", "is not the address of a collection; expected one as in"),
+        ("qdrant:///my", "'' in 'qdrant:///my' is not a host with a port"),
+        ("qdrant://a,,b/my", "'' in"),
+        ("qdrant://a:99999/my", "'a:99999' in"),
+        ("qdrant://me:secret@a/my", "has no user or password; give a key in QDRANT_API_KEY"),
+        ("qdrant://a/my/other", "cannot be the name of a collection"),
+    ],
+)
+def test_wrong_addresses(text: str, message: str) -> None:
+    with pytest.raises(VizslaError, match=message):
+        Address.parse(text)
+
+
+# Connections
+
+
+class Failing(Connection):
+    """Servers that fail in the order of a script: an exception, or None for an answer."""
+
+    def __init__(self, servers: list[str], script: list[Exception | None]) -> None:
+        super().__init__(servers, patience=0.05)
+        self.script, self.asked = iter(script), list[int]()
+
+    def _client(self, at: int) -> Any:
+        self.asked.append(at)
+        return None
+
+    def answer(self, _: Any) -> str:
+        problem = next(self.script)
+        if problem is not None:
+            raise problem
+        return "fine"
+
+
+def unreachable() -> Exception:
+    return ResponseHandlingException(httpx.ConnectError("refused"))
+
+
+def status(code: int, text: str = "") -> Exception:
+    return UnexpectedResponse(code, "reason", b'{"status": {"error": "%s"}}' % text.encode(), httpx.Headers())
+
+
+@pytest.mark.parametrize(
+    "problem", [unreachable(), status(500), status(503), ResponseHandlingException(httpx.ReadTimeout(""))]
+)
+def test_the_next_server_is_asked_where_one_fails(problem: Exception) -> None:
+    connection = Failing(["a", "b", "c"], [problem, problem, None, None])
+    assert connection.call(connection.answer) == "fine"
+    assert connection.call(connection.answer) == "fine"
+    assert connection.asked == [0, 1, 2, 2]
+
+
+def test_failures_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_FIRST_WAIT", 0.01)
+    for error, kind, message in [
+        (unreachable(), CollectionError, r"none of a, b answers; the last one cannot be reached \(refused\); is one"),
+        (ResponseHandlingException(httpx.ReadTimeout("")), CollectionError, "does not answer in time"),
+        (status(500, "no active replica"), CollectionError, "answers 500: no active replica"),
+        (status(404, "Not found: Collection `x` doesn't exist!"), MissingCollectionError, "doesn't exist"),
+        (status(400, "Wrong input"), CollectionError, r"a, b: the server refuses this \(Wrong input\)"),
+        (status(401, "Must provide an API key"), CollectionError, "it asks for a key"),
+    ]:
+        connection = Failing(["a", "b"], [error] * 100)
+        with pytest.raises(kind, match=message) as e:
+            connection.call(connection.answer)
+        assert "\n" not in str(e.value)
+
+
+def test_timeouts_are_numbers() -> None:
+    with pytest.raises(VizslaError, match="timeout is a number of seconds above 0, not the number 0"):
+        Connection(["a"], timeout=0)
+
+
+def test_all_batches_are_sent_and_an_error_is_raised() -> None:
+    connection, sent = Connection(["a"]), []
+    connection._clients[0] = object()  # type: ignore[assignment]
+
+    def write(_: Any, name: str, batch: int, wait: bool) -> None:
+        assert wait
+        if batch == 30:
+            raise RuntimeError(name)
+        sent.append(batch)
+
+    connection.send(write, "x", range(30))
+    assert sorted(sent) == list(range(30))
+    with pytest.raises(RuntimeError, match="x"):
+        connection.send(write, "x", range(40))
+
+
+# Points
+
+
+@given(
+    counts=st.lists(st.integers(1, 5000), min_size=1, max_size=30),
+    k1=st.floats(0, 5),
+    b=st.floats(0, 1),
+    variant=st.sampled_from(["lucene", "atire", "bm25l", "bm25+", "bag"]),
+    scheme=st.sampled_from(["lucene", "exact"]),
+    average=st.integers(1, 3000),
+)
+def test_counts_come_back_from_points(
+    counts: list[int], k1: float, b: float, variant: str, scheme: str, average: int
+) -> None:
+    """Whatever the weights round to: what they do not give back is kept beside them."""
+    model = BM25(k1=k1, b=b, variant=variant, lengths=scheme)
+    text = " ".join(" ".join([f"w{i}"] * count) for i, count in enumerate(counts))
+    batch = Analyst(model, None, store=True, max_bytes=0).analyse([Document("1", {"text": text})])
+    frozen = {"words": CountedStatistics(1, average, 0, {})}
+    numbers: dict[str, int] = {}
+    given = BatchNumbers(
+        lambda _, terms: np.array([numbers.setdefault(t, 7 + 2 * len(numbers)) for t in terms]), ("words",)
+    ).of(batch)
+    (point,) = PointEncoder(model, frozen).points(batch, 5, given)
+    assert isinstance(point.vector, dict)
+    record = models.Record(id=point.id, payload=point.payload, vector=point.vector)
+    stored = StoredPoint.of(record)
+    values = stored.values({"words": model}, frozen, dict.fromkeys(stored.terms.tolist(), "words"))
+    found = dict(zip(stored.terms.tolist(), values.tolist(), strict=True))
+    assert found == {numbers[f"w{i}"]: count for i, count in enumerate(counts)}
+    assert (stored.doc_id, stored.number, stored.content) == ("1", 5, {"text": text})
+
+
+def test_a_point_of_somebody_else_is_refused() -> None:
+    with pytest.raises(CollectionError, match="the point 7 of the collection was not written by Vizsla"):
+        StoredPoint.of(models.Record(id=7, payload={"text": "dog"}))
+
+
+def test_a_state_comes_back_from_its_payload() -> None:
+    spaces = {"words": NamespaceState(3, 12, 9, 2, 10)}
+    state = CollectionState("my", "b", {"name": "bm25"}, {}, "d", spaces, generation=4, documents=3)
+    assert CollectionState.from_payload(state.payload()) == state
+
+
+def test_staged_changes_can_be_taken_back() -> None:
+    model = parse_model("bm25")
+    staging = Staging()
+
+    def batch(doc_id: str) -> Any:
+        return Analyst(model, None, True, 0).analyse([Document(doc_id, {"text": "dog cat"})])
+
+    staging.add(batch("1"), ("words",))
+    mark = staging.mark()
+    staging.delete(("1",))
+    staging.add(batch("2"), ("words",))
+    assert staging.there == {"1": False, "2": True}
+    assert staging.lengths == {"words": (2, 4, 2)}
+    staging.go_back(mark)
+    assert [change.ids for change in staging.changes()] == [["1"]]
+    assert (staging.there, staging.lengths, len(staging.sample)) == ({"1": True}, {"words": (1, 2, 2)}, 1)
+    staging.close()
+
+
+# What is complete
+
+
+def hits(*scores: float) -> list[ScoredDocument]:
+    return [ScoredDocument(score, n, str(n), {}) for n, score in enumerate(scores)]
+
+
+def last(*scores: float | None) -> list[list[models.ScoredPoint]]:
+    return [[] if s is None else [models.ScoredPoint(id=1, version=0, score=s)] for s in scores]
+
+
+@pytest.mark.parametrize(
+    ("found", "k", "lasts", "complete"),
+    [
+        (hits(9, 8, 7), 2, last(4.0, 3.0), True),  # what no part named has 7 at most
+        (hits(9, 7, 6), 2, last(4.0, 3.0), False),  # it could tie
+        (hits(9, 7.00001, 6), 2, last(4.0, 3.0), False),  # within rounding
+        (hits(9), 2, last(1.0, 1.0), False),
+        (hits(9), 2, last(None, None), True),  # all parts named all they have
+        (hits(9, 2, 1), 2, last(None, 1.0), True),
+        (hits(9, -1, -2), 2, last(None, -3.0), False),  # a document without this vector adds 0
+        (hits(9, 8, 8), 2, last(1.0, 1.0), False),  # there may be more of the same score
+        (hits(9, 8, 8), 3, [], False),
+        (hits(9, 8, 7), 2, [], True),
+    ],
+)
+def test_completeness(found: list[ScoredDocument], k: int, lasts: Any, complete: bool) -> None:
+    one = Pending(0, [], 3, 40)
+    assert is_complete(found, k, one, lasts) is complete
+    assert complete or one.depth > 40 or one.limit > 3
+
+
+# Filters
+
+
+def test_every_leaf_of_a_filter_is_translated() -> None:
+    text = "a = 1 and not (b.c in ['x', 2, true, null] or d != 'y') and exists(`e.f`) and g >= 0.5 and h in []"
+    translated = payload_filter(Filter.parse(text)).model_dump_json(exclude_none=True)
+    for part in ('document.\\"b\\".\\"c\\"', 'document.\\"e.f\\"', '"any":["x"]', '"gte":0.5', "must_not"):
+        assert part in translated
+
+
+# A client in memory
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    made = Connection.of_client(QdrantClient(":memory:"))
+    yield made
+    made.close()
+
+
+KEPT_IN_MEMORY: dict[str, Model | str] = {
+    "sparse": "bm25(b=0)",
+    "sum": BM25(b=0) + 0.125 * ScatteredTokens(),
+    "dense": Scattered(),
+}
+
+
+class TestInMemory:
+    pytestmark = IN_MEMORY
+
+    @pytest.mark.parametrize(
+        "model", ["bm25(b=0)", BM25(b=0) + 0.125 * ScatteredTokens(), Scattered()], ids=["sparse", "sum", "dense"]
+    )
+    def test_changes_and_searches(self, connection: Connection, tmp_path: Path, model: Model | str) -> None:
+        cluster = QdrantIndex.create("qdrant://memory/my", model, connection=connection)
+        with Index.create(tmp_path / "i", model) as local, cluster:
+            for index in (local, cluster):
+                index.add(documents(50))
+                index.commit()
+                assert index.delete(["d3", "nope"]) == 1
+                assert index.add([{"id": "d5", "text": "word1 word2 newword"}]).replaced == 1
+                index.commit()
+            assert differences(local, cluster, queries(5), 10, cancelling=True) == []
+            assert differences(local, cluster, queries(5), 10, "year > 1995", cancelling=True) == []
+            text = " ".join([*WORDS, "newword"])
+            assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+            assert list(cluster.documents()) == list(local.documents())
+
+    def test_a_model_that_cannot_be_there(self, connection: Connection) -> None:
+        from test_coil_index import Words
+
+        with pytest.raises(VizslaError, match="compares equal tokens, which Qdrant cannot do"):
+            QdrantIndex.create("qdrant://memory/my", Words(), connection=connection)
