@@ -527,7 +527,7 @@ def limits(figures: dict[str, Any], machines: Machines) -> list[Limit]:
         Limit(one[0].search_ms.reach(machines.budget_ms), "BM25 by one core within the time", "shards"),
         Limit(memory / one[0].memory, "the postings in one machine's memory", "several machines"),
         Limit(parts["index_rate"] * DAY, "one writer of one index, a day", "`vizsla upload`, by several processes"),
-        Limit(READ_RATE * DAY, "every machine reads all sources, a day", "an encoding for each file of the source"),
+        Limit(READ_RATE * DAY, "every machine reads all sources, a day", "parts of several sources (not yet)"),
         Limit(((1 << 32) / terms.factor) ** (1 / terms.exponent), "32-bit numbers of terms", "word pieces"),
     ]
 

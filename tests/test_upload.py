@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beside import differences
@@ -491,6 +491,7 @@ def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int) -> 
 
 
 @settings(max_examples=15, deadline=None)
+@example(texts=[[]], shards=1)
 @given(st.lists(st.lists(st.sampled_from(WORDS[:9]), max_size=8), max_size=25), st.integers(1, 3))
 def test_parts_are_counted_as_an_index_counts(
     tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], shards: int

@@ -17,7 +17,7 @@ def reweigh(
     threshold: Annotated[
         float, typer.Option("--threshold", metavar="SHARE", help="By how much the mean length must have moved.")
     ] = THRESHOLD,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes that send documents.")] = 1,
+    parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Processes that send documents.")] = 1,
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Then remove the collections that had this name before.")
     ] = False,
@@ -32,7 +32,7 @@ def reweigh(
 
     started = time.perf_counter()
     with console.progress("Reweighing", 0, "documents") as advance:
-        report = renew(address, threshold, workers=workers, drop_old=drop_old, progress=advance)
+        report = renew(address, threshold, workers=parallel, drop_old=drop_old, progress=advance)
     moved = ", ".join(f"{name} {drift:+.2%}" for name, drift in report.drift.items()) or "no weights depend on lengths"
     if report.renewed:
         seconds = time.perf_counter() - started

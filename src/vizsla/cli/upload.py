@@ -24,7 +24,7 @@ def upload(
     replicas: Annotated[
         int | None, typer.Option("--replicas", metavar="N", help="Servers that have each document; default: theirs.")
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes that send documents.")] = 1,
+    parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Processes that send documents.")] = 1,
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Then remove the collections that had this name before.")
     ] = False,
@@ -44,7 +44,7 @@ def upload(
 
     started = time.perf_counter()
     found = PartSet(parts)
-    chosen = UploadOptions(shards, replicas, workers, drop_old, force)
+    chosen = UploadOptions(shards, replicas, parallel, drop_old, force)
     with console.progress("Uploading", found.rows, "documents") as advance:
         report = upload_parts(found, address, model, chosen, progress=advance)
     _report(report, address, time.perf_counter() - started)

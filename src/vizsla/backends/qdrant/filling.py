@@ -238,7 +238,7 @@ class Filling:
             except BrokenExecutor:
                 raise VizslaError(
                     "a process that wrote documents was killed, probably because memory ran out; the same command goes "
-                    "on where it was, perhaps with fewer --workers"
+                    "on where it was, perhaps with a smaller --parallel"
                 ) from None
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)

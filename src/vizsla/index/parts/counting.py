@@ -116,7 +116,7 @@ class _NamespaceCounter:
         values = table[f"{self.namespace}.values"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         numbers, size = terms.indices.to_numpy(zero_copy_only=False), len(terms.dictionary)
         frequencies = np.bincount(numbers, minlength=size)
-        occurrences = np.bincount(numbers, values.astype(np.float64), minlength=size)
+        occurrences = np.bincount(numbers, values.astype(np.float64), minlength=size).astype(np.float64)  # also of none
         columns = {"term": terms.dictionary, "documents": frequencies, "occurrences": occurrences}
         self._counted.append(pa.table(columns))
         self._gathered += size
