@@ -183,8 +183,10 @@ class Run:
             return
         environment = os.environ | dict.fromkeys(VARIABLES, str(threads)) | {"RAYON_NUM_THREADS": str(places)}
         own = [sys.executable, __file__, "--step", json.dumps([name, str(self.folder), *arguments])]
-        limit = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:places]))]
-        process = subprocess.Popen([*limit, *own], stdout=subprocess.PIPE, text=True, env=environment)
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(allowed)[:places])  # the process inherits it
+        process = subprocess.Popen(own, stdout=subprocess.PIPE, text=True, env=environment)
+        os.sched_setaffinity(0, allowed)
         timer = threading.Timer(self.left, process.kill)
         timer.start()
         assert process.stdout is not None

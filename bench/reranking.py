@@ -1,7 +1,8 @@
 """BM25 and a cross-encoder by depth: what reranking gains, and what a query costs.
 
     python bench/reranking.py DATASET ... [--reranker reranker-small] [--depths 20,50,100] [--first bm25]
-        [--beside bm51] [--length 0] [--most 0] [--timed 10] [--threads 0] [--split test]
+        [--beside bm51] [--length 0] [--most 0] [--timed 10] [--threads 0] [--split test] [--scores FOLDER]
+        [--budget 0]
 
 DATASET: folders in BEIR's layout. Prints nDCG@10 of the first stage, of the models beside it, and of the first stage
 reranked to each depth, all on the same queries: every n-th of the judged ones, so that there are at most `--most` of
@@ -9,11 +10,17 @@ them. Then the milliseconds of a query, over `--timed` queries: median and highe
 what it finds, as `vizsla search --rerank` and `RerankedRetriever` do it, after one that is not counted. `--length`: how
 many tokens of a pair are read at most. `--threads`: how many pairs are scored at once; by default as many as there are
 processors.
+
+Scoring takes hours on few processors. With `--scores` the scores are kept in a folder, ten queries at a time and in
+random order: the same command goes on after a stop. With `--budget` no ten are begun after so many seconds for each
+data set, and the figures are those of the random part that is scored by then; `--timed 0` times nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import random
 import tempfile
 import time
 from pathlib import Path
@@ -28,9 +35,11 @@ from vizsla.index import Index
 from vizsla.models import Reranker
 from vizsla.models.reranker import SHIPPED_RERANKER, BertPairs
 from vizsla.retrievers import RerankedRetriever, pair_scores
+from vizsla.retrievers.reranking import PairScores
 from vizsla.runs import Qrels, Retriever, Run
 
 MEASURE, SHOWN = "nDCG@10", 10
+TOGETHER = 10  # queries whose scores are kept together
 
 
 def main() -> None:
@@ -45,6 +54,8 @@ def main() -> None:
     parser.add_argument("--timed", type=int, default=10)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--split", default="test")
+    parser.add_argument("--scores", type=Path)
+    parser.add_argument("--budget", type=float, default=0.0)
     options = parser.parse_args()
     reranker = Reranker.open(options.reranker, length=options.length)
     if options.threads:
@@ -60,9 +71,13 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as place, indexed(dataset, name, place) as index:
                 show(name, index.run(queries, SHOWN), qrels, timed(index, queries, options.timed))
         with tempfile.TemporaryDirectory() as place, indexed(dataset, options.first, place) as index:
+            kept = None if options.scores is None else options.scores / f"{dataset.name}-{options.first}.json"
+            scores = scored(index, queries, reranker, max(options.depths), kept, options.budget)
+            queries = {query: queries[query] for query in scores.scores}
+            qrels = Qrels({query: qrels.judgements[query] for query in queries})
+            print(f"{len(queries)} queries are scored")
             run = index.run(queries, max(options.depths))
             show(options.first, run, qrels, timed(index, queries, options.timed))
-            scores = pair_scores(index, [run], queries, reranker, max(options.depths))
             results = evaluate_at_depths({"run": run}, scores, qrels, MEASURE, options.depths)
             for result in results[1:]:
                 both = RerankedRetriever(index, reranker, result.depth)
@@ -79,6 +94,27 @@ def chosen(dataset: BeirDataset, split: str, most: int) -> tuple[Qrels, dict[str
     return some, dataset.queries_of(some)
 
 
+def scored(
+    index: Index, queries: dict[str, str], reranker: Reranker, depth: int, kept: Path | None, budget: float
+) -> PairScores:
+    """The scores of queries with the documents of the first stage; those in a file are not computed again."""
+    if kept is None:
+        return pair_scores(index, [index.run(queries, depth)], queries, reranker, depth)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    scores = json.loads(kept.read_text()) if kept.exists() else {}
+    names, started = sorted(queries), time.perf_counter()
+    random.Random(0).shuffle(names)
+    names = [name for name in names if name not in scores]
+    for a in range(0, len(names), TOGETHER):
+        if budget and time.perf_counter() - started > budget:
+            break
+        some = {name: queries[name] for name in names[a : a + TOGETHER]}
+        new = pair_scores(index, [index.run(some, depth)], some, reranker, depth)
+        scores |= {name: new.scores.get(name, {}) for name in some}
+        kept.write_text(json.dumps(scores))
+    return PairScores({name: own for name, own in scores.items() if name in queries})
+
+
 def indexed(dataset: BeirDataset, model: str, place: str) -> Index:
     """The documents of a data set, indexed with a model."""
     index = Index.create(Path(place) / "index", model)
@@ -90,7 +126,9 @@ def indexed(dataset: BeirDataset, model: str, place: str) -> Index:
 def timed(retriever: Retriever, queries: dict[str, str], count: int) -> np.ndarray:
     """Milliseconds of some queries, one after the other."""
     texts = list(queries.values())
-    texts = texts[:: max(1, len(texts) // count)][:count]
+    texts = texts[:: max(1, len(texts) // max(count, 1))][:count]
+    if not texts:
+        return np.zeros(0)
     retriever.search(texts[0], SHOWN)  # loads or compiles what others reuse
     times = []
     for text in texts:
@@ -105,7 +143,8 @@ def show(name: str, run: Run, qrels: Qrels, times: np.ndarray) -> None:
 
 
 def show_line(name: str, figure: float, times: np.ndarray) -> None:
-    print(f"{name:<30} {figure:.4f}   {np.median(times):>8.1f} ms a query, {times.max():>8.1f} at most", flush=True)
+    taken = f"   {np.median(times):>8.1f} ms a query, {times.max():>8.1f} at most" if len(times) else ""
+    print(f"{name:<30} {figure:.4f}{taken}", flush=True)
 
 
 if __name__ == "__main__":
