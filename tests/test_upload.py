@@ -99,9 +99,9 @@ def build(some: list[dict[str, Any]], path: Path, model: Model) -> Index:
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_parts_give_what_documents_give(tmp_path: Path, where: str, model: Model) -> None:
-    some = records(130)
+    some = records(70)
     report = upload_parts(encode(some, tmp_path / "parts", model), where, model)
-    assert (report.documents, report.resumed, report.was_there) == (130, False, False)
+    assert (report.documents, report.resumed, report.was_there) == (70, False, False)
     added(f"{where}-added", some, model)
     assert contents(where) == contents(f"{where}-added")
     with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:

@@ -338,6 +338,7 @@ class _ShowingWriter(QdrantWriter):
     """A writer whose commits its retriever sees at once."""
 
     def __init__(self, index: QdrantIndex, timeout: float | None) -> None:
+        index.refresh()  # it begins with the collection as it is now, not as it was a second ago
         state = index.reader.state
         super().__init__(index._connection, state.base, index.model, timeout=timeout)
         self._index = index
