@@ -117,6 +117,7 @@ def test_failures_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         (unreachable(), CollectionError, r"none of a, b answers; the last one cannot be reached \(refused\); is one"),
         (ResponseHandlingException(httpx.ReadTimeout("")), CollectionError, "does not answer in time"),
         (status(500, "no active replica"), CollectionError, "answers 500: no active replica"),
+        (status(500, "leader is not established"), CollectionError, "a, b: the servers could not agree on a change"),
         (status(404, "Not found: Collection `x` doesn't exist!"), MissingCollectionError, "doesn't exist"),
         (status(400, "Wrong input"), CollectionError, r"a, b: the server refuses this \(Wrong input\)"),
         (status(401, "Must provide an API key"), CollectionError, "it asks for a key"),

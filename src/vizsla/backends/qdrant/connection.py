@@ -29,6 +29,7 @@ _REFUSED_KEY = (401, 403)
 _PASSING = (408, 429, 500, 502, 503, 504)  # may be over soon, or be only this server's
 _KEPT = 0  # connections that are kept: on one that is, each answer waits 40 ms for an acknowledgement of its first part
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
+_AGREEMENT = 12  # times the patience while servers are electing a leader, which takes long on busy machines
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Connection:
 
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """What a method of the client gives, called with the first server that answers."""
-        deadline, pause, failed = time.monotonic() + self._patience, _FIRST_WAIT, 0
+        began, pause, failed = time.monotonic(), _FIRST_WAIT, 0
         while True:
             at = self._at
             try:
@@ -108,7 +109,8 @@ class Connection:
                 self._at = (at + 1) % len(self.servers)
             failed += 1
             if failed % len(self.servers) == 0:
-                if time.monotonic() > deadline:
+                patience = _AGREEMENT * self._patience if _is_undecided(problem) else self._patience
+                if time.monotonic() - began > patience:
                     raise CollectionError(self._failure(at, problem))
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_WAIT)
@@ -164,6 +166,8 @@ class Connection:
             return self._clients[at]
 
     def _failure(self, at: int, problem: str) -> str:
+        if _is_undecided(problem):
+            return f"{self}: the servers could not agree on a change ({problem}); are enough of them running?"
         if len(self.servers) == 1:
             return f"{self.servers[at]} {problem}; is this the address of a Qdrant server, and does it run?"
         return f"none of {self} answers; the last one {problem}; is one of them a Qdrant server that runs?"
@@ -186,6 +190,11 @@ def _connect(
     servers: Sequence[str], key: str | None, timeout: float, patience: float, options: Mapping[str, Any]
 ) -> Connection:
     return Connection(servers, key=key, timeout=timeout, patience=patience, options=options)
+
+
+def _is_undecided(problem: str) -> bool:
+    """Whether the servers of a cluster have no leader at the moment, or wait for each other: they soon agree again."""
+    return "consensus" in problem or "leader is not established" in problem
 
 
 def _told(error: UnexpectedResponse) -> str:
