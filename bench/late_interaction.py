@@ -13,7 +13,7 @@ recall, the three fastest are then searched one query at a time on one processor
 Recall is that of the exact top 10 of MaxSim over 16-bit floats, among the first 10 that are found, for k = 10 and 100.
 `rescored` systems score what the peer found again over 16-bit floats, with our kernel.
 
-FOLDER gets results.md and results.json, written anew after every line of every step, so that a run that is stopped
+FOLDER gets results.md and results.json, rewritten after every line of every step, so that a run that is stopped
 tells what it has seen. After `--budget` seconds no step begins, and those that run are ended. Systems that are not
 installed are left out, and the report says so. `--peer-build cuda` builds the peers' indexes on a GPU; all searches are
 on the CPU. Indexes stay in FOLDER; a second run with the same FOLDER and vectors builds only what is missing.

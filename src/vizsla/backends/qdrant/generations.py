@@ -44,7 +44,7 @@ class Generations:
 
     name: str
     live: str | None
-    """The collection that NAME stands for; None if there is none."""
+    """The collection that the alias NAME points to; None without such an alias."""
     numbers: tuple[int, ...]
     """All generations, also one that is not finished, ascending."""
 

@@ -182,7 +182,7 @@ class _Reweighing:
 
 
 class StoredPieces(Pieces):
-    """The terms and documents of another collection, weighed anew."""
+    """The terms and documents of another collection, with new weights."""
 
     def __init__(self, connection: Connection, base: str, model: DescribedModel, state: CollectionState) -> None:
         self.connection = connection
