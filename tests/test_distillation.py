@@ -35,7 +35,7 @@ from vizsla.training.loop.objectives import Step, loss_of  # noqa: E402
 from vizsla.training.loop.trainer import Report  # noqa: E402
 from vizsla.training.prepare import teacher as teachers  # noqa: E402
 from vizsla.training.prepare.score_file import kept_scores  # noqa: E402
-from vizsla.training.prepare.teacher import MarginSquares, open_teacher, teacher_scores  # noqa: E402
+from vizsla.training.prepare.teacher import MarginSquares, open_teacher, open_teachers, teacher_scores  # noqa: E402
 from vizsla.training.settings import ContrastiveLoss  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -195,6 +195,25 @@ def test_judged_pairs_have_the_scores_of_their_teacher(judged: Path, tmp_path: P
     assert isinstance(one.pairs, MinedPairs)
     total, count = MarginSquares.of(one.pairs.positives, one.pairs.negatives, one.positive_scores, one.negative_scores)
     assert total / count == pytest.approx(1.0, rel=1e-4)
+
+
+def test_several_teachers_count_equally(judged: Path, tmp_path: Path, start: Path) -> None:
+    names = "bm25", "bm25(k1=0.1, b=0.0)"
+    inputs = TrainingInputs(datasets=[BeirDataset.open(judged)])
+    found = []
+    for number, teacher in enumerate((*names, "; ".join(names))):
+        data = recipe_of("dpr", start, f"data.teacher={teacher}", "loss.name=kl").settings.data
+        data.prepare(inputs, Analyzer.parse("wordpiece"), tmp_path / str(number))
+        pairs = data.open_pairs(tmp_path / str(number))
+        assert isinstance(pairs, ScoredPairs)
+        found.append(pairs)
+    alone = np.mean([one.negative_scores for one in found[:2]], axis=0)
+    factor = np.median(found[2].negative_scores[alone > 0] / alone[alone > 0])
+    assert found[2].negative_scores == pytest.approx(factor * alone, rel=1e-4)
+    kept = sorted(path.name for path in (tmp_path / "2").glob("*.scores"))
+    assert kept == ["teacher-0-1.scores", "teacher-0.scores"]
+    with pytest.raises(VizslaError, match="empty name"):
+        open_teachers("bm25; ")
 
 
 # Runs

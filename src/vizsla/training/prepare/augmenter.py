@@ -22,7 +22,7 @@ from vizsla.training.prepare.teacher import (
     MarginSquares,
     TeacherSettings,
     answer_scores,
-    open_teacher,
+    open_teachers,
     teacher_factor,
 )
 from vizsla.training.schema import setting
@@ -214,11 +214,11 @@ class DatasetArrays:
         return SplitQueries(texts, TokenCorpus.of(ids), QueryTerms.of(pairs))
 
     def pairs(
-        self, split: str = "train", teacher: Model | Reranker | None = None, scores: Path = Path()
+        self, split: str = "train", teachers: Sequence[Model | Reranker] = (), scores: Path = Path()
     ) -> AugmenterPairs:
         """The judged queries with their positives and hard negatives; other documents are left out.
 
-        `teacher`: what scores the queries with both; its scores are kept in the file `scores`.
+        `teachers`: what scores the queries with both; their scores are kept beside the file `scores`.
         """
         from vizsla.training.arrays.augmenter import AugmenterPairs
         from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -228,8 +228,8 @@ class DatasetArrays:
         positives, ranked = positives_and_negatives(self.dataset.documents, texts, self.dataset.dataset, split, bm25)
         negatives = TokenCorpus.of([ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked))])
         given: tuple[np.ndarray | None, np.ndarray | None] = None, None
-        if teacher is not None:
-            given = answer_scores(self.dataset.documents, list(texts.values()), positives, negatives, teacher, scores)
+        if teachers:
+            given = answer_scores(self.dataset.documents, list(texts.values()), positives, negatives, teachers, scores)
         used, numbers = np.unique(np.concatenate([positives.ids, negatives.ids]), return_inverse=True)
         positive_numbers, negative_numbers = np.split(numbers, [len(positives.ids)])
         return AugmenterPairs(
@@ -283,9 +283,9 @@ def augmenter_data(
         splits = [split for split, folders in (("train", train), ("dev", dev)) if path in folders]
         arrays[path] = DatasetArrays(one, terms, vocabulary, settings, pieces, splits)
     words = None if tied_head else TokenCorpus.pack(surface_pieces(train_sets, terms, vocabulary, pieces))
-    teacher = open_teacher(settings.teacher) if settings.teacher else None
+    teachers = open_teachers(settings.teacher) if settings.teacher else ()
     pairs = [
-        arrays[path].pairs(teacher=teacher, scores=folder / f"teacher-{number}.scores")
+        arrays[path].pairs(teachers=teachers, scores=folder / f"teacher-{number}.scores")
         for number, path in enumerate(train)
     ]
     _check_answers(train, pairs)

@@ -23,7 +23,7 @@ from vizsla.training.prepare.judged import (
     judgement_rows,
     positives_and_negatives,
 )
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
+from vizsla.training.prepare.teacher import TeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, packed_texts
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least
@@ -71,11 +71,11 @@ class CrossEncoderDataSettings(TeacherSettings):
             negatives_depth=self.negatives_depth, seed=self.seed,
         )  # fmt: skip
 
-    def open_teacher(self) -> Model | Reranker:
-        """The teacher; a cross-encoder reads no more of a pair than the one that learns from it."""
-        teacher = open_teacher(self.teacher)
-        if not isinstance(teacher, Reranker):
-            return teacher
+    def open_teachers(self) -> list[Model | Reranker]:
+        """The teachers; a cross-encoder reads no more of a pair than the one that learns from it."""
+        return [self._as_short(one) if isinstance(one, Reranker) else one for one in open_teachers(self.teacher)]
+
+    def _as_short(self, teacher: Reranker) -> Reranker:
         lengths = min(teacher.query_length, self.max_query_length), min(teacher.length, self.max_length)
         return replace(teacher, query_length=lengths[0], length=lengths[1])
 
@@ -105,9 +105,9 @@ def cross_encoder_pairs(
     collections = _collections(settings, inputs, folder)
     if not settings.teacher:
         return MinedPairs.concatenate([one.packed(analyzer) for one in collections])
-    teacher = settings.open_teacher()
+    teachers = settings.open_teachers()
     taught = [
-        taught_pairs(one.packed(analyzer), one.documents, one.queries, teacher, folder / f"teacher-{number}.scores")
+        taught_pairs(one.packed(analyzer), one.documents, one.queries, teachers, folder / f"teacher-{number}.scores")
         for number, one in enumerate(collections)
     ]
     return scaled(ScoredPairs.concatenate(taught), settings)

@@ -18,7 +18,7 @@ from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
 from vizsla.training.prepare.answers import AnsweredQueries
 from vizsla.training.prepare.searching import temporary_index
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
+from vizsla.training.prepare.teacher import TeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least, require_positive
 
@@ -96,8 +96,8 @@ def generated_pairs(
     )  # fmt: skip
     if not settings.teacher:
         return mined
-    teacher = open_teacher(settings.teacher)
-    return scaled(taught_pairs(mined, answered.documents, answered.queries, teacher, folder / _SCORES), settings)
+    teachers = open_teachers(settings.teacher)
+    return scaled(taught_pairs(mined, answered.documents, answered.queries, teachers, folder / _SCORES), settings)
 
 
 def generated_queries(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> AnsweredQueries:

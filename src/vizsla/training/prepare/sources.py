@@ -19,7 +19,7 @@ from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, scaled, taught_pairs
+from vizsla.training.prepare.teacher import TeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
 from vizsla.training.settings import CropSettings, require_at_least
@@ -139,9 +139,9 @@ class JudgedSource(TeacherSettings):
             if self.refresh_steps:
                 collections_of(several).save(folder / _COLLECTIONS)
             return
-        teacher = open_teacher(self.teacher)
+        teachers = open_teachers(self.teacher)
         taught = [
-            taught_pairs(pairs, documents, list(queries.values()), teacher, folder / f"teacher-{number}.scores")
+            taught_pairs(pairs, documents, list(queries.values()), teachers, folder / f"teacher-{number}.scores")
             for number, (documents, queries, pairs) in enumerate(collections)
         ]
         scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)

@@ -39,7 +39,9 @@ _READ_PAIRS = 1024  # scored at once by a cross-encoder where there is no GPU
 class TeacherSettings:
     """Whose scores a model learns, if any."""
 
-    teacher: str = setting("", "cross-encoder or model whose scores are learnt; empty for none")
+    teacher: str = setting(
+        "", "cross-encoder or model whose scores are learnt, or several, separated by ;, for their mean; empty for none"
+    )
     teacher_scale: float = setting(
         0.0, "what the teacher's scores are multiplied by; 0: until their margins are about 1"
     )
@@ -79,6 +81,18 @@ def open_teacher(text: str) -> Model | Reranker:
         if "/" not in text:
             raise
     return Reranker.open(text)
+
+
+def open_teachers(text: str) -> list[Model | Reranker]:
+    """Teachers by their names, separated by semicolons.
+
+    >>> [teacher.name for teacher in open_teachers("bm25; bm25 + 0.5 * bm25-wp")]
+    ['bm25', 'bm25 + 0.5 * bm25-wp']
+    """
+    names = [name.strip() for name in text.split(";")]
+    if not all(names):
+        raise VizslaError(f'data.teacher "{text}" has an empty name; name teachers as in "bm25; my-cross-encoder"')
+    return [open_teacher(name) for name in names]
 
 
 def teacher_scores(
@@ -203,25 +217,40 @@ class PairScorer:
 
 def answer_scores(
     documents: Sequence[Document], queries: Sequence[str], positives: TokenCorpus, negatives: TokenCorpus,
-    teacher: Model | Reranker, file: Path,
+    teachers: Sequence[Model | Reranker], file: Path,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """A teacher's scores of each query with its positives and its negatives, in the order of their `ids`."""
+    """The scores of each query with its positives and its negatives, in the order of their `ids`.
+
+    One teacher's scores are as it gives them. Those of several are scaled until the root mean square of each teacher's
+    margins is 1, and the mean is taken. Each teacher's scores are kept in a file of their own.
+    """
     sides = positives, negatives
     query_numbers = np.concatenate([np.repeat(np.arange(len(queries)), np.diff(side.offsets)) for side in sides])
     document_numbers = np.concatenate([side.ids for side in sides])
-    scores = teacher_scores(teacher, documents, queries, query_numbers, document_numbers, file)
-    positive, negative = np.split(scores, [len(positives.ids)])
-    return positive, negative
+    given = []
+    for number, teacher in enumerate(teachers):
+        place = file.with_stem(f"{file.stem}-{number}") if number else file
+        scores = teacher_scores(teacher, documents, queries, query_numbers, document_numbers, place)
+        positive, negative = np.split(scores, [len(positives.ids)])
+        if len(teachers) > 1:
+            size = MarginSquares.of(positives, negatives, positive, negative)
+            scores *= teacher_factor(TeacherSettings(teacher.name), [size])
+        given.append((positive, negative))
+    return np.mean([one for one, _ in given], axis=0), np.mean([one for _, one in given], axis=0)
 
 
 def taught_pairs(
-    pairs: MinedPairs, documents: Sequence[Document], queries: Sequence[str], teacher: Model | Reranker, file: Path
+    pairs: MinedPairs,
+    documents: Sequence[Document],
+    queries: Sequence[str],
+    teachers: Sequence[Model | Reranker],
+    file: Path,
 ) -> ScoredPairs:
-    """Pairs with the scores of a teacher, as it gives them."""
+    """Pairs with the scores of teachers, as `answer_scores` gives them."""
     from vizsla.training.arrays.scored_pairs import ScoredPairs
 
     given = replace(pairs, negatives_per_query=max(pairs.negatives_per_query, 1))
-    return ScoredPairs(given, *answer_scores(documents, queries, pairs.positives, pairs.negatives, teacher, file))
+    return ScoredPairs(given, *answer_scores(documents, queries, pairs.positives, pairs.negatives, teachers, file))
 
 
 class MarginSquares(NamedTuple):
