@@ -24,7 +24,13 @@ from vizsla.models.fields import Fields, check_fields, field_text
 from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
 from vizsla.models.model import Model, Sum
 from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
+from vizsla.models.sparse_component import (
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    check_query_norm,
+    shortened,
+)
 from vizsla.models.statistics import Statistics, average_length
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Token
@@ -66,6 +72,7 @@ class BM25(SparseComponent):
     every term that occurs counts 1, a baseline.
     `lengths`: `lucene` keeps a document's length in one byte, as Lucene does, so that scores equal Lucene's;
     `exact` keeps it whole.
+    `query_norm`: a query's weights are divided by the number of its terms to this power, for sums with dense models.
 
     >>> bm25 = BM25()
     >>> documents = ["a dog barks", "cats and dogs", "fish"]
@@ -84,10 +91,11 @@ class BM25(SparseComponent):
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "words"
     name: str = "bm25"
+    query_norm: float = 0.0
 
     kind: ClassVar[str] = "bm25"
     expression_options: ClassVar[tuple[str, ...]] = (
-        "k1", "b", "delta", "variant", "lengths", "analyzer", "fields", "namespace",
+        "k1", "b", "delta", "variant", "lengths", "query_norm", "analyzer", "fields", "namespace",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -97,6 +105,7 @@ class BM25(SparseComponent):
             raise UnknownNameError("BM25 variant", self.variant, tuple(VARIANTS))
         check_scheme(self.lengths)
         check_fields(self.fields)
+        check_query_norm(self.query_norm)
         for option, value in (("k1", self.k1), ("b", self.b), ("delta", self.delta or 0.0)):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise VizslaError(f"{option} must be a number, not {kind_of(value)}")
@@ -122,12 +131,14 @@ class BM25(SparseComponent):
         analyzer = self.analyzer
         assert isinstance(analyzer, Analyzer)
         if len(texts) == 1:
-            return [{term: float(count) for term, count in Counter(analyzer(texts[0])).items()}]
+            rows = [{term: float(count) for term, count in Counter(analyzer(texts[0])).items()}]
+            return shortened(rows, self.query_norm) if self.query_norm else rows
         lexicon = analyzer.lexicon()
         numbers, ends = lexicon.encode(texts)
         words = [lexicon.terms[n] for n in numbers.tolist()]
         counts = [Counter(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
-        return [{term: float(count) for term, count in some.items()} for some in counts]
+        rows = [{term: float(count) for term, count in some.items()} for some in counts]
+        return shortened(rows, self.query_norm) if self.query_norm else rows
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:
         return encode_lengths(self.lengths, lengths)
@@ -292,6 +303,7 @@ BM25_OPTIONS = options_of(
     delta="added to each occurring term, in bm25l and bm25+",
     variant=f"one of {', '.join(VARIANTS)}",
     lengths="lucene: lengths in one byte, as Lucene keeps them; exact: whole lengths",
+    query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
     analyzer="how text becomes terms, by name or as a pipeline",
     fields="the fields it reads, separated by /",
     namespace="keeps its terms apart from those of other parts of a sum",

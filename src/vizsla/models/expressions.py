@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vizsla.errors import VizslaError, kind_of
+from vizsla.models.auto_weighted import AUTO, auto
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
@@ -31,7 +32,10 @@ def parse_model(text: str) -> Model:
     if text not in MODELS and _is_folder(text):
         return Model.load(text)
     models = []
-    for weight, call in parse_sum(text, MODELS.what, MODELS.example):
+    terms = parse_sum(text, MODELS.what, MODELS.example)
+    for weight, call in terms:
+        if call.name == AUTO and (weight is not None or len(terms) > 1):
+            raise VizslaError(f"auto fits the weights of all its models, so name all of them in it, not as in {text!r}")
         model = _model_of(call)
         models.append(model if weight is None else weight * model)
     return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
@@ -49,12 +53,22 @@ def _model_of(call: Call) -> Model:
         if call.options:
             raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
         return Model.load(call.name)
+    if call.unnamed and call.name == AUTO and not call.options:
+        return auto(*(_without_weight(text) for text in call.unnamed))
     model = MODELS.make(call)
     if not isinstance(model, Model):
         raise VizslaError(f"the file that registers the model {call.name!r} gives {kind_of(model)}, not a Model")
     if not call.written:
         return model
     return model.with_name(f"{call.name}({call.written})")
+
+
+def _without_weight(text: str) -> Model:
+    """A model that auto weighs itself."""
+    weighted = [weight for weight, _ in parse_sum(text, MODELS.what, MODELS.example) if weight is not None]
+    if weighted and not _is_folder(text):
+        raise VizslaError(f"auto finds the weights itself, so {text!r} has none; write auto(bm25, minilm)")
+    return parse_model(text)
 
 
 def expression(model: Model) -> str:

@@ -18,7 +18,13 @@ from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import Model
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
+from vizsla.models.sparse_component import (
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    check_query_norm,
+    shortened,
+)
 from vizsla.models.statistics import Statistics
 from vizsla.networks.heads import HEADS
 from vizsla.spec import Option, options_of, with_defaults
@@ -37,7 +43,7 @@ class LearnedSparse(PieceNetwork, SparseComponent):
 
     `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
     many as the network can; the rest of the text cannot be found. `whole`: query weights are rounded to 8 bits like
-    document weights, and scores are sums of products of whole numbers up to 255.
+    document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
 
     >>> bm26 = LearnedSparse.shipped("bm26", length=64)
     >>> bm26.name, bm26.length, bm26.network.kind
@@ -51,12 +57,14 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "learned"
     name: str = "learned"
+    query_norm: float = 0.0
 
     kind: ClassVar[str] = "learned"
-    expression_options: ClassVar[tuple[str, ...]] = ("length", "fields", "namespace")
+    expression_options: ClassVar[tuple[str, ...]] = ("length", "query_norm", "fields", "namespace")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_query_norm(self.query_norm)
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
 
@@ -91,7 +99,8 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
-        return [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
+        rows = [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
+        return shortened(rows, self.query_norm) if self.query_norm else rows
 
     def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, pieces and weights of texts given as token ids behind one another; weights of 0 are left out."""
@@ -154,6 +163,7 @@ LEARNED_OPTIONS = options_of(
     LearnedSparse,
     analyzer="the word pieces the network was trained with",
     length="how many tokens of a text are read; 0 for as many as the network can",
+    query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
     fields="the fields it reads, separated by /",
     namespace="keeps its terms apart from those of other parts of a sum",
 )

@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine import Weighting
+from vizsla.errors import VizslaError
 from vizsla.models.context import SearchContext
 from vizsla.models.fields import Fields
 from vizsla.models.model import Component
 from vizsla.models.statistics import CountedStatistics, Statistics
+from vizsla.numbers import short
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
@@ -31,6 +33,24 @@ def count_statistics(encoded: SparseDocuments) -> CountedStatistics:
     frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
     present = {term: n for term, n in zip(terms, frequencies, strict=True) if n}
     return CountedStatistics(int(np.count_nonzero(lengths)), int(lengths.sum()), int(lengths.max(initial=0)), present)
+
+
+def shortened(queries: Sequence[dict[str, float]], query_norm: float) -> list[dict[str, float]]:
+    """Queries with their weights divided by the number of their terms to the power of `query_norm`.
+
+    No ranking of one model changes. In a sum with a dense model, whose scores do not grow with a query, it keeps a long
+    query from counting the terms alone.
+
+    >>> shortened([{"dog": 1.0, "barks": 1.0, "at": 1.0, "night": 1.0}], 0.5)
+    [{'dog': 0.5, 'barks': 0.5, 'at': 0.5, 'night': 0.5}]
+    """
+    return [{term: weight / len(query) ** query_norm for term, weight in query.items()} for query in queries]
+
+
+def check_query_norm(value: object) -> None:
+    """Refuse an exponent that is not a number from 0 to 2."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
+        raise VizslaError(f"query_norm must be a number from 0 to 2, not {short(repr(value))}")
 
 
 class SparseDocumentEncoder(ABC):

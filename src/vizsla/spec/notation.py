@@ -3,10 +3,11 @@
     sum    = term { "+" term }
     term   = [ weight "*" ] call
     call   = name [ "(" [ option { "," option } ] ")" ]
-    option = key "=" value
+    option = [ key "=" ] value
 
 A value is any text with balanced brackets, so a value may be a call or a sum itself:
-`spar(dense=minilm, lexical=sketch(width=1536), mu=0.025)`.
+`spar(dense=minilm, lexical=sketch(width=1536), mu=0.025)`. Values without a key are for what takes a list,
+such as `auto(bm25, minilm)`; everything else refuses them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ class Call(NamedTuple):
     """The whole text the call stands in, for messages."""
     written: str = ""
     """The options as the user wrote them."""
+    unnamed: tuple[str, ...] = ()
+    """Values without a key."""
+
+    def without_unnamed(self) -> Call:
+        """The call itself, if all its values have a key."""
+        if self.unnamed:
+            raise VizslaError(f"{short(self.unnamed[0])} in {short(self.text)} is not an option; expected name=value")
+        return self
 
 
 class WeightedCall(NamedTuple):
@@ -56,7 +65,7 @@ def parse_call(text: str, what: str, example: str) -> Call:
     call, end = _call_at(text, 0, what, example)
     if end < len(text):
         raise VizslaError(f"{short(text)} is not a {what}: expected nothing after character {end}, as in {example}")
-    return call
+    return call.without_unnamed()
 
 
 def parse_sum(text: str, what: str, example: str) -> list[WeightedCall]:
@@ -89,15 +98,25 @@ def parse_options(options: str, text: str) -> dict[str, str]:
     >>> parse_options("k1=1.2, fields=title/text", "bm25(k1=1.2, fields=title/text)")
     {'k1': '1.2', 'fields': 'title/text'}
     """
+    found, _ = _options_of(options, text, unnamed=False)
+    return found
+
+
+def _options_of(options: str, text: str, *, unnamed: bool) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Options by name, and values without a name where there may be some."""
     found: dict[str, str] = {}
+    values = []
     for item in split_options(options, ","):
         key, equals, value = (part.strip() for part in item.partition("="))
+        if unnamed and ("(" in key or not equals):
+            values.append(item)
+            continue
         if not equals or not key or not value:
             raise VizslaError(f"{short(item)} in {short(text)} is not an option; expected name=value")
         if key in found:
             raise VizslaError(f"the option {key} appears twice in {short(text)}")
         found[key] = value
-    return found
+    return found, tuple(values)
 
 
 def split_options(text: str, separators: str) -> list[str]:
@@ -160,7 +179,8 @@ def _call_at(text: str, at: int, what: str, example: str) -> tuple[Call, int]:
         start, end = end, _closing_bracket(text, end, what)
         written = text[start + 1 : end - 1].strip()
         end = _BLANKS.match(text, end).end()  # type: ignore[union-attr]
-    return Call(match["name"], parse_options(written, text), text, written), end
+    options, unnamed = _options_of(written, text, unnamed=True)
+    return Call(match["name"], options, text, written, unnamed), end
 
 
 def _closing_bracket(text: str, start: int, what: str) -> int:

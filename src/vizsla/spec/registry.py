@@ -103,7 +103,7 @@ class Entry(Generic[T]):
         """The values of a call's options; an unknown option or a wrong value is refused in one sentence."""
         known = {option.name: option for option in self.options}
         values = {}
-        for key, text in call.options.items():
+        for key, text in call.without_unnamed().options.items():
             if key not in known:
                 takes = f"it takes {', '.join(known)}" if known else "it takes no options"
                 raise VizslaError(f"{self.name} does not take the option {key} in {short(call.text)}; {takes}")

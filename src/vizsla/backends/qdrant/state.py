@@ -12,7 +12,7 @@ from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
 from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
-from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model
+from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model, fitted_description
 
 BUILDING, READY, WRITING, REPLACED = "building", "ready", "writing", "replaced"
 WRITER = "writer"
@@ -167,9 +167,7 @@ def with_fitted_weights(state: CollectionState, model: Model, sample: Sequence[F
     fitted = model.fit(sample)
     if fitted.needs_fit:  # too few documents
         return state
-    described = {name: value for name, value in state.model.items() if name != AutoWeightedSum.kind}
-    pairs = zip(described["parts"], fitted.parts, strict=True)
-    return replace(state, model={**described, "parts": [{**entry, "weight": part.weight} for entry, part in pairs]})
+    return replace(state, model=fitted_description(state.model, fitted))
 
 
 def write_state(connection: Connection, state: CollectionState) -> None:

@@ -19,6 +19,7 @@ from vizsla.models import (
     SparseComponent,
     TokenComponent,
     TokenMatchComponent,
+    with_norm_of,
 )
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -133,7 +134,7 @@ class BoundModel:
             space = _find(component, components, bound)
             frozen = component.with_frozen_statistics(components[space])
             if takes_own_weights:
-                weight = own.parts[space].weight
+                weight, frozen = own.parts[space].weight, with_norm_of(frozen, components[space])
             bound[space] = weight, replace(frozen, namespace=components[space].namespace)  # type: ignore[type-var]
         searched = [bound[space][1] if space in bound else held for space, held in enumerate(components)]
         weightings = [

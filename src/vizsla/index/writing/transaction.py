@@ -25,7 +25,7 @@ from vizsla.index.storage.schema import FORMAT
 from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
-from vizsla.models import QUERIES, SAMPLE, AutoWeightedSum, Model
+from vizsla.models import QUERIES, SAMPLE, AutoWeightedSum, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
@@ -345,10 +345,8 @@ class WriteTransaction:
         if self._sample:
             self.model = self.model.fit([d.content for d in self._sample])
         description = database.get_meta(self._db, "model")
-        if description.pop(AutoWeightedSum.kind, False) and not self.model.needs_fit:
-            for entry, part in zip(description["parts"], self.model.parts, strict=True):
-                entry["weight"] = part.weight
-            database.set_meta(self._db, "model", description)
+        if description.get(AutoWeightedSum.kind) and not self.model.needs_fit:
+            database.set_meta(self._db, "model", fitted_description(description, self.model))
 
     def _shrink(self) -> None:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""

@@ -1,0 +1,174 @@
+"""Sums that find their weights: terms beside vectors, fitted to the documents alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vizsla
+from vizsla.errors import VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25, AutoWeightedSum, DenseComponent, Fields, Model, Part, auto, parse_model
+from vizsla.models.auto_weighted import DEFAULT_DENSE_WEIGHT
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]
+
+
+@dataclass(frozen=True)
+class Hashed(DenseComponent):
+    """Cosines of hashed words: dense vectors without a network. `factor` scales all vectors."""
+
+    name: str = "hashed"
+    namespace: str = "hashed"
+    fields: tuple[str, ...] = ("text",)
+    dimensions: int = 64
+    factor: float = 1.0
+
+    kind = "hashed-of-test-auto"
+
+    def document_embeddings(self, documents: list[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self.query_embeddings([document["text"] for document in documents])
+
+    def query_embeddings(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.split():
+                row[sum(map(ord, word)) * 31 % self.dimensions] += 1 + len(word) % 3
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return self.factor * rows / np.maximum(norms, 1e-9), norms[:, 0] > 0
+
+
+def documents_of(count: int, seed: int = 0, words: int = 60) -> list[dict[str, str]]:
+    """Documents of topics: each draws most of its words from a few."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        topic = rng.choice(WORDS, 40, replace=False)
+        picked = [str(rng.choice(topic if rng.random() < 0.7 else WORDS)) for _ in range(rng.integers(20, words))]
+        found.append({"text": " ".join(picked)})
+    return found
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, str]]:
+    return documents_of(150)
+
+
+def weights_of(model: Model) -> list[float]:
+    return [part.weight for part in model.parts]
+
+
+def test_weights_undo_the_scale_of_a_model(documents: list[dict[str, str]]) -> None:
+    fitted = auto(BM25(), Hashed()).fit(documents)
+    larger = auto(BM25(), Hashed(factor=50.0)).fit(documents)
+    assert not fitted.needs_fit
+    assert fitted.parts[0].weight == larger.parts[0].weight == 1
+    assert larger.parts[1].weight == pytest.approx(fitted.parts[1].weight / 50**2, rel=1e-3)
+    assert larger.parts[0].component == fitted.parts[0].component
+    assert fitted.parts[0].component.query_norm > 0.1  # type: ignore[attr-defined]
+    turned = auto(Hashed(), BM25()).fit(documents)
+    assert weights_of(turned)[1] == pytest.approx(1 / weights_of(fitted)[1], rel=1e-3)
+    assert auto(BM25(), Hashed()).fit(documents) == fitted  # the same documents, the same weights
+
+
+def test_a_norm_that_is_given_does_not_change_the_fit(documents: list[dict[str, str]]) -> None:
+    assert auto(BM25(query_norm=0.9), Hashed()).fit(documents) == replace(
+        auto(BM25(), Hashed()).fit(documents), name="auto(bm25, hashed)"
+    )
+
+
+def test_the_scores_of_terms_and_of_vectors_vary_equally_at_every_length(documents: list[dict[str, str]]) -> None:
+    fitted = auto(BM25(), Hashed()).fit(documents)
+    statistics = fitted.statistics(documents)
+    ratios = []
+    for length in (3, 8, 20):
+        queries = [" ".join(d["text"].split()[:length]) for d in documents_of(40, seed=1)]
+        spreads = []
+        for weight, component in fitted.parts:
+            known = statistics[component.namespace]
+            scores = component.query_vectors(queries, known).dot(component.document_vectors(documents, known))  # type: ignore[arg-type]
+            spreads.append(weight * np.sort(scores, 1)[:, -18:].std(1).mean())
+        ratios.append(spreads[1] / spreads[0])
+    plain = [r * math.pow(n, fitted.parts[0].component.query_norm) for r, n in zip(ratios, (3, 8, 20), strict=True)]  # type: ignore[attr-defined]
+    assert max(ratios) / min(ratios) < 1.6  # beside the fixed weight's
+    assert max(plain) / min(plain) > max(ratios) / min(ratios)
+    assert 0.8 < np.mean(ratios) < 2.5
+
+
+def test_too_few_documents_leave_the_first_guess() -> None:
+    model = auto(BM25(), Hashed())
+    assert model.fit(documents_of(20)) is model
+    assert weights_of(model) == [1.0, DEFAULT_DENSE_WEIGHT]
+    same = [{"text": "the same words in all of these documents are here again and again"}] * 80
+    assert weights_of(auto(BM25(), Hashed()).fit(same)) == [1.0, DEFAULT_DENSE_WEIGHT]
+    assert auto(BM25(), Hashed()).fit([{"text": ""}] * 80).needs_fit
+
+
+def test_an_index_keeps_what_was_fitted(documents: list[dict[str, str]], tmp_path: Path) -> None:
+    model = auto(BM25(), Hashed())
+    with Index.create(tmp_path / "i", model) as index:
+        index.add([{"id": str(i), **d} for i, d in enumerate(documents)])
+        index.commit()
+        fitted = index.model
+        hits = [(hit.id, hit.score) for hit in index.search(documents[7]["text"], k=5)]
+    with vizsla.open(tmp_path / "i") as opened:
+        assert opened.model.parts == fitted.parts == model.fit(documents).parts
+        assert [(hit.id, hit.score) for hit in opened.search(documents[7]["text"], k=5)] == hits
+        named = opened.with_model(model).search(documents[7]["text"], k=5)  # takes the weights of the index
+        assert [(hit.id, hit.score) for hit in named] == hits
+        assert hits[0][0] == "7"
+        told = opened.explain(documents[7]["text"], "7")
+        assert told.score == pytest.approx(hits[0][1], rel=1e-5)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(WORDS), st.floats(0.1, 9), max_size=9), max_size=5), st.floats(0, 2))
+@settings(max_examples=50, deadline=None)
+def test_a_norm_keeps_the_order_of_terms(queries: list[dict[str, float]], norm: float) -> None:
+    from vizsla.models.sparse_component import shortened
+
+    for query, short in zip(queries, shortened(queries, norm), strict=True):
+        assert short.keys() == query.keys()
+        for term, weight in query.items():
+            assert short[term] == pytest.approx(weight / len(query) ** norm)
+
+
+def test_a_norm_changes_no_ranking_of_bm25_alone(documents: list[dict[str, str]], tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", BM25()) as index:
+        index.add([{"id": str(i), **d} for i, d in enumerate(documents)])
+        index.commit()
+        query = documents[3]["text"]
+        plain, normed = index.search(query, k=20), index.with_model(BM25(query_norm=0.7)).search(query, k=20)
+        assert [hit.id for hit in normed] == [hit.id for hit in plain]
+        terms = len(BM25().query_terms([query])[0])
+        assert normed[0].score == pytest.approx(plain[0].score / terms**0.7, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("auto(bm25)", "name two or more"),
+        ("auto", "name two or more"),
+        ("auto(bm25, 2 * bm25-wp)", "finds the weights itself"),
+        ("auto(bm25, bm25-wp) + bm25(namespace=n)", "name all of them in it"),
+        ("2 * auto(bm25, bm25-wp)", "name all of them in it"),
+        ("bm25(bm25-wp)", "expected name=value"),
+        ("auto(bm25, bm25)", "namespaces of their own"),
+        ("bm25(query_norm=3)", "from 0 to 2"),
+    ],
+)
+def test_what_auto_refuses(text: str, words: str) -> None:
+    with pytest.raises(VizslaError, match=words):
+        parse_model(text)
+
+
+def test_lexical_models_become_equally_strong(documents: list[dict[str, str]]) -> None:
+    two = AutoWeightedSum((Part(1.0, BM25()), Part(1.0, BM25(k1=2.0, namespace="other"))), "both").fit(documents)
+    named = parse_model("auto(bm25, bm25(k1=2.0, namespace=other))").fit(documents)
+    assert weights_of(two) == weights_of(named)
+    assert [part.component.query_norm for part in named.parts] == [0, 0]  # type: ignore[attr-defined]
