@@ -78,7 +78,8 @@ def auto(*models: Model) -> Model:
     parts = [part for model in models for part in model.parts]
     if len(parts) < 2:
         raise VizslaError("auto weighs several models against each other; name two or more, as in auto(bm25, minilm)")
-    unweighted = tuple(Part(_first_guess(part.component), part.component) for part in parts)
+    first = _first_guess(parts[0].component)
+    unweighted = tuple(Part(_first_guess(part.component) / first, part.component) for part in parts)
     return AutoWeightedSum(unweighted, f"auto({', '.join(model.name for model in models)})")
 
 
