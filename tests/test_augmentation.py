@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training needs torch")
@@ -18,7 +19,7 @@ from test_training import batch, same_in_processes, small_bert  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
-from vizsla.models import Augmenter, with_expansion  # noqa: E402
+from vizsla.models import BM25, Augmenter, with_expansion  # noqa: E402
 from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
 from vizsla.networks import Augmenter as Network  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
@@ -293,6 +294,42 @@ def test_the_strongest_are_kept_beside_a_querys_own(seed: int, most: int) -> Non
         least = others[most - 1] if 0 < most < len(others) else 0.0
         expected = [v if i in pairs or v >= least else 0.0 for i, v in enumerate(row)]
         assert left == expected
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3), min_size=1),
+    st.dictionaries(st.sampled_from("abcdefghxyz"), st.floats(0, 4)),
+    st.floats(0.1, 1),
+    st.integers(0, 8),
+)
+@settings(max_examples=100, deadline=None)
+def test_weights_go_part_of_the_way(
+    own: dict[str, int], learned: dict[str, float], strength: float, long_query: int
+) -> None:
+    augmenter = replace(Augmenter.load("general"), strength=strength, long_query=long_query)
+    moved = augmenter._moved(own, learned)
+    share = strength * min(1.0, long_query / len(own)) if long_query else strength
+    for term in {*own, *learned}:
+        expected = (1 - share) * own.get(term, 0) + share * learned.get(term, 0.0)
+        assert moved.get(term, 0.0) == pytest.approx(expected, abs=1e-9)
+    assert all(weight > 0 for weight in moved.values())
+
+
+def test_a_long_query_stays_close_to_bm25() -> None:
+    general, bm25 = Augmenter.load("general"), BM25()
+    short = "can i deduct my car insurance"
+    long = " ".join(
+        f"{short} {word}" for word in ("dog", "river", "summer", "night", "stone", "bark", "winter", "moon")
+    )
+    long += " " + " ".join(f"word{i}" for i in range(100))
+    for text, most in ((short, 0.9), (long, 0.1)):
+        (moved,), (own,) = general.query_terms([text], bm25), bm25.query_terms([text])
+        changed = sum(abs(moved.get(term, 0.0) - count) for term, count in own.items()) / sum(own.values())
+        assert 0 < changed < most
+    whole = replace(general, strength=1.0, long_query=0)
+    assert whole.query_terms([short], bm25) != general.query_terms([short], bm25)
+    with pytest.raises(VizslaError, match="strength must be above 0"):
+        replace(general, strength=1.5)
 
 
 def test_several_collections_come_in_turn_and_each_goes_through_its_queries() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +34,9 @@ class Augmenter(QueryExpander):
 
     `analyzer`: what makes the terms; the index must have the same. `pieces`: what the network
     reads. `most`: at most so many terms are added, the strongest that some document has; 0 for all. `variant`: of BM25,
-    which it was trained through.
+    which it was trained through. `strength`: how far weights go from BM25's own to those of the network, from 0 to 1.
+    `long_query`: a query of more terms than this goes less far, by their ratio, since networks learn from short
+    questions; 0 for no limit.
     """
 
     network: Network
@@ -44,12 +46,19 @@ class Augmenter(QueryExpander):
     most: int = 0
     variant: str = "lucene"
     name: str = "augmenter"
+    strength: float = 1.0
+    long_query: int = 0
 
     kind: ClassVar[str] = "augmenter"
 
     def __post_init__(self) -> None:
         if self.network.kind != self.kind:
             raise VizslaError(f"{self.network.folder}: this is a network of the kind {self.network.kind}, no augmenter")
+        if not 0 < self.strength <= 1 or self.long_query < 0:
+            raise VizslaError(
+                f"strength must be above 0 and at most 1, and long_query 0 or more, not {self.strength} and "
+                f"{self.long_query}"
+            )
 
     def problem(self, bm25: BM25) -> str | None:
         if bm25.analyzer == self.analyzer and bm25.variant == self.variant:
@@ -61,9 +70,25 @@ class Augmenter(QueryExpander):
     def query_terms(
         self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
     ) -> list[dict[str, float]]:
-        """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added."""
+        """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added.
+
+        These weights are moved back towards BM25's own as `strength` and `long_query` say.
+        """
         statistics = context.statistics_of(bm25) if context is not None and self.most else None
-        return [self._terms(own, weights, added, statistics) for own, weights, added in self._augmented(texts)]
+        learned = [self._terms(own, weights, added, statistics) for own, weights, added in self._augmented(texts)]
+        if self.strength == 1 and not self.long_query:
+            return learned
+        counts = replace(bm25, query_norm=0.0).query_terms(texts)
+        return [self._moved(own, new) for own, new in zip(counts, learned, strict=True)]
+
+    def _moved(self, own: Mapping[str, float], learned: Mapping[str, float]) -> dict[str, float]:
+        """Weights on the way from BM25's own to the learned ones; terms that lose all weight are left out."""
+        share = self.strength
+        if self.long_query and len(own) > self.long_query:
+            share *= self.long_query / len(own)
+        weights = {term: count + share * (learned.get(term, 0.0) - count) for term, count in own.items()}
+        weights |= {term: share * weight for term, weight in learned.items() if term not in own}
+        return {term: weight for term, weight in weights.items() if weight > 0}
 
     def _augmented(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
         """For each query its own terms with the tokens that speak for each, the tokens' weights, and what is added."""
@@ -129,6 +154,8 @@ class Augmenter(QueryExpander):
             "most": self.most,
             "variant": self.variant,
             "name": self.name,
+            "strength": self.strength,
+            "long_query": self.long_query,
         }
 
     @classmethod
