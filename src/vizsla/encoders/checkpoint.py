@@ -37,7 +37,7 @@ MAX_LENGTH = 512
 """Tokens that are read where no file says how many."""
 HUB = "hf:"
 """What may stand before a name on the model hub, as in hf:org/name."""
-_SMALL = ["*.json", "*.txt", "*.model", "*.py"]
+_SMALL = ["*.json", "*.txt", "*.model", "*.py", "*network.onnx"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
 
@@ -316,7 +316,7 @@ def find_checkpoint(which: str | Path) -> Path:
     if not _NAME.fullmatch(str(which)):
         raise InputError("this folder does not exist", file=str(which))
     if find_spec("huggingface_hub") is None:
-        raise _absent(which, "and to fetch an encoder by its name huggingface_hub must be installed")
+        raise _absent(which, 'and to fetch a model by its name needs: pip install "vizsla[hub]"')
     from huggingface_hub import snapshot_download
 
     try:
@@ -326,6 +326,8 @@ def find_checkpoint(which: str | Path) -> Path:
         return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
     except Exception as e:  # the hub's own, the network's, and those of invalid names
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        if named:
+            raise InputError(f"no model of this name was fetched from the model hub ({reason})", file=which) from None
         raise _absent(which, f"and no encoder of this name was fetched ({reason})") from None
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vizsla.encoders.checkpoint import HUB
 from vizsla.errors import VizslaError, kind_of
+from vizsla.models.checkpoints import open_model
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
@@ -19,7 +21,7 @@ def check_model(model: object) -> Model:
 
 
 def parse_model(text: str) -> Model:
-    """A model from a folder it was saved to, a name, or an expression of names.
+    """A model from a folder, a name, or an expression of names. `hf:org/name` is one on the model hub.
 
     >>> parse_model("bm25(k1=1.2, b=0.75)").k1
     1.2
@@ -29,7 +31,7 @@ def parse_model(text: str) -> Model:
     if not isinstance(text, str):
         raise VizslaError(f"a model is written as text, as in 'bm25(k1=1.2)', not as {kind_of(text)}")
     if text not in MODELS and _is_folder(text):
-        return Model.load(text)
+        return open_model(text)
     models = []
     for weight, call in parse_sum(text, MODELS.what, MODELS.example):
         model = _model_of(call)
@@ -45,10 +47,10 @@ def _is_folder(text: str) -> bool:
 
 
 def _model_of(call: Call) -> Model:
-    if call.name not in MODELS and _is_folder(call.name):
+    if call.name.startswith(HUB) or (call.name not in MODELS and _is_folder(call.name)):
         if call.options:
             raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
-        return Model.load(call.name)
+        return open_model(call.name)
     model = MODELS.make(call)
     if not isinstance(model, Model):
         raise VizslaError(f"the file that registers the model {call.name!r} gives {kind_of(model)}, not a Model")
