@@ -17,7 +17,9 @@ def push(
     message: Annotated[str, typer.Option("--message", metavar="TEXT", help="What the commit says.")] = "",
     as_json: options.Json = False,
 ) -> None:
-    """Upload a saved model to the Hugging Face hub, with its model card; hf:ORG/NAME opens it.
+    """Upload a saved model to the Hugging Face hub.
+
+    Its model card goes with it, and hf:ORG/NAME opens it.
 
     huggingface_hub signs in: by HF_TOKEN, or by `hf auth login` before. Without --private everybody can see the model.
     """

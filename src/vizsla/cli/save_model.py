@@ -16,9 +16,10 @@ def save_model(
     output: Annotated[Path, options.output("The folder to write.")],
     as_json: options.Json = False,
 ) -> None:
-    """Write a model to a folder, with its networks and a model card.
+    """Write a model to a folder of its own.
 
-    A SPLADE or a uniCOIL is also written as SparseEncoder of sentence-transformers opens it.
+    Its networks and a model card are in it. A SPLADE or a uniCOIL is also written as SparseEncoder of
+    sentence-transformers opens it.
     """
     from vizsla.models import parse_model
     from vizsla.models.saving import save_model as save

@@ -316,7 +316,8 @@ def find_checkpoint(which: str | Path) -> Path:
     if not _NAME.fullmatch(str(which)):
         raise InputError("this folder does not exist", file=str(which))
     if find_spec("huggingface_hub") is None:
-        raise _absent(which, 'and to fetch a model by its name needs: pip install "vizsla[hub]"')
+        need = 'and to fetch an encoder by its name huggingface_hub must be installed: pip install "vizsla[hub]"'
+        raise _absent(which, need)
     from huggingface_hub import snapshot_download
 
     try:

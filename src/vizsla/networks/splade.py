@@ -25,7 +25,9 @@ class TiedHead(nn.Module):
     def __init__(self, embeddings: nn.Embedding, hidden: int, shift: float = 0.0, *, tied: bool = True) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden)
+        self.norm = nn.LayerNorm(
+            hidden, eps=1e-12
+        )  # that of BERT, with which the network is written and opened by others
         self.decoder = nn.Linear(hidden, embeddings.num_embeddings)
         if tied:
             self.decoder.weight = embeddings.weight  # the same parameter, not a copy
