@@ -291,6 +291,9 @@ def test_a_folder_of_anybody_is_a_model(made: tuple[Path, Any, Any], tmp_path: P
     transformers.BertModel(bert_config()).save_pretrained(tmp_path / "dense")
     save_bert_tokenizer(tmp_path / "dense")
     assert isinstance(parse_model(str(tmp_path / "dense")), Dense)
+    (tmp_path / "dense" / "modules.json").write_text('[{"type": "pylate.models.Dense.Dense"}]')
+    with pytest.raises(VizslaError, match=r"this is a ColBERT; name it as in colbert\(checkpoint="):
+        parse_model(str(tmp_path / "dense"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(VizslaError, match=r"there is no saved model here \(no model.json\)"):
         parse_model(str(tmp_path / "empty"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vizsla.encoders.checkpoint import HUB, find_checkpoint
 from vizsla.encoders.sparse_settings import is_sparse_encoder
+from vizsla.errors import VizslaError
 from vizsla.models.dense import Dense
 from vizsla.models.model import Model
 from vizsla.models.splade import Splade
@@ -22,4 +23,7 @@ def open_model(which: str | Path) -> Model:
     folder = find_checkpoint(which) if str(which).startswith(HUB) else Path(which)
     if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):
         return Model.load(folder)
+    modules = folder / "modules.json"
+    if modules.is_file() and '"pylate.' in modules.read_text("utf-8", "replace"):
+        raise VizslaError(f"{which}: this is a ColBERT; name it as in colbert(checkpoint={which})")
     return Splade.open(folder) if is_sparse_encoder(folder) else Dense.open(folder)
