@@ -144,3 +144,13 @@ def test_cards(small: LearnedSparse, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Written by hand\n")
     write_card(tmp_path, "me/mine")
     assert (tmp_path / "README.md").read_text() == "# Written by hand\n"
+
+
+@pytest.mark.parametrize("text", ["hf:me/mine", "bm25 + hf:me/mine", "splade(checkpoint=hf:me/mine)"])
+def test_a_request_to_a_server_fetches_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi")
+    from vizsla.server.requested import RequestedModels
+
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: pytest.fail("something was fetched"))
+    with pytest.raises(VizslaError):
+        RequestedModels(parse_model("bm25"), {}).model(text)

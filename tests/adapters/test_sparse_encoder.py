@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,10 @@ def test_unicoil_needs_trusted_code(tmp_path: Path) -> None:
         (weights,) = model.query_terms([text])
         named = {terms[i]: vector[i] for i in np.flatnonzero(vector)}
         assert named == pytest.approx(weights, abs=0.1)  # the network that runs here has 8 bits
+    with pytest.raises((ImportError, ValueError)):
+        SparseEncoder(str(tmp_path / "saved"))
     encoder.save_pretrained(str(tmp_path / "again"))
+    shutil.copyfile(tmp_path / "saved" / "unicoil_module.py", tmp_path / "again" / "unicoil_module.py")
     again = SparseEncoder(str(tmp_path / "again"), trust_remote_code=True)
     assert theirs(again) == pytest.approx(theirs(encoder), abs=1e-6)
 
