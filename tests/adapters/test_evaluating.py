@@ -50,12 +50,13 @@ def test_pyterrier_evaluates_scifact(scifact: BeirDataset, scifact_index: Index)
 
 def test_beir_evaluates_scifact(scifact: BeirDataset, scifact_index: Index) -> None:
     pytest.importorskip("beir")
-    from beir.datasets.data_loader import GenericDataLoader
     from beir.retrieval.evaluation import EvaluateRetrieval
 
     from vizsla.adapters.beir import VizslaSearch
 
-    corpus, queries, qrels = GenericDataLoader(str(scifact.folder)).load("test")
+    judged = scifact.qrels("test")
+    corpus = {d.id: {"title": d["title"], "text": d["text"]} for d in scifact.documents()}
+    queries, qrels = scifact.queries_of(judged), judged.judgements
     for search in (VizslaSearch("bm25"), VizslaSearch(retriever=scifact_index.path)):
         evaluation = EvaluateRetrieval(search)
         results = evaluation.retrieve(corpus, queries)
