@@ -137,7 +137,7 @@ $(ADAPTERS_READY): pyproject.toml constraints.txt
 	@echo "Installing Vizsla and the frameworks into $(ADAPTERS) ..."
 	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check -c constraints.txt \
-		-e ".[neural,dense,server,client,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
+		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
 	@touch $@
 
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.

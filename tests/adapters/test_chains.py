@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +103,23 @@ def test_a_server_is_a_retriever_like_any_other(pets: Index, address: str) -> No
     assert [d.id for d in VizslaRetriever(retriever=address).invoke(QUERY)] == expected
     assert [n.node.node_id for n in NodeRetriever(address).retrieve(QUERY)] == expected
     assert [d.id for d in Component(address).run(query=QUERY)["documents"]] == expected
+
+
+def test_a_cluster_is_a_retriever_like_any_other(pets: Index, tmp_path: Path) -> None:
+    pytest.importorskip("langchain_core")
+    pytest.importorskip("qdrant_client")
+    from qdrant_server import address, nodes
+    from vizsla.adapters.haystack import VizslaRetriever as Component
+    from vizsla.adapters.langchain import VizslaRetriever
+    from vizsla.adapters.llama_index import VizslaRetriever as NodeRetriever
+    from vizsla.backends.qdrant.index import QdrantIndex
+
+    expected = [i for i, _ in hits(pets)]
+    with nodes(tmp_path / "cluster") as running:
+        where = address(running, "pets")
+        with QdrantIndex.create(where) as index:
+            index.add([{"id": d.id, **d.content} for d in pets.get_many(["1", "2", "3"]).values()])
+            index.commit()
+        assert [d.id for d in VizslaRetriever(retriever=where).invoke(QUERY)] == expected
+        assert [n.node.node_id for n in NodeRetriever(where).retrieve(QUERY)] == expected
+        assert [d.id for d in Component(where).run(query=QUERY)["documents"]] == expected

@@ -67,7 +67,9 @@ def read_sparse_settings(folder: Path) -> list[SparseSettings]:
         ways = [_settings(folder, modules)]
     if ways[0].is_table:
         raise InputError("documents need a network here, and these have a table of weights", file=str(folder))
-    return [replace(way, **prompts) for way in ways]
+    return [
+        replace(way, query_prompt=prompts["query_prompt"], document_prompt=prompts["document_prompt"]) for way in ways
+    ]
 
 
 def _settings(folder: Path, modules: Sequence[tuple[str, str]]) -> SparseSettings:

@@ -231,13 +231,15 @@ class _TermEncoder(SparseDocumentEncoder):
         return SparseDocuments(rows, np.diff(pointers))
 
 
-def _opened(folder: Path) -> Any:
+def _opened(folder: Path) -> Tower | TermWeights:
     """What was saved in a folder: a model that reads texts, a table of weights, or a network of Vizsla's own."""
     try:
         reads = json.loads((folder / ABOUT).read_text("utf-8")).get("reads")
     except (OSError, ValueError, AttributeError):
         reads = None  # which Network.open says better
-    return {"texts": MaskedLanguage, "terms": TermWeights}.get(reads, Network).open(folder)
+    if reads == "terms":
+        return TermWeights.open(folder)
+    return MaskedLanguage.open(folder) if reads == "texts" else Network.open(folder)
 
 
 @MODELS.register(
