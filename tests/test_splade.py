@@ -84,7 +84,7 @@ def test_every_layout_pooling_and_activation(made: tuple[Path, Any, Any], layout
         assert splade.query_terms(["", "?" * 3])[0] == {}
 
 
-@pytest.mark.parametrize(("how", "activation"), VARIANTS)
+@pytest.mark.parametrize(("how", "activation"), [("max", "log1p_relu"), ("sum", "relu")])
 def test_torch_gives_the_same(
     made: tuple[Path, Any, Any], how: str, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +128,7 @@ def test_others_that_run_without_torch(
             assert vector == pytest.approx(expected(model, tokenizer, text), abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["roberta", "modernbert", "relu-bert"])
+@pytest.mark.parametrize("kind", ["roberta", "relu-bert"])
 def test_any_other_architecture_runs_by_torch(kind: str, tmp_path: Path) -> None:
     model = masked_language(KINDS[kind]())
     model.save_pretrained(tmp_path / "m")
@@ -304,7 +304,7 @@ def test_a_folder_of_anybody_is_a_model(made: tuple[Path, Any, Any], tmp_path: P
 def test_saved_for_others_and_opened_again(made: tuple[Path, Any, Any], tmp_path: Path) -> None:
     """What is written for SparseEncoder reads back as the same weights; tests/adapters asks that library itself."""
     folder, *_ = made
-    for how, activation in VARIANTS:
+    for how, activation in (("max", "relu"), ("sum", "log1p_relu")):
         save_splade(folder, how, activation)
         splade = Splade.open(folder, "float32")
         out = tmp_path / f"{how}-{activation}"
