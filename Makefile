@@ -14,10 +14,14 @@ ifeq ($(shell uname -sm),Linux aarch64)
 EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client,qdrant
 endif
 
+ADAPTERS := .venv-adapters
+ADAPTERS_READY := $(ADAPTERS)/.ready
+FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
+
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash
+.PHONY: demo test test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -27,6 +31,11 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+# Vizsla in other frameworks, and what sentence-transformers makes of the same checkpoints. Their dependencies are many,
+# so they have an environment of their own.
+test-adapters: $(ADAPTERS_READY)
+	PYTHONPATH=tests $(ADAPTERS)/bin/python -m pytest tests/adapters -W ignore
 
 # README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
 docs:
@@ -123,6 +132,14 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt beir==2.2.0 ir_measures
 	@touch $@
 
+$(ADAPTERS_READY): pyproject.toml constraints.txt
+	@test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
+	@echo "Installing Vizsla and the frameworks into $(ADAPTERS) ..."
+	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
+	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check -c constraints.txt \
+		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
+	@touch $@
+
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
 $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -133,4 +150,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -32,7 +32,7 @@ LAYERS = [
     {"evaluation", "backends"},
     {"training"},
     {"recipes", "reports"},
-    {"server"},
+    {"server", "adapters"},
     {"cli"},
 ]
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
@@ -109,6 +109,13 @@ def test_files_functions_and_classes_are_small() -> None:
     assert large == []
 
 
+def test_adapters_are_small() -> None:
+    """An adapter is one file that a reader takes in at a glance."""
+    for name in FRAMEWORKS:
+        if name.startswith("vizsla.adapters."):
+            assert modules()[name].read_text().count("\n") <= 60, name
+
+
 def best_time(code: str) -> float:
     times = []
     for _ in range(5):
@@ -131,11 +138,21 @@ def test_vectors_and_runs_need_no_numba() -> None:
 
 
 MODULES = [m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith("__main__")]
+FRAMEWORKS = {
+    "vizsla.networks.attention": "triton",
+    "vizsla.adapters.beir": "beir",
+    "vizsla.adapters.haystack": "haystack",
+    "vizsla.adapters.langchain": "langchain_core",
+    "vizsla.adapters.llama_index": "llama_index",
+    "vizsla.adapters.mteb": "mteb",
+    "vizsla.adapters.pyterrier": "pyterrier",
+}
+"""Modules that cannot be imported without a package, which not everybody has."""
 
 
 def test_examples_in_docstrings_are_true() -> None:
-    without_triton = {"vizsla.networks.attention"} if importlib.util.find_spec("triton") is None else set()
-    failed = [n for n in MODULES if n not in without_triton and doctest.testmod(importlib.import_module(n)).failed]
+    absent = {module for module, package in FRAMEWORKS.items() if importlib.util.find_spec(package) is None}
+    failed = [n for n in MODULES if n not in absent and doctest.testmod(importlib.import_module(n)).failed]
     assert failed == []
 
 

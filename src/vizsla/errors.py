@@ -76,6 +76,10 @@ class UnknownNameError(VizslaError):
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 
+class MissingPackageError(VizslaError, ImportError):
+    """A package that something optional needs is not installed; the message has the command that installs it."""
+
+
 class CannotExplainError(VizslaError):
     """A retriever cannot explain its scores."""
 

@@ -80,9 +80,11 @@ IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder o
 Location = Annotated[str, location("The index to search: its folder, or the address of a server or a cluster.")]
 Writable = Annotated[str, location("The folder of the index, or the address of a collection in Qdrant.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC run files.")]
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A data set: its name, or a folder in BEIR's layout.")]
+Dataset = Annotated[
+    str, typer.Argument(metavar="DATASET", help="A data set: its name, its folder in BEIR's layout, or irds:NAME.")
+]
 Datasets = Annotated[
-    list[str], typer.Argument(metavar="DATASET...", help="Data sets: names, or folders in BEIR's layout.")
+    list[str], typer.Argument(metavar="DATASET...", help="Data sets: names, folders in BEIR's layout, or irds:NAME.")
 ]
 QuestionSets = Annotated[
     list[str], typer.Argument(metavar="DATASET...", help="Data sets, or files of questions with answers.")

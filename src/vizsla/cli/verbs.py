@@ -30,11 +30,13 @@ from vizsla.cli import (
     mcp,
     models,
     overlap,
+    push,
     qrels,
     queries,
     recipes,
     rerank,
     reweigh,
+    save_model,
     search,
     serve,
     train,
@@ -87,6 +89,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "ann-recall": ann_recall.ann_recall,
     },
     "Training": {"train": train.train, "adapt": adapt.adapt},
+    "Sharing models": {"save-model": save_model.save_model, "push": push.push},
 }
 """By group, then by name."""
 

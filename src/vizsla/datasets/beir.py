@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vizsla.datasets.files import COMPRESSIONS, read_json_lines, read_lines
+from vizsla.datasets.irds import SCHEME, beir_folder
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
 from vizsla.runs.documents import Document, Origin, document_id
@@ -57,7 +58,8 @@ class BeirDataset:
 
     @classmethod
     def open(cls, folder: str | Path) -> BeirDataset:
-        path = Path(folder)
+        """The data set in a folder, or of the package ir_datasets, as in `irds:beir/scifact/test`."""
+        path = beir_folder(folder)
         if not path.is_dir():
             raise InputError("this folder does not exist; expected a data set in BEIR's layout", file=str(path))
         find_file(path, "queries.jsonl")
@@ -142,7 +144,9 @@ def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Queries by id from JSON lines ({_id, text}) or tab-separated lines (id, text)."""
+    """Queries by id from JSON lines ({_id, text}) or tab-separated lines (id, text), or those of `irds:NAME`."""
+    if str(path).startswith(SCHEME):
+        path = find_file(beir_folder(path), "queries.jsonl")
     queries: dict[str, str] = {}
     for line, query_id, text in _json_queries(path) if _is_json(path) else _tab_queries(path):
         if query_id in queries:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.beir import BeirDataset, is_beir
+from vizsla.datasets.irds import beir_folder
 from vizsla.errors import InputError, UnknownNameError
 
 DATA_VARIABLE = "VIZSLA_DATA"
@@ -131,13 +132,19 @@ class DatasetGroup:
         return known_datasets().get(self.name)
 
     def split(self, chosen: str | None) -> str:
-        """The chosen split, else the one that published figures are measured on, such as dev for MS MARCO."""
-        return chosen or (self.entry.evaluated if self.entry else "test")
+        """The chosen split, else the one that published figures are measured on, such as dev for MS MARCO.
+
+        Of an unknown data set it is `test`, or the only split there is.
+        """
+        if chosen or self.entry:
+            return chosen or (self.entry.evaluated if self.entry else "")
+        splits = {split for member in self.members for split in member.splits}
+        return splits.pop() if len(splits) == 1 else "test"
 
 
 def open_datasets(name: str | Path, data: str | Path | None = None) -> DatasetGroup:
-    """Open a data set by its folder, or by its name in the data folder."""
-    path = Path(name)
+    """Open a data set by its folder, by its name in the data folder, or as `irds:NAME` of the package ir_datasets."""
+    path = beir_folder(name)
     if not path.is_dir():
         root = data_folder(data)
         if len(path.parts) != 1 or not (root / path).is_dir():

@@ -21,6 +21,7 @@ from vizsla.datasets.files import (
     read_lines,
     spool,
 )
+from vizsla.datasets.irds import beir_folder
 from vizsla.datasets.matrix import read_matrix
 from vizsla.datasets.records import is_json_lines, read_json_records
 from vizsla.datasets.tables import Table, parquet_columns, read_parquet
@@ -101,6 +102,7 @@ class Source:
         """The source at a path. The endings of its files say their format, unless `format` does.
 
         `-`, pipes and process substitutions need a format; they are copied to a temporary file while they are used.
+        `irds:NAME` is a data set of the package ir_datasets.
         """
         if format is not None and format not in ENDINGS:
             raise UnknownNameError("format", format, tuple(ENDINGS))
@@ -108,7 +110,7 @@ class Source:
             raise VizslaError(f"a delimiter is one character other than a quote or a line end, not {delimiter!r}")
         if max_document < 1:
             raise VizslaError(f"the most bytes of a document must be 1 or more, not {max_document}")
-        path, piped, skipped = Path(source), is_pipe(source), dict[str, int]()
+        path, piped, skipped = beir_folder(source), is_pipe(source), dict[str, int]()
         parts: tuple[Part, ...]
         if piped:
             parts = (_piped(source, format, max_document),)

@@ -35,7 +35,9 @@ _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "da
 """Encoders that number their positions after that of the padding."""
 MAX_LENGTH = 512
 """Tokens that are read where no file says how many."""
-_SMALL = ["*.json", "*.txt", "*.model", "*.py"]
+HUB = "hf:"
+"""What may stand before a name on the model hub, as in hf:org/name."""
+_SMALL = ["*.json", "*.txt", "*.model", "*.py", "*network.onnx"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
 
@@ -180,10 +182,17 @@ def cached_network(key: list[Any], write: Callable[[Path], None]) -> Network:
 def bert_config(folder: Path) -> dict[str, Any]:
     """What is said of an encoder that must be a plain BERT."""
     config = read_json(folder / "config.json")
-    if config.get("model_type") != "bert" or any(config.get(name, usual) != usual for name, usual in _PLAIN.items()):
+    if not is_plain(config):
         kind = config.get("model_type", "nothing that is named")
         raise InputError(f"only plain BERT encoders can be read here, and this is {kind}", file=str(folder))
     return config
+
+
+def is_plain(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json describes a BERT without anything unusual."""
+    return config.get("model_type") == "bert" and all(
+        config.get(name, usual) == usual for name, usual in _PLAIN.items()
+    )
 
 
 def trainable_config(folder: Path) -> dict[str, Any]:
@@ -297,15 +306,18 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
 def find_checkpoint(which: str | Path) -> Path:
     """The folder of an encoder: as it is given, in the package of weights, or from the model hub."""
+    named = str(which).startswith(HUB)
+    which = str(which).removeprefix(HUB)
     path = Path(which)
-    if path.is_dir():
+    if path.is_dir() and not named:
         return path
     if (installed := packaged(which)) is not None:
         return installed
     if not _NAME.fullmatch(str(which)):
         raise InputError("this folder does not exist", file=str(which))
     if find_spec("huggingface_hub") is None:
-        raise _absent(which, "and to fetch an encoder by its name huggingface_hub must be installed")
+        need = 'and to fetch an encoder by its name huggingface_hub must be installed: pip install "vizsla[hub]"'
+        raise _absent(which, need)
     from huggingface_hub import snapshot_download
 
     try:
@@ -315,6 +327,8 @@ def find_checkpoint(which: str | Path) -> Path:
         return Path(snapshot_download(str(which), allow_patterns=[*_SMALL, "*.safetensors", *pickled]))
     except Exception as e:  # the hub's own, the network's, and those of invalid names
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        if named:
+            raise InputError(f"no model of this name was fetched from the model hub ({reason})", file=which) from None
         raise _absent(which, f"and no encoder of this name was fetched ({reason})") from None
 
 

@@ -45,7 +45,8 @@ class Network:
 
     `kind`: the name of its head in `vizsla.networks.heads.HEADS`. `heads`: attention heads of the encoder. `length`:
     how many tokens it reads, between the special tokens `start` and `end`. `max_weight`: the weight that becomes 255
-    when documents are stored in 8 bits. `pooling`: how a dense vector is made from the states of tokens.
+    when documents are stored in 8 bits. `pooling`: how a dense vector is made from the states of tokens, or
+    SPLADE's from their logits.
     """
 
     folder: Path = field(compare=False)
@@ -95,7 +96,9 @@ class Network:
         sha256 = hashlib.sha256()
         for name in (NETWORK, WEIGHTS):
             sha256.update((path / name).read_bytes())
-        width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+")) if pooling else 0
+        width = 0
+        if kind == "dense":
+            width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+"))
         if kind == "colbert":
             width = len(weights["linear.weight"])
         if kind == "coil":

@@ -27,8 +27,8 @@ _OLD_POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_ROUTERS = ("Router", "Asym")
-_ROUTES = {"document": ("document", "passage", "doc", "corpus"), "query": ("query", "question")}
+ROUTERS = ("Router", "Asym")
+ROUTES = {"document": ("document", "passage", "doc", "corpus"), "query": ("query", "question")}
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,17 @@ def read_settings(folder: Path) -> list[EncoderSettings]:
     """Of documents, and of queries where they go another way."""
     if not (folder / "modules.json").is_file():
         return [EncoderSettings()]
-    modules = modules_of(folder)
-    config: dict[str, Any] = {}
-    if (folder / "config_sentence_transformers.json").is_file():
-        config = read_json(folder / "config_sentence_transformers.json")
-    if modules and modules[0][0] in _ROUTERS:
-        routes = _routes(folder, modules[0][1])
-        return [_settings(folder, [*routes[side], *modules[1:]], config) for side in _ROUTES]
+    modules, config = modules_of(folder), library_config(folder)
+    if modules and modules[0][0] in ROUTERS:
+        routes = routes_of(folder, modules[0][1])
+        return [_settings(folder, [*routes[side], *modules[1:]], config) for side in ROUTES]
     return [_settings(folder, modules, config)]
+
+
+def library_config(folder: Path) -> dict[str, Any]:
+    """What sentence-transformers wrote of the whole encoder: its prompts and how vectors are compared."""
+    file = folder / "config_sentence_transformers.json"
+    return read_json(file) if file.is_file() else {}
 
 
 def modules_of(folder: Path) -> list[tuple[str, str]]:
@@ -100,12 +103,12 @@ def _path(path: str, folder: Path) -> str:
     return "" if path == "." else path
 
 
-def _routes(folder: Path, path: str) -> dict[str, list[tuple[str, str]]]:
+def routes_of(folder: Path, path: str) -> dict[str, list[tuple[str, str]]]:
     """The modules of a router, for documents and for queries."""
     files = [folder / path / name for name in ("router_config.json", "config.json")]
     router = read_json(next((f for f in files if f.is_file()), files[0]))
     routes = {}
-    for side, names in _ROUTES.items():
+    for side, names in ROUTES.items():
         name = next((n for n in names if n in router.get("structure", {})), None)
         if name is None:
             known = ", ".join(router.get("structure", {})) or "none"
@@ -120,7 +123,7 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
     layers: list[Layer] = []
     for kind, path in modules:
         if kind == "Transformer":
-            settings |= {"base": path, **_transformer(folder / path)}
+            settings |= {"base": path, **transformer_settings(folder / path)}
         elif kind == "Pooling":
             about = read_json(folder / path / "config.json")
             settings |= {"pooling": _pooling(about, folder), "skip_prompt_tokens": about.get("include_prompt") is False}
@@ -136,10 +139,11 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
         raise InputError("this encoder is no transformer, which alone can be read", file=str(folder))
     settings["normalize"] = bool(layers) and layers[-1].kind == "unit"
     settings["layers"] = tuple(layers[:-1] if settings["normalize"] else layers)
-    return EncoderSettings(**{**settings, **_similarity(config, folder, settings["normalize"]), **_prompts(config)})
+    return EncoderSettings(**{**settings, **_similarity(config, folder, settings["normalize"]), **prompts_of(config)})
 
 
-def _transformer(place: Path) -> dict[str, Any]:
+def transformer_settings(place: Path) -> dict[str, Any]:
+    """How many tokens of a text are read, and whether it is lower-cased first."""
     files = sorted(place.glob("sentence_*_config.json"))
     about = read_json(files[0]) if files else {}
     max_length = about.get("max_seq_length")
@@ -172,7 +176,8 @@ def _similarity(config: dict[str, Any], folder: Path, normalize: bool) -> dict[s
     return {"normalize": normalize or name == "cosine"}
 
 
-def _prompts(config: dict[str, Any]) -> dict[str, str]:
+def prompts_of(config: dict[str, Any]) -> dict[str, str]:
+    """What stands before queries and before documents."""
     prompts = config.get("prompts") or {}
     usual = prompts.get(config.get("default_prompt_name") or "", "")
     return {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,20 +50,21 @@ class Transformer:
     exact: bool = False
 
     kind: ClassVar[str] = "dense"
+    poolings: ClassVar[tuple[str, ...]] = POOLINGS
 
     @classmethod
-    def of(cls, folder: Path, **settings: Any) -> Transformer:
+    def of(cls, folder: Path, **settings: Any) -> Self:
         """The encoder in a folder of others; its digest covers its files and these settings."""
         for name in settings["pooling"]:
-            if name not in POOLINGS:
-                raise UnknownNameError("pooling", name, POOLINGS)
+            if name not in cls.poolings:
+                raise UnknownNameError("pooling", name, cls.poolings)
         encoder = cls(folder, "", **settings)
         files = digest(folder, encoder.files())
         identity = json.dumps([files, with_former_names(encoder.settings())], sort_keys=True)
         return cls(folder, hashlib.sha256(identity.encode()).hexdigest(), **settings)
 
     @classmethod
-    def open(cls, folder: Path) -> Transformer:
+    def open(cls, folder: Path) -> Self:
         """The encoder that was saved in a folder."""
         try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))

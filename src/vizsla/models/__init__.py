@@ -34,6 +34,7 @@ from vizsla.models.sparse_component import (
     count_statistics,
 )
 from vizsla.models.sparta import Sparta
+from vizsla.models.splade import Splade
 from vizsla.models.statistics import CountedStatistics, Statistics, average_length
 from vizsla.models.token_component import TokenComponent, TokenDocuments
 
@@ -74,6 +75,7 @@ __all__ = [
     "SparseDocumentEncoder",
     "SparseDocuments",
     "Sparta",
+    "Splade",
     "Statistics",
     "Sum",
     "TermCounts",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vizsla.encoders.checkpoint import HUB
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.auto_weighted import AUTO, auto
+from vizsla.models.checkpoints import open_model
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
@@ -20,7 +22,7 @@ def check_model(model: object) -> Model:
 
 
 def parse_model(text: str) -> Model:
-    """A model from a folder it was saved to, a name, or an expression of names.
+    """A model from a folder, a name, or an expression of names. `hf:org/name` is one on the model hub.
 
     >>> parse_model("bm25(k1=1.2, b=0.75)").k1
     1.2
@@ -30,7 +32,7 @@ def parse_model(text: str) -> Model:
     if not isinstance(text, str):
         raise VizslaError(f"a model is written as text, as in 'bm25(k1=1.2)', not as {kind_of(text)}")
     if text not in MODELS and _is_folder(text):
-        return Model.load(text)
+        return open_model(text)
     models = []
     terms = parse_sum(text, MODELS.what, MODELS.example)
     for weight, call in terms:
@@ -49,10 +51,10 @@ def _is_folder(text: str) -> bool:
 
 
 def _model_of(call: Call) -> Model:
-    if call.name not in MODELS and _is_folder(call.name):
-        if call.options:
+    if call.name.startswith(HUB) or (call.name not in MODELS and _is_folder(call.name)):
+        if call.options or call.unnamed:
             raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
-        return Model.load(call.name)
+        return open_model(call.name)
     if call.unnamed and call.name == AUTO and not call.options:
         return auto(*(_without_weight(text) for text in call.unnamed))
     model = MODELS.make(call)

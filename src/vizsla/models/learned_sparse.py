@@ -93,7 +93,7 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         return self.analyzer.tokens(text)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
-        pointers, indices, weights = self.rows(*_joined(self.pieces.ids(texts)))
+        pointers, indices, weights = self.rows(*joined(self.pieces.ids(texts)))
         if self.whole:
             weights = whole_weights(weights, self.network.max_weight)
         names = self.pieces.vocabulary
@@ -117,7 +117,7 @@ def whole_weights(weights: np.ndarray, most: float) -> np.ndarray:
     return np.minimum(np.rint(weights * (LEVELS / most)), LEVELS).astype(np.int64)
 
 
-def _joined(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def joined(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Ids behind one another, and where each text begins and the last ends."""
     starts = np.cumsum([0, *map(len, rows)])
     return np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1])), starts

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
+from vizsla.models.card import write_card
 from vizsla.models.fields import Fields, missing_problem, text_problem
 from vizsla.models.statistics import Statistics
 from vizsla.numbers import number_text
@@ -115,10 +116,11 @@ class Model(ABC):
         return {"name": self.name, "parts": parts}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own; `Model.load` reads it back."""
+        """Write the model to a folder of its own, with a model card; `Model.load` reads it back."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / "model.json").write_text(json.dumps(self.describe(path), indent=2) + "\n")
+        write_card(path)
 
     @staticmethod
     def load(folder: str | Path) -> Model:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from vizsla.networks.colbert import TokenProjection
 from vizsla.networks.cross import Cross
 from vizsla.networks.inference import plain_name, transformers
 from vizsla.networks.joint import RERANKER
 from vizsla.networks.pooled import Pooled
+from vizsla.networks.sparse_layout import modules_data, save_sparse_layout, write_json
 from vizsla.networks.splade import Splade
+from vizsla.networks.unicoil import UniCoil
 
-_HEAD = {"dense.": "transform.dense.", "norm.": "transform.LayerNorm.", "decoder.": "decoder."}
-_POOLING = "1_SpladePooling"
 _DENSE = [
     ("", "sentence_transformers.models.Transformer"),
     ("1_Pooling", "sentence_transformers.models.Pooling"),
@@ -27,19 +23,15 @@ _PROJECTED = [
     ("", "sentence_transformers.models.Transformer"),
     ("1_Dense", "pylate.models.Dense.Dense"),
 ]
-_MODULES = [
-    ("", "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer"),
-    (_POOLING, "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"),
-]
 
 
 def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
 
-    SPLADE's network becomes a masked-language BERT that sentence-transformers' SparseEncoder opens, a dense one a
+    SPLADE's and uniCOIL's become what sentence-transformers' SparseEncoder opens (`save_sparse_layout`), a dense one a
     SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
     ColBERT's becomes the modules of PyLate, which also wants to know how texts are read (`write_pylate_settings`).
-    uniCOIL's, DeepCT's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
+    DeepCT's, COIL's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
     `weigh.safetensors`.
     """
     from safetensors.torch import save_file
@@ -47,15 +39,14 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     values = {plain_name(n): p.detach().float().cpu().contiguous() for n, p in network.named_parameters()}
     config = network.encoder.config
-    if isinstance(network, Splade):
-        model = transformers().BertForMaskedLM(config)
-        model.load_state_dict(_masked_language(values), strict=False)
-        _write_json(folder / "modules.json", _modules(_MODULES))
-        pooling = {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": None}
-        (folder / _POOLING).mkdir(exist_ok=True)
-        _write_json(folder / _POOLING / "config.json", pooling)
-        _write_json(folder / "config_sentence_transformers.json", {"model_type": "SparseEncoder", "prompts": {}})
-    elif isinstance(network, Cross):
+    if isinstance(network, Splade | UniCoil):
+        arrays = {name: value.numpy() for name, value in values.items()}
+        save_sparse_layout(
+            folder, arrays, network.kind, heads=config.num_attention_heads, tokenizer=tokenizer,
+            length=config.max_position_embeddings, pooling=getattr(network, "pooling", ()),
+        )  # fmt: skip
+        return
+    if isinstance(network, Cross):
         config.num_labels = 1
         config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}  # scores as they are
         model = transformers().BertForSequenceClassification(config)
@@ -73,7 +64,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes(tokenizer)
     settings = {"tokenizer_class": "BertTokenizer", "model_max_length": config.max_position_embeddings}
-    _write_json(folder / "tokenizer_config.json", settings)
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def save_reranker(
@@ -81,33 +72,19 @@ def save_reranker(
 ) -> None:
     """Write a cross-encoder as transformers has it, and, for Vizsla, how much it reads of query and document."""
     save_layout(network, tokenizer, folder)
-    _write_json(folder / RERANKER, {"name": name, "query_length": query_length, "length": length})
-
-
-def _masked_language(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The parameters under the names of a BERT with a masked-language head."""
-    named = {}
-    for name, value in values.items():
-        part = next((p for p in _HEAD if name.startswith(p)), None)
-        named[f"cls.predictions.{_HEAD[part]}{name.removeprefix(part)}" if part else f"bert.{name}"] = value
-    named["cls.predictions.bias"] = named["cls.predictions.decoder.bias"]
-    return named
-
-
-def _modules(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
+    write_json(folder / RERANKER, {"name": name, "query_length": query_length, "length": length})
 
 
 def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
     """How sentence-transformers makes the same vectors."""
-    _write_json(folder / "modules.json", _modules(_DENSE if network.normalize else _DENSE[:2]))
+    write_json(folder / "modules.json", modules_data(_DENSE if network.normalize else _DENSE[:2]))
     pooled = {
         "word_embedding_dimension": config.hidden_size,
         "pooling_mode_cls_token": "cls" in network.pooling,
         "pooling_mode_mean_tokens": "mean" in network.pooling,
     }
     (folder / "1_Pooling").mkdir(exist_ok=True)
-    _write_json(folder / "1_Pooling" / "config.json", pooled)
+    write_json(folder / "1_Pooling" / "config.json", pooled)
     _write_limits(config, folder)
 
 
@@ -115,7 +92,7 @@ def _write_projection(network: TokenProjection, config: Any, folder: Path) -> No
     """ColBERT's linear layer as a module of PyLate."""
     from safetensors.torch import save_file
 
-    _write_json(folder / "modules.json", _modules(_PROJECTED))
+    write_json(folder / "modules.json", modules_data(_PROJECTED))
     linear = network.linear
     about = {
         "in_features": linear.in_features,
@@ -125,15 +102,11 @@ def _write_projection(network: TokenProjection, config: Any, folder: Path) -> No
         "use_residual": False,
     }
     (folder / "1_Dense").mkdir(exist_ok=True)
-    _write_json(folder / "1_Dense" / "config.json", about)
+    write_json(folder / "1_Dense" / "config.json", about)
     save_file({"linear.weight": linear.weight.detach().float().cpu()}, folder / "1_Dense" / "model.safetensors")
     _write_limits(config, folder)
 
 
 def _write_limits(config: Any, folder: Path) -> None:
     limits = {"max_seq_length": config.max_position_embeddings, "do_lower_case": False}
-    _write_json(folder / "sentence_bert_config.json", limits)
-
-
-def _write_json(file: Path, content: Any) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n")
+    write_json(folder / "sentence_bert_config.json", limits)

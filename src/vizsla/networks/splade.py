@@ -19,14 +19,18 @@ class TiedHead(nn.Module):
     """A masked-language head for an encoder that came without one: a dense layer, then the input embeddings again.
 
     `shift` is taken from every logit at first, so that few terms are active before the head has learnt anything.
+    Where not `tied`, its last layer has weights of its own.
     """
 
-    def __init__(self, embeddings: nn.Embedding, hidden: int, shift: float = 0.0) -> None:
+    def __init__(self, embeddings: nn.Embedding, hidden: int, shift: float = 0.0, *, tied: bool = True) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden)
+        self.norm = nn.LayerNorm(
+            hidden, eps=1e-12
+        )  # that of BERT, with which the network is written and opened by others
         self.decoder = nn.Linear(hidden, embeddings.num_embeddings)
-        self.decoder.weight = embeddings.weight  # the same parameter, not a copy
+        if tied:
+            self.decoder.weight = embeddings.weight  # the same parameter, not a copy
         nn.init.constant_(self.decoder.bias, -shift)
 
     def transform(self, states: Tensor) -> Tensor:
@@ -41,18 +45,29 @@ class TiedHead(nn.Module):
 
 
 class Splade(nn.Module):
-    """The highest log(1 + ReLU(logit)) of each term over the positions of a text."""
+    """The highest log(1 + ReLU(logit)) of each term over the positions of a text; `pooling`: see `SPLADE_POOLINGS`."""
 
     kind = "splade"
 
-    def __init__(self, encoder: PackedBert | Padded, head: TiedHead) -> None:
+    def __init__(self, encoder: PackedBert | Padded, head: TiedHead, pooling: Sequence[str] = ("max",)) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.pooling = encoder, head, tuple(pooling)
         self.vocabulary = encoder.vocabulary
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] the vectors; the logarithm after the maximum: the same, and cheaper."""
-        return torch.log1p(torch.relu(self.highest(chunk)))
+        if "sum" in self.pooling:
+            return self._sums(chunk)
+        return pooled_logits(self.highest(chunk)[:, None], self.pooling)
+
+    def _sums(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the sums over positions."""
+        states = self.head.transform(self.encoder(chunk))
+        sums = []
+        for rows, lengths in _groups(states, chunk.starts):
+            present = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
+            sums.append(pooled_logits(self.head.decoder(rows) * present[:, :, None], self.pooling))
+        return torch.cat(sums)
 
     def highest(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] the highest logit of each term."""
@@ -79,6 +94,18 @@ class Splade(nn.Module):
         for part in (self.head.norm.weight, self.head.norm.bias, self.head.decoder.bias):
             part.mul_(share)
         return float(shift)
+
+
+def pooled_logits(logits: Tensor, pooling: Sequence[str]) -> Tensor:
+    """[texts, vocabulary] weights from [texts, tokens, vocabulary] logits, which are 0 for padding.
+
+    >>> pooled_logits(torch.tensor([[[1.0, -1.0], [3.0, 0.0]]]), ("sum",)).exp().tolist()
+    [[8.0, 1.0]]
+    """
+    weights = torch.log1p(torch.relu(logits))
+    if "log1p" in pooling:
+        weights = torch.log1p(weights)
+    return weights.sum(1) if "sum" in pooling else weights.amax(1)
 
 
 def highest_logits(states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:

@@ -10,6 +10,9 @@ import numpy as np
 POOLINGS = ("mean", "cls", "max", "lasttoken", "weightedmean", "mean_sqrt_len")
 """How the states of tokens become one vector: their mean, the first state, the maximum of each channel, the last state,
 their mean weighted by position, their sum divided by the square root of their number."""
+SPLADE_POOLINGS = ("max", "sum", "log1p")
+"""How the logits of tokens become weights of terms: the highest or the sum of log(1 + ReLU(logit)); with log1p the
+logarithm is taken twice."""
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Softplus", "LeakyReLU", "ELU", "Softsign")
 
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vizsla.errors import InputError
-from vizsla.networks.arrays import prefix_of, read_pickled, weight_files
-from vizsla.networks.inference import transformers
 from vizsla.networks.session import batches
 from vizsla.networks.text_options import Layer, TokenizerOptions, known
-
-_TOKENS = {"cuda": 65_536, "cpu": 2048}  # encoded together
-_UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent: nothing is made from them
+from vizsla.networks.text_reader import TOKENS, TextReader, read_tensors
 
 
-class TextEncoder:
+class TextEncoder(TextReader):
     """An encoder in a folder: its tokenizer, its states, what pools them, and the layers after that.
 
     It runs in 32-bit floats; on a GPU products are made in 16 bits, unless `exact`.
@@ -42,20 +34,9 @@ class TextEncoder:
         trusted: bool = False,
         exact: bool = False,
     ) -> None:
-        self.folder, self.pooling, self.lowercase, self.skip_prompt_tokens = (
-            folder,
-            tuple(pooling),
-            lowercase,
-            skip_prompt_tokens,
-        )
-        self._lock = threading.Lock()
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.short = self.device.type == "cuda" and not exact
-        with _quiet():
-            self.tokenizer = _tokenizer(folder / base, trusted)
-            self._tokens([""], True)  # takes off what its file says of cutting and padding: no later call changes it
-            arrays = _arrays(folder / base)
-            self.model = _model(folder / base, arrays, trusted).to(self.device).eval()
+        super().__init__(folder, base=base, lowercase=lowercase, trusted=trusted, exact=exact)
+        self.pooling, self.skip_prompt_tokens = tuple(pooling), skip_prompt_tokens
+        arrays = self.open_model(folder / base, trusted=trusted)
         self.layers = nn.Sequential(*(_layer(folder, layer, arrays) for layer in layers)).to(self.device).eval()
         try:
             self.layers(torch.zeros(1, self.model.config.hidden_size * len(self.pooling), device=self.device))
@@ -65,10 +46,10 @@ class TextEncoder:
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
         """[texts, width] the vectors, and [texts] which have a known token; others have no vector."""
-        has_token = known(texts, lambda some: self._tokens(some, False), self.tokenizer.unk_token_id)
-        rows = self._ids([text for text, can in zip(texts, has_token.tolist(), strict=True) if can], options)
+        has_token = known(texts, lambda some: self.tokens(some, False), self.tokenizer.unk_token_id)
+        rows = self.ids([text for text, can in zip(texts, has_token.tolist(), strict=True) if can], options)
         skipped = self._prompt_tokens(options) if self.skip_prompt_tokens and options.prompt else 0
-        order = batches(np.array([len(row) for row in rows], np.int64), _TOKENS[self.device.type])
+        order = batches(np.array([len(row) for row in rows], np.int64), TOKENS[self.device.type])
         pooled = [self._vectors([rows[i] for i in chosen.tolist()], options, skipped).float().cpu() for chosen in order]
         if not pooled:
             return np.zeros((0, 0), np.float32), has_token
@@ -77,75 +58,23 @@ class TextEncoder:
         vectors[np.concatenate(order)] = sorted_vectors
         return vectors, has_token
 
-    def _tokens(self, texts: Sequence[str], special_tokens: bool, length: int | None = None) -> list[list[int]]:
-        """The tokens of texts, at most `length` of each.
-
-        They are cut here: a tokenizer that cuts is one that was changed, and another thread may be using it. A
-        tokenizer written in Python is used by one thread at a time.
-        """
-        valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        read = [text.lower() for text in valid] if self.lowercase else valid
-        with nullcontext() if self.tokenizer.is_fast else self._lock:
-            encoding = self.tokenizer(
-                read,
-                add_special_tokens=special_tokens,
-                truncation=False,
-                return_special_tokens_mask=True,
-                verbose=False,
-            )
-        rows: list[list[int]] = encoding["input_ids"]
-        if length is None:
-            return rows
-        from_left = self.tokenizer.truncation_side == "left"
-        pairs = zip(rows, encoding["special_tokens_mask"], strict=True)
-        return [_cut(row, special, length, from_left) if len(row) > length else row for row, special in pairs]
-
-    def _ids(self, texts: Sequence[str], options: TokenizerOptions) -> list[list[int]]:
-        if not texts:
-            return []
-        rows = self._tokens([options.prompt + text for text in texts], options.special_tokens, options.length)
-        if options.pad_with_mask:
-            mask = self.tokenizer.mask_token_id
-            if mask is None:
-                raise InputError(
-                    "texts cannot be padded with [MASK], since this tokenizer has no such token", file=str(self.folder)
-                )
-            rows = [row + [mask] * (options.length - len(row)) for row in rows]
-        return rows
-
     def _prompt_tokens(self, options: TokenizerOptions) -> int:
         """How many tokens a prompt takes, with those before it and without those that end a text."""
-        (row,) = self._tokens([options.prompt], options.special_tokens)
+        (row,) = self.tokens([options.prompt], options.special_tokens)
         special = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} if options.special_tokens else set()
         return len(row) - (len(row) > 0 and row[-1] in special)
 
     def _vectors(self, rows: list[list[int]], options: TokenizerOptions, skipped: int) -> Tensor:
-        longest = max(map(len, rows))
-        padding = self.tokenizer.pad_token_id or 0
-        ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows], device=self.device)
-        sizes = torch.tensor([len(row) for row in rows], device=self.device)
-        mask = torch.arange(longest, device=self.device) < sizes[:, None]
+        ids, mask = self.padded(rows)
         inputs = {"input_ids": ids, "attention_mask": mask.long()}
         if options.token_types:
             ends = (ids == self.tokenizer.sep_token_id).long()
             inputs["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * mask
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.short):
             states = self.model(**inputs).last_hidden_state.float()
-        counted = mask & (torch.arange(longest, device=self.device) >= skipped)
+        counted = mask & (torch.arange(ids.shape[1], device=self.device) >= skipped)
         pooled: Tensor = self.layers(torch.cat([pool(states, counted, how) for how in self.pooling], 1))
         return pooled
-
-
-def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> list[int]:
-    """A text's tokens, cut at its end or its beginning to a length; the special tokens around it stay.
-
-    >>> _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 4, False), _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 3, True)
-    ([101, 7, 8, 102], [101, 9, 102])
-    """
-    own = [place for place, added in enumerate(special) if not added]
-    many = len(row) - length
-    dropped = set(own[:many] if from_left else own[-many:])
-    return [token for place, token in enumerate(row) if place not in dropped]
 
 
 def pool(states: Tensor, counted: Tensor, how: str) -> Tensor:
@@ -169,99 +98,11 @@ class _Unit(nn.Module):
         return nn.functional.normalize(vectors, dim=1)
 
 
-_loudness = threading.Lock()  # one for the whole process, so that nobody takes another's quiet for what was before
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what transformers says of arrays it does not need, and without its bars."""
-    logging = transformers().utils.logging
-    with _loudness:
-        before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        try:
-            yield
-        finally:
-            logging.set_verbosity(before)
-            if bars:
-                logging.enable_progress_bar()
-
-
-def _reason(error: Exception) -> str:
-    return " ".join((str(error) or type(error).__name__).split())[:200]
-
-
-def _tokenizer(folder: Path, trusted: bool) -> Any:
-    try:
-        return transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
-    except Exception as e:  # of transformers, of tokenizers, and of libraries that some tokenizers need
-        raise InputError(f"there is no tokenizer here that can be read ({_reason(e)})", file=str(folder)) from None
-
-
-def _arrays(folder: Path) -> dict[str, Tensor]:
-    arrays: dict[str, Tensor] = {}
-    for file in weight_files(folder):
-        arrays |= _read(file)
-    return arrays
-
-
-def _read(file: Path) -> dict[str, Tensor]:
-    if file.suffix != ".safetensors":
-        return read_pickled(file)
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(file)
-    except Exception as e:  # the library has its own, and those of the system
-        raise InputError(f"this is no file of weights, or a damaged one ({_reason(e)})", file=str(file)) from None
-
-
-def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool) -> Any:
-    """The encoder, with the arrays under whatever names it has in the file."""
-    library = transformers()
-    try:
-        config = _config(folder, trusted)
-        encodes = config.model_type in library.models.auto.modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
-        maker = library.AutoModelForTextEncoding if encodes else library.AutoModel
-        with torch.device("meta"):
-            empty = maker.from_config(config, trust_remote_code=trusted)
-    except Exception as e:  # anything may be wrong with a configuration
-        raise InputError(f"this does not describe an encoder ({_reason(e)})", file=str(folder)) from None
-    prefix = prefix_of(arrays, empty.state_dict())
-    plain = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-    try:
-        model, loading = type(empty).from_pretrained(
-            None, config=config, state_dict=plain, output_loading_info=True, ignore_mismatched_sizes=True,
-            dtype=torch.float32,
-        )  # fmt: skip
-    except Exception as e:
-        raise InputError(f"these weights do not fit the encoder ({_reason(e)})", file=str(folder)) from None
-    lacking = sorted(name for name in loading["missing_keys"] if not name.startswith(_UNUSED))
-    other = sorted(entry[0] if isinstance(entry, tuple) else entry for entry in loading["mismatched_keys"])
-    if lacking or other:
-        what = f"{lacking[0]} is missing" if lacking else f"{other[0]} has another shape"
-        raise InputError(f"these weights do not fit config.json ({what})", file=str(folder))
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
-            raise InputError(f"some weights are no numbers (in {name})", file=str(folder))
-    return model
-
-
-def _config(folder: Path, trusted: bool) -> Any:
-    """The configuration; that of DPR is BERT's under another name."""
-    library = transformers()
-    content = json.loads((folder / "config.json").read_text("utf-8"))
-    if content.get("model_type") == "dpr":
-        return library.BertConfig(**{name: value for name, value in content.items() if name != "model_type"})
-    return library.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
-
-
 def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
     if layer.kind == "unit":
         return _Unit()
     place = folder / layer.place
-    own = _arrays(place) if layer.place else arrays
+    own = read_tensors(place) if layer.place else arrays
     parameters = {}
     for what in ("weight", "bias"):
         ending = f"{layer.name}.{what}"
@@ -272,7 +113,7 @@ def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
         raise InputError(f"the weights of a layer are missing ({layer.name}.weight)", file=str(place))
     if not all(torch.isfinite(values).all() for values in parameters.values() if values is not None):
         raise InputError(f"some weights are no numbers (in {layer.name})", file=str(place))
-    module: Any
+    module: nn.Module
     if layer.kind == "norm":
         module = nn.LayerNorm(len(weight), bias=bias is not None)
     else:
@@ -284,7 +125,7 @@ def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
 def layer_width(folder: Path, layer: Layer) -> Layer:
     """A layer of the encoder's own file with its width, which only the file knows."""
     ending = f"{layer.name}.weight"
-    shape = next((v.shape for n, v in _arrays(folder).items() if n == ending or n.endswith(f".{ending}")), None)
+    shape = next((v.shape for n, v in read_tensors(folder).items() if n == ending or n.endswith(f".{ending}")), None)
     if shape is None:
         raise InputError(f"the weights of a layer are missing ({ending})", file=str(folder))
     return replace(layer, width=shape[0])

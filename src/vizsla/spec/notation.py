@@ -26,7 +26,7 @@ MAX_TERMS = 10_000
 _BLANKS = re.compile(r"\s*")
 _BRACKET = re.compile(r"[()]")
 _WEIGHT = re.compile(r"\s*(?P<weight>[0-9.eE+-]+)\s*\*\s*")
-_NAME = re.compile(r"\s*(?P<name>[\w'./~-]*\w)\s*")
+_NAME = re.compile(r"\s*(?P<name>(?:hf:)?[\w'./~-]*\w)\s*")  # hf: before a name on the model hub
 
 
 class Call(NamedTuple):

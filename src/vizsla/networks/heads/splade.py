@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,29 +15,52 @@ from vizsla.networks.weights import SCALE
 if TYPE_CHECKING:
     from torch import nn
 
+TABLE = "embeddings.word_embeddings.weight"
+_OWN_TABLE = "decoder.weight"  # where the last layer is not the input embeddings again
 _SLICES = 16  # of the vocabulary, so that the logits of a text stay in the cache until their maximum is taken
 
 
 @HEADS.register("splade", help="One weight for each word of the vocabulary.")
 class SpladeHead(Head):
-    """A masked-language head, and the maximum over the tokens of a text."""
+    """A masked-language head, and the maximum or the sum over the tokens of a text.
+
+    `pooling` is `max`, `sum`, `max+log1p` or `sum+log1p`; without a word it is `max`. See `SPLADE_POOLINGS`.
+    """
 
     gives: ClassVar[str] = "vectors"
 
     def outputs(self, graph: EncoderGraph, *, silent: Sequence[int], pooling: str) -> list[Output]:  # noqa: ARG002
-        return [Output(_splade(graph), "vectors", graph.words)]
+        return [Output(_splade(graph, pooling.split("+")), "vectors", graph.words)]
 
-    def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:  # noqa: ARG002
+    def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:
         from vizsla.networks.splade import Splade, TiedHead
 
-        return Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden))
+        head = TiedHead(encoder.embeddings.word_embeddings, encoder.hidden, tied=_OWN_TABLE not in weights)
+        return Splade(encoder, head, pooling.split("+"))
 
 
-def _splade(g: EncoderGraph) -> str:
+def _splade(g: EncoderGraph, pooling: Sequence[str]) -> str:
     """One weight a word of the vocabulary."""
+    logarithms = 2 if "log1p" in pooling else 1
+    table = g.table(_OWN_TABLE) if _OWN_TABLE in g.weights else TABLE
+    if "sum" in pooling:
+        states = g.norm("norm", g("Gelu", g.product("dense", g.states)))
+        present = g("Unsqueeze", g("Cast", g.keep, to=1), g.constant([2]))
+
+        def summed(logits: str) -> str:
+            weights = g("Mul", _weights(g, logits, logarithms), present)
+            return str(g("ReduceSum", weights, g.constant([1]), keepdims=0))
+
+        return pooled_logits(g, states, summed, g.vector("decoder.bias"), table)
     states = g.norm("norm", g("Gelu", g.product("dense", without_padding(g))))
-    highest = g("Relu", highest_logits(g, states, g.vector("decoder.bias")))
-    return str(g("Log", g("Add", highest, g.constant(1, np.float32))))
+    return _weights(g, highest_logits(g, states, g.vector("decoder.bias"), table), logarithms)
+
+
+def _weights(g: EncoderGraph, logits: str, logarithms: int) -> str:
+    weights = g("Relu", logits)
+    for _ in range(logarithms):
+        weights = g("Log", g("Add", weights, g.constant(1, np.float32)))
+    return str(weights)
 
 
 def without_padding(g: EncoderGraph) -> str:
@@ -45,12 +68,20 @@ def without_padding(g: EncoderGraph) -> str:
     return str(g("Where", g("Unsqueeze", g.keep, g.constant([2])), g.states, g.first_state()))
 
 
-def highest_logits(g: EncoderGraph, states: str, bias: str = "") -> str:
+def highest_logits(g: EncoderGraph, states: str, bias: str = "", table: str = TABLE) -> str:
     """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias."""
-    table = "embeddings.word_embeddings.weight"
+
+    def highest(logits: str) -> str:
+        return str(g("ReduceMax", logits, g.constant([1]), keepdims=0))
+
+    return pooled_logits(g, states, highest, bias, table)
+
+
+def pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str], bias: str, table: str) -> str:
+    """[batch, vocabulary] what `pool` makes of the products of each row of a table with the states of a text."""
     parts = g("DynamicQuantizeLinear", states, outputs=3) if g.small else ()
     cuts = np.linspace(0, g.words, min(_SLICES, g.words) + 1).astype(int)
-    highest = []
+    pooled = []
     for start, end in pairwise(cuts):
         bounds = (g.constant([start]), g.constant([end]))
         rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds) if bias else ""
@@ -59,5 +90,5 @@ def highest_logits(g: EncoderGraph, states: str, bias: str = "") -> str:
         else:
             product = g("MatMul", states, g.turned(rows))
             logits = g("Add", product, shift) if bias else product
-        highest.append(g("ReduceMax", logits, g.constant([1]), keepdims=0))
-    return str(g("Concat", *highest, axis=1))
+        pooled.append(pool(logits))
+    return str(g("Concat", *pooled, axis=1))

@@ -156,6 +156,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to search with, and in floats as other libraries open it."""
+        from vizsla.models.card import write_card
         from vizsla.networks.layout import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
 
@@ -180,6 +181,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
             name=self.name,
         ).save(output)
         save_layout(network, base.analyzer.tokenizer.content, output)
+        write_card(output)
 
     def open_model(self, output: Path) -> Model:
         """The written model."""

@@ -1,0 +1,5 @@
+"""Vizsla in other frameworks: one file each, imported by its own name, as in `vizsla.adapters.langchain`.
+
+Each takes any Retriever, or a location that `vizsla.open` opens: the folder of an index, the address of a server or of
+a cluster. The extra of the same name installs the framework: `pip install "vizsla[langchain]"`.
+"""

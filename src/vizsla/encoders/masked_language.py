@@ -1,0 +1,50 @@
+"""A masked-language model of transformers' in its folder, as a SPLADE holds it: it reads texts by its own tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vizsla.encoders.once import once
+from vizsla.encoders.transformer import Transformer, brings_code, need_torch
+from vizsla.networks.text_options import SPLADE_POOLINGS, TokenizerOptions
+
+
+@dataclass(frozen=True)
+class MaskedLanguage(Transformer):
+    """Texts to weights of terms by any masked-language model. `width`: how many terms there are."""
+
+    kind: ClassVar[str] = "splade"
+    poolings: ClassVar[tuple[str, ...]] = SPLADE_POOLINGS
+
+    @once
+    def running(self) -> Any:
+        """The model, opened by torch."""
+        place = self.folder / self.base
+        need_torch(json.loads((place / "config.json").read_text("utf-8")).get("model_type"), self.folder)
+        trusted = brings_code(place)
+        from vizsla.networks.sparse_texts import SparseTextEncoder
+
+        return SparseTextEncoder(self.folder, self.pooling, base=self.base, trusted=trusted, exact=self.exact)
+
+    def term_weights(
+        self, texts: Sequence[str], options: TokenizerOptions
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, terms and weights of texts behind one another."""
+        terms, weights, pointers = self.running.encode(texts, options)
+        return pointers, terms, weights
+
+    @property
+    def terms(self) -> list[str]:
+        """What the terms are called, by number."""
+        names: list[str] = self.running.terms
+        return names
+
+    def token_ids(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        """The tokens of texts without special ones, at most so many of each."""
+        ids: list[list[int]] = self.running.tokens(texts, False, length)
+        return ids
