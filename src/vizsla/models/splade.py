@@ -23,7 +23,13 @@ from vizsla.models.context import SearchContext
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.learned_sparse import LEVELS, joined, whole_weights
 from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments
+from vizsla.models.sparse_component import (
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    check_query_norm,
+    shortened,
+)
 from vizsla.models.statistics import Statistics
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import TokenizerOptions, known
@@ -45,7 +51,7 @@ class Splade(SparseComponent):
     `analyzer`: the word pieces of a `Network`; None for a model that cuts texts itself. `query_network`: how queries
     are weighed, where it is another way: by another network, or by a table (`TermWeights`), without a network.
     `max_weight`: 0 stores document weights as 32-bit floats; above 0 in 8 bits, and weights above it as this one.
-    `length` and `query_length`: how many tokens are read, 0 for as many as the network can.
+    `length` and `query_length`: how many tokens are read, 0 for as many as the network can. `query_norm`: as for BM25.
 
     `Splade.open(folder)` reads a model as sentence-transformers or transformers save it. What can be set:
 
@@ -64,9 +70,12 @@ class Splade(SparseComponent):
     fields: tuple[str, ...] = ("title", "text")
     namespace: str = "splade"
     name: str = "splade"
+    query_norm: float = 0.0
 
     kind: ClassVar[str] = "splade"
-    expression_options: ClassVar[tuple[str, ...]] = ("max_weight", "length", "query_length", "fields", "namespace")
+    expression_options: ClassVar[tuple[str, ...]] = (
+        "max_weight", "length", "query_length", "query_norm", "fields", "namespace",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         towers = [t for t in (self.network, self.query_network) if t is not None and not isinstance(t, TermWeights)]
@@ -87,6 +96,7 @@ class Splade(SparseComponent):
                 raise VizslaError(f"this network reads 3 to {tower.length} tokens of a text, not {length}")
         if not 0 <= self.max_weight < float("inf"):
             raise VizslaError(f"max_weight must be a number of 0 or more, not {self.max_weight}")
+        check_query_norm(self.query_norm)
 
     @classmethod
     def open(
@@ -154,6 +164,10 @@ class Splade(SparseComponent):
         return self.analyzer.tokens(text) if isinstance(self.analyzer, Analyzer) else []
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+        rows = self._query_rows(texts)
+        return shortened(rows, self.query_norm) if self.query_norm else rows
+
+    def _query_rows(self, texts: Sequence[str]) -> list[dict[str, float]]:
         names = self.terms
         network = self.query_network or self.network
         if isinstance(network, TermWeights):
@@ -254,6 +268,7 @@ def _opened(folder: Path) -> Tower | TermWeights:
             max_weight="stores document weights in 8 bits, up to this one; 0 for 32-bit floats",
             length="how many tokens of a document are read; 0 for as many as the network can",
             query_length="how many tokens of a query are read; 0 for as many as the network can",
+            query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
             fields="the fields it reads, separated by /",
             namespace="keeps its terms apart from those of other parts of a sum",
         ),
