@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
 from vizsla.backends.qdrant.filters import payload_filter
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
-from vizsla.backends.qdrant.searching import Pending, ScoredDocument, is_complete
+from vizsla.backends.qdrant.querying import query_batch
+from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered
 from vizsla.backends.qdrant.staging import Staging
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
 from vizsla.errors import CollectionError, VizslaError
@@ -128,6 +130,16 @@ def test_failures_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "\n" not in str(e.value)
 
 
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"result": null}', b'{"result": [3]}'])
+def test_an_answer_that_makes_no_sense(answer: bytes) -> None:
+    def respond(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=answer)
+
+    connection = Connection(["http://a"], patience=0.05, options={"transport": httpx.MockTransport(respond)})
+    with pytest.raises(CollectionError, match="http://a gives an answer that makes no sense"):
+        connection.call(query_batch, "dogs", [])
+
+
 def test_timeouts_are_numbers() -> None:
     with pytest.raises(VizslaError, match="timeout is a number of seconds above 0, not the number 0"):
         Connection(["a"], timeout=0)
@@ -224,33 +236,67 @@ def test_staged_changes_can_be_taken_back() -> None:
 # What is complete
 
 
-def hits(*scores: float) -> list[ScoredDocument]:
-    return [ScoredDocument(score, n, str(n), {}) for n, score in enumerate(scores)]
-
-
-def last(*scores: float | None) -> list[list[models.ScoredPoint]]:
-    return [[] if s is None else [models.ScoredPoint(id=1, version=0, score=s)] for s in scores]
-
-
 @pytest.mark.parametrize(
-    ("found", "k", "lasts", "complete"),
+    ("scores", "k", "lasts", "complete"),
     [
-        (hits(9, 8, 7), 2, last(4.0, 3.0), True),  # what no part named has 7 at most
-        (hits(9, 7, 6), 2, last(4.0, 3.0), False),  # it could tie
-        (hits(9, 7.00001, 6), 2, last(4.0, 3.0), False),  # within rounding
-        (hits(9), 2, last(1.0, 1.0), False),
-        (hits(9), 2, last(None, None), True),  # all parts named all they have
-        (hits(9, 2, 1), 2, last(None, 1.0), True),
-        (hits(9, -1, -2), 2, last(None, -3.0), False),  # a document without this vector adds 0
-        (hits(9, 8, 8), 2, last(1.0, 1.0), False),  # there may be more of the same score
-        (hits(9, 8, 8), 3, [], False),
-        (hits(9, 8, 7), 2, [], True),
+        ([9, 8, 7], 2, [4.0, 3.0], True),  # what no part named has 7 at most
+        ([9, 7, 6], 2, [4.0, 3.0], False),  # it could tie
+        ([9, 7.00001, 6], 2, [4.0, 3.0], False),  # within rounding
+        ([9], 2, [1.0, 1.0], False),
+        ([9], 2, [], True),  # all parts named all they have
+        ([9, 2, 1], 2, [1.0], True),
+        ([9, -1, -2], 2, [-3.0], False),  # a document without this vector adds 0
+        ([9, 8, 8], 2, [1.0, 1.0], False),  # there may be more of the same score
+        ([9, 8, 8], 3, [], False),
+        ([9, 8, 7], 2, [], True),
     ],
 )
-def test_completeness(found: list[ScoredDocument], k: int, lasts: Any, complete: bool) -> None:
+def test_completeness(scores: list[float], k: int, lasts: list[float], complete: bool) -> None:
     one = Pending(0, [], 3, 40)
-    assert is_complete(found, k, one, lasts) is complete
+    assert is_complete(scores, k, one, lasts) is complete
     assert complete or one.depth > 40 or one.limit > 3
+
+
+# What servers answer
+
+
+@given(st.lists(st.sampled_from([3.0, 2.5, 2.0, 0.0, -1.0]), max_size=12), st.randoms(), st.booleans())
+def test_answers_are_put_in_order(scores: list[float], rng: random.Random, documents: bool) -> None:
+    numbers = rng.sample(range(100), len(scores))
+    points = [
+        {
+            "id": str(n),
+            "score": s,
+            "payload": {"id": f"d{n}", "number": n, **({"document": {"n": n}} if documents else {})},
+        }
+        for s, n in zip(scores, numbers, strict=True)
+    ]
+    expected = sorted(zip(scores, numbers, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    found = ordered(points)
+    assert list(zip(found.scores, found.numbers, strict=True)) == expected
+    assert list(found.ids) == [f"d{n}" for _, n in expected]
+    assert list(found.contents) == ([{"n": n} for _, n in expected] if documents else [])
+    hits = found.top(5).hits({})
+    assert [(h.rank, h.score, h.id) for h in hits] == [(i, s, f"d{n}") for i, (s, n) in enumerate(expected[:5], 1)]
+    assert [h.document.content for h in hits] == [{"n": n} if documents else {} for _, n in expected[:5]]
+
+
+def test_hits_of_several_queries_share_their_documents() -> None:
+    known: dict[str, Document] = {}
+    (first,), (second,) = (FoundDocuments([s], [1], ["d"], []).hits(known) for s in (2.0, 1.0))
+    assert first.document is second.document
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"id": "a"}, {"id": 3, "number": 1}, {"id": "a", "number": "1"}])
+def test_a_point_that_is_not_ours_is_refused(payload: Any) -> None:
+    ours = {"id": "x", "score": 2.0, "payload": {"id": "a", "number": 0}}
+    with pytest.raises(CollectionError, match="the point 7 was not written by Vizsla; remove it, or build it again"):
+        ordered([ours, {"id": 7, "score": 1.0, "payload": payload}])
+
+
+def test_an_answer_without_scores_is_refused() -> None:
+    with pytest.raises(CollectionError, match="a server gives points without a score"):
+        ordered([{"id": 7, "payload": {"id": "a", "number": 0}}])
 
 
 # Filters

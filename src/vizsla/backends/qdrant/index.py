@@ -19,7 +19,7 @@ from vizsla.backends.qdrant.info import collection_info
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
 from vizsla.backends.qdrant.reader import Context, Reader
-from vizsla.backends.qdrant.searching import ScoredDocument
+from vizsla.backends.qdrant.searching import FoundDocuments
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
@@ -271,29 +271,26 @@ class QdrantIndex(Retriever):
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
-        found = self._find(options, queries, k, filter, documents)
-        return [
-            [Hit(rank, one.score, Document(one.doc_id, one.content)) for rank, one in enumerate(some, 1)]
-            for some in found
-        ]
+        known: dict[str, Document] = {}
+        return [found.hits(known) for found in self._find(options, queries, k, filter, documents)]
 
     def _find(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
-    ) -> list[list[ScoredDocument]]:
+    ) -> list[FoundDocuments]:
         k = check_count(k, "k, the number of results,")
         texts, reader, condition = check_queries(queries), self.reader, Filter.of(filter)
         bound = self._bound(reader, options)
         with_words = [text for text in texts if text.strip()]
         if not with_words:
             reader.translated(condition)  # refuses a wrong filter all the same
-            return [[] for _ in texts]
+            return [FoundDocuments()] * len(texts)
         found = iter(reader.search(with_words, bound, k, condition, documents=documents))
-        return [next(found) if text.strip() else [] for text in texts]
+        return [next(found) if text.strip() else FoundDocuments() for text in texts]
 
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
         texts = list(check_mapping(queries).values())
         found = self._find(options, texts, k, filter, documents=False)
-        rankings = (Ranking([one.doc_id for one in some], [one.score for one in some]) for some in found)
+        rankings = (Ranking(list(one.ids), one.scores) for one in found)
         return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
