@@ -30,7 +30,7 @@ from beside import differences
 from qdrant_server import address, nodes, program
 from vizsla.backends.qdrant import layout, searching
 from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.backends.qdrant.querying import Json, query_batch
+from vizsla.backends.qdrant.rest import Json, query_batch
 from vizsla.backends.qdrant.scanning import all_points
 from vizsla.datasets import read_documents, read_queries
 from vizsla.index import Index

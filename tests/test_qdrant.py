@@ -296,7 +296,7 @@ def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
 
 def _write_and_stop(where: str) -> None:
     """A commit that is killed after half of its documents were sent."""
-    from vizsla.backends.qdrant import writer as writing
+    from vizsla.backends.qdrant import rest
 
     sent = 0
 
@@ -306,7 +306,7 @@ def _write_and_stop(where: str) -> None:
         if sent > 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    writing.UPSERT = 15
+    rest.MAX_POINTS = 15
     index = QdrantIndex(where)
     original, turn = index._connection.call, threading.Lock()
 

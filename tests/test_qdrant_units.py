@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +20,14 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from beside import WORDS, differences, documents, queries
 from scattered import Scattered, ScatteredTokens
 from vizsla.backends.qdrant import connection as connections
+from vizsla.backends.qdrant import rest
+from vizsla.backends.qdrant import writer as writing
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
 from vizsla.backends.qdrant.filters import payload_filter
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
-from vizsla.backends.qdrant.querying import query_batch
+from vizsla.backends.qdrant.rest import bodies, query_batch
 from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered
 from vizsla.backends.qdrant.staging import Staging
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
@@ -185,13 +188,22 @@ def test_counts_come_back_from_points(
         lambda _, terms: np.array([numbers.setdefault(t, 7 + 2 * len(numbers)) for t in terms]), ("words",)
     ).of(batch)
     (point,) = PointEncoder(model, frozen).points(batch, 5, given)
-    assert isinstance(point.vector, dict)
-    record = models.Record(id=point.id, payload=point.payload, vector=point.vector)
+    record = models.Record.model_validate(point)
     stored = StoredPoint.of(record)
     values = stored.values({"words": model}, frozen, dict.fromkeys(stored.terms.tolist(), "words"))
     found = dict(zip(stored.terms.tolist(), values.tolist(), strict=True))
     assert found == {numbers[f"w{i}"]: count for i, count in enumerate(counts)}
     assert (stored.doc_id, stored.number, stored.content) == ("1", 5, {"text": text})
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000), st.integers(1, 20))
+def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int, count: int) -> None:
+    points = [{"id": i, "vector": {"v": [0.5] * n}, "payload": {"id": "\u20ac" * i}} for i, n in enumerate(sizes)]
+    made = list(bodies(points, most=most, count=count))
+    requests = [json.loads(body)["points"] for body in made]
+    assert [point for some in requests for point in some] == points
+    assert all(len(some) <= count for some in requests)
+    assert all(len(some) == 1 or len(body) <= most for some, body in zip(requests, made, strict=True))
 
 
 def test_a_point_of_somebody_else_is_refused() -> None:
@@ -346,6 +358,26 @@ class TestInMemory:
             text = " ".join([*WORDS, "newword"])
             assert cluster.reader.term_statistics(text) == term_statistics(local, text)
             assert list(cluster.documents()) == list(local.documents())
+
+    def test_token_vectors_are_sent_in_small_requests(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A commit counts bytes and not documents: those of late interaction are a hundred times as large."""
+        sizes: list[tuple[int, int]] = []
+
+        def watched(client: QdrantClient, name: str, body: bytes, *, wait: bool) -> None:
+            sizes.append((len(body), len(json.loads(body)["points"])))
+            rest.upsert(client, name, body, wait=wait)
+
+        monkeypatch.setattr(writing, "upsert", watched)
+        monkeypatch.setattr(rest, "REQUEST_BYTES", 20_000)
+        with QdrantIndex.create("qdrant://memory/my", ScatteredTokens(), connection=connection) as cluster:
+            cluster.add(documents(60))
+            cluster.commit()
+            assert len(cluster) == 60
+        assert sum(points for _, points in sizes) == 60
+        assert len(sizes) > 3
+        assert all(size <= 20_000 or points == 1 for size, points in sizes)
 
     def test_a_model_that_cannot_be_there(self, connection: Connection) -> None:
         from test_coil_index import Words

@@ -28,7 +28,7 @@ from vizsla.backends.qdrant import filling, generations
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.filling import FillingRecord, requests_of
+from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
@@ -476,18 +476,6 @@ def test_a_record_comes_back_as_it_was(done: set[int]) -> None:
     assert all(a < b for a, b in record.payload()["done"])
     with pytest.raises(CollectionError, match="the record of an upload is damaged"):
         FillingRecord.of({"source": "x"})
-
-
-@given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000))
-def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int) -> None:
-    from qdrant_client import models
-
-    points = [
-        models.PointStruct(id=i, vector={"v": [0.5] * size}, payload={"id": str(i)}) for i, size in enumerate(sizes)
-    ]
-    found = list(requests_of(points, most))
-    assert [point for some in found for point in some] == points
-    assert all(len(some) == 1 or sum(len(p.model_dump_json()) for p in some) <= most + 60 * len(some) for some in found)
 
 
 @settings(max_examples=15, deadline=None)

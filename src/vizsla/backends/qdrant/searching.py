@@ -18,7 +18,7 @@ from qdrant_client import models
 
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import DOCUMENT, ID, NUMBER, SPARSE, vector_name
-from vizsla.backends.qdrant.querying import Json, as_json, query_batch
+from vizsla.backends.qdrant.rest import Json, as_json, query_batch
 from vizsla.engine import Query
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.search.bound_model import BoundModel
