@@ -45,10 +45,10 @@ from vizsla.backends.qdrant.points import PointEncoder, StoredPoint
 from vizsla.backends.qdrant.rest import Json
 from vizsla.backends.qdrant.state import (
     READY,
-    REPLACED,
     CollectionState,
     check_writable,
     read_state,
+    replaced_state,
     write_state,
 )
 from vizsla.backends.qdrant.terms import BATCH, find_numbers, store_terms
@@ -145,7 +145,7 @@ class _Reweighing:
             return report
         report.base = self._fill(state, model, progress)
         swap(self._connection, self._generations.name, report.base)
-        self._lock.release(replace(state, status=REPLACED))
+        self._lock.release(replaced_state(state))
         report.renewed = True
         return report
 
