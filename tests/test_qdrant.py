@@ -169,12 +169,29 @@ def test_other_models_on_the_same_documents(tmp_path: Path, where: str) -> None:
             with pytest.raises(VizslaError, match=message):
                 cluster.with_model(model)
         for option, message in [
-            ({"combine": "rrf"}, "rrf is for an index"),
+            ({"combine": "union"}, "union is for an index; here parts are added up or fused, as by rrf"),
+            ({"combine": "rff"}, "unknown way to combine 'rff'; did you mean 'rrf'"),
+            ({"combine": "rrf", "model": "bm25"}, "rrf combines the parts of a sum, and this model has only one part"),
             ({"search_params": "ef_search=10"}, "there are no search parameters"),
             ({"approximate": 0.5}, "there is no approximate search"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 cluster.search("word1", **option)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("combine", ["sum", "rrf", "rrf(k=5, depth=90)", "linear", "mnz(depth=200)", "interleave"])
+def test_parts_are_fused_as_in_an_index(tmp_path: Path, where: str, combine: str) -> None:
+    local, cluster = both(tmp_path, where, BM25() + 0.5 * Scattered(), documents(150))
+    with local, cluster:
+        asked = {**queries(12), "none": "unknown", "empty": " "}
+        mine, yours = (i.with_model(combine=combine) for i in (local, cluster))
+        for condition in (None, "year < 2000"):
+            assert differences(mine, yours, asked, 20, condition, cancelling=True) == []
+        for text in ("word1 word5", "word7"):
+            first, second = (i.search(text, 5) for i in (mine, yours))
+            assert [(h.rank, h.document) for h in first] == [(h.rank, h.document) for h in second]
+            (bare,) = yours.search_many([text], 5, documents=False)
+            assert [(h.id, dict(h.document.content)) for h in bare] == [(h.id, {}) for h in second]
 
 
 def test_the_mean_length_is_frozen_and_its_drift_is_told(where: str) -> None:

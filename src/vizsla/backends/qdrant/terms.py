@@ -14,11 +14,11 @@ from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import NUMBER, term_id, terms_of
 from vizsla.backends.qdrant.rest import Json, bodies, upsert
 from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.reading.terms import CachedTerms
 from vizsla.index.writing.buffer import MAX_TERMS
 
 BATCH = 2000
 """Terms that are read or written at once."""
-MAX_CACHED = 200_000
 NAMESPACE, TERM, FREQUENCY, OCCURRENCES = "namespace", "term", "documents", "occurrences"
 """Keys of a term's payload, beside its number."""
 
@@ -57,27 +57,18 @@ class TermEntry:
         return {"id": term_id(self.namespace, self.term), "vector": {}, "payload": payload}
 
 
-class TermTable:
-    """Looks up terms for searches; what was looked up is kept, since queries share their words."""
+class TermTable(CachedTerms):
+    """The terms of a collection, looked up for searches."""
 
     def __init__(self, connection: Connection, base: str, namespaces: Sequence[str]) -> None:
+        super().__init__()
         self._connection = connection
         self._base = base
         self._namespaces = namespaces
-        self._known: dict[int, dict[str, tuple[int, int]]] = {}
 
-    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
-        known = self._known.setdefault(space, {})
-        missing = [term for term in dict.fromkeys(terms) if term not in known]
-        if missing:
-            if len(known) > MAX_CACHED:
-                known = self._known[space] = {}
-                missing = list(dict.fromkeys(terms))
-            found = self.entries(space, missing)
-            known.update({t: (e.number, e.documents) if (e := found.get(t)) else (-1, 0) for t in missing})
-        pairs = np.array([known[term] for term in terms], np.int64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
+        found = self.entries(space, terms)
+        return [(e.number, e.documents) if (e := found.get(term)) else (-1, 0) for term in terms]
 
     def entries(self, space: int, terms: Sequence[str]) -> dict[str, TermEntry]:
         """Those of the terms that the collection has, as it has them now."""
