@@ -20,15 +20,18 @@ from scattered import ScatteredTokens
 from test_life import DOCUMENTS, FILTERS, IDS, WORDS, Meaning
 from vizsla import Filter
 from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.errors import VizslaError
 from vizsla.index import Index, term_statistics
 from vizsla.models import Model, parse_model
 
 # The mean length of documents is that of the first commit in a collection, and that of all in an index; with b = 0 it
-# does not count.
+# does not count. With another b, weights are renewed before a search.
 BM25 = parse_model("bm25(b=0)")
+WITH_LENGTHS = parse_model("bm25")
 MODELS = [
     BM25,
+    WITH_LENGTHS,
     parse_model("bm25-multifield(b=0)"),
     parse_model("bm25(b=0, lengths=exact, variant=bm25+)"),
     ScatteredTokens(),
@@ -49,6 +52,7 @@ class Life(RuleBasedStateMachine):
         self.local = self.stack.enter_context(Index.create(self.folder / "i", model))
         self.where = address([self.server], f"life{next(_numbers)}")
         self.cluster = QdrantIndex.create(self.where, model)
+        self.has_lengths = model is WITH_LENGTHS
         self.changed = False
 
     def teardown(self) -> None:
@@ -61,23 +65,27 @@ class Life(RuleBasedStateMachine):
     @rule(documents=DOCUMENTS)
     def add(self, documents: dict[str, tuple[str, str, dict[str, Any]]]) -> None:
         records = [{"id": i, "title": a, "text": b, **more} for i, (a, b, more) in documents.items()]
+        self.changed = True
         mine, yours = self.local.add(records), self.cluster.add(records)
         assert (mine.documents, mine.replaced) == (yours.documents, yours.replaced)
         assert [d.id for d in mine.empty] == [d.id for d in yours.empty]
 
     @rule(ids=st.lists(IDS, max_size=4))
     def delete(self, ids: list[str]) -> None:
+        self.changed = True
         assert self.local.delete(ids) == self.cluster.delete(ids)
 
     @rule()
     def commit(self) -> None:
         self.local.commit()
         self.cluster.commit()
+        self.changed = False
 
     @rule()
     def roll_back(self) -> None:
         self.local.rollback()
         self.cluster.rollback()
+        self.changed = False
 
     @rule()
     def reopen(self) -> None:
@@ -87,6 +95,11 @@ class Life(RuleBasedStateMachine):
 
     @rule(query=WORDS, k=st.integers(1, 9), condition=st.one_of(st.none(), FILTERS))
     def search(self, query: str, k: int, condition: Meaning | None) -> None:
+        if self.has_lengths:
+            if self.changed:
+                return  # a writer of weights that are renewed would lose its changes
+            if reweigh(self.where, threshold=0).renewed:
+                self.reopen()
         text = None if condition is None else condition[0]
         try:
             found = list(self.cluster.run({"q": query}, k, text)["q"])

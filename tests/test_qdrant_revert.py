@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from conftest import Cli
-from qdrant_server import Node, address, nodes
+from qdrant_server import Node, address
 from uploaded import contents, records
 from vizsla import open as open_location
 from vizsla.backends.qdrant import lock as locks
@@ -22,12 +22,6 @@ from vizsla.backends.qdrant.reverting import revert
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.state import BUILDING, WRITING, read_state, write_state
 from vizsla.errors import CollectionError
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
-        yield node
 
 
 @pytest.fixture(autouse=True)
@@ -44,16 +38,15 @@ def connection(server: Node) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def where(server: Node, request: pytest.FixtureRequest) -> str:
-    """A collection with two generations: the second has longer documents besides, and new weights."""
-    place = address([server], request.node.name.replace("_", "-")[:60])
-    with QdrantIndex.create(place) as index:
+def where(where: str) -> str:
+    """A collection with two generations, the second with new weights."""
+    with QdrantIndex.create(where) as index:
         index.add(records(30))
         index.commit()
         index.add([{"id": "long", "text": "word1 " * 400}])
         index.commit()
-    assert reweigh(place, threshold=0).renewed
-    return place
+    assert reweigh(where, threshold=0).renewed
+    return where
 
 
 def name_of(where: str) -> str:

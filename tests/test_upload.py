@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from beside import differences
 from cluster_crash import killed
 from conftest import Cli
-from qdrant_server import Node, address, nodes
+from qdrant_server import Node
 from scattered import Scattered, ScatteredTokens
 from uploaded import WORDS, contents, encode, records
 from vizsla import Index
@@ -43,18 +42,6 @@ from vizsla.models import BM25, Model
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}
 TITLE, TEXT = BM25(fields=("title",), namespace="title", name="title"), BM25(fields=("text",), lengths="exact")
 MODELS: dict[str, Model] = {"bm25": BM25(), "all": TITLE + TEXT + 0.3 * Scattered() + 0.1 * ScatteredTokens()}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
-        yield node
-
-
-@pytest.fixture
-def where(server: Node, request: pytest.FixtureRequest) -> str:
-    """An address that no other test has."""
-    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])
 
 
 @pytest.fixture(autouse=True)
