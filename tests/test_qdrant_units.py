@@ -20,12 +20,13 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from beside import WORDS, differences, documents, queries
 from scattered import Scattered, ScatteredTokens
 from vizsla.backends.qdrant import connection as connections
-from vizsla.backends.qdrant import rest
+from vizsla.backends.qdrant import lock, rest
 from vizsla.backends.qdrant import writer as writing
 from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
+from vizsla.backends.qdrant.connection import Connection, LeaderLostError, MissingCollectionError
 from vizsla.backends.qdrant.filters import payload_filter
 from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.layout import STATE_ID
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.rest import bodies, query_batch
 from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered
@@ -131,6 +132,14 @@ def test_failures_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(kind, match=message) as e:
             connection.call(connection.answer)
         assert "\n" not in str(e.value)
+
+
+def test_a_lost_leader_is_told_at_once() -> None:
+    lost = status(500, "Failed to apply update with Strong ordering via leader peer 7: Unavailable")
+    connection = Failing(["a", "b"], [unreachable(), lost, None])
+    with pytest.raises(LeaderLostError, match="a, b: Failed to apply update"):
+        connection.call(connection.answer)
+    assert connection.asked == [0, 1]
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"result": null}', b'{"result": [3]}'])
@@ -358,6 +367,34 @@ class TestInMemory:
             text = " ".join([*WORDS, "newword"])
             assert cluster.reader.term_statistics(text) == term_statistics(local, text)
             assert list(cluster.documents()) == list(local.documents())
+
+    def test_a_commit_while_the_leader_is_down(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The server that orders changes strongly is gone: another one does it, and the writer looks twice."""
+        call, orderings = connection.call, list[str]()
+
+        def led(ask: Any, *arguments: Any, **options: Any) -> Any:
+            if "ordering" in options:
+                orderings.append(options["ordering"].value)
+                if options["ordering"] == models.WriteOrdering.STRONG:
+                    raise LeaderLostError("Strong ordering via leader peer 7")
+            return call(ask, *arguments, **options)
+
+        with QdrantIndex.create("qdrant://memory/my", connection=connection) as cluster:
+            monkeypatch.setattr(connection, "call", led)
+            monkeypatch.setattr(lock, "_SETTLE", 0.01)
+            cluster.add(documents(5))
+            cluster.commit()
+            assert len(cluster) == 5
+            assert set(orderings) == {"strong", "medium"}
+
+            def stolen(seconds: float) -> None:
+                if seconds == lock._SETTLE:
+                    payload = {"writer": {"token": "other", "beat": 0}}
+                    call(QdrantClient.set_payload, "my@1.terms", payload, [STATE_ID])
+
+            monkeypatch.setattr(lock.time, "sleep", stolen)
+            with pytest.raises(CollectionError, match="is being written to"):
+                lock.WriteLock(connection, "my@1", timeout=0)
 
     def test_token_vectors_are_sent_in_small_requests(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
