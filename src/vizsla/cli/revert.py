@@ -18,10 +18,8 @@ def revert(
 ) -> None:
     """Go back to the collection before the last upload.
 
-    Also to the one before a reweighing.
-
-    Searches go on, and see it within a second. What was added since is in the collection that is left, which is kept:
-    vizsla revert --to goes forward again.
+    Or to the one before the last reweighing. Searches go on, and see it within a second. What was added since is in the
+    collection that is left, which is kept: vizsla revert --to goes forward again.
     """
     console.need("qdrant_client", "qdrant")
     from vizsla.backends.qdrant.reverting import revert as go_back
