@@ -31,7 +31,6 @@ BM25 = parse_model("bm25(b=0)")
 WITH_LENGTHS = parse_model("bm25")
 MODELS = [
     BM25,
-    WITH_LENGTHS,
     parse_model("bm25-multifield(b=0)"),
     parse_model("bm25(b=0, lengths=exact, variant=bm25+)"),
     ScatteredTokens(),
@@ -44,16 +43,17 @@ class Life(RuleBasedStateMachine):
     """Random changes of a collection and of an index; after each commit both must find the same."""
 
     server: ClassVar[Node]
+    models: ClassVar[list[Model]]
 
-    @initialize(model=st.sampled_from(MODELS))
-    def create(self, model: Model) -> None:
+    @initialize(data=st.data())
+    def create(self, data: st.DataObject) -> None:
+        model = data.draw(st.sampled_from(self.models))
         self.folder = Path(tempfile.mkdtemp())
         self.stack = ExitStack()
         self.local = self.stack.enter_context(Index.create(self.folder / "i", model))
         self.where = address([self.server], f"life{next(_numbers)}")
         self.cluster = QdrantIndex.create(self.where, model)
         self.has_lengths = model is WITH_LENGTHS
-        self.changed = False
 
     def teardown(self) -> None:
         if hasattr(self, "cluster"):
@@ -65,27 +65,23 @@ class Life(RuleBasedStateMachine):
     @rule(documents=DOCUMENTS)
     def add(self, documents: dict[str, tuple[str, str, dict[str, Any]]]) -> None:
         records = [{"id": i, "title": a, "text": b, **more} for i, (a, b, more) in documents.items()]
-        self.changed = True
         mine, yours = self.local.add(records), self.cluster.add(records)
         assert (mine.documents, mine.replaced) == (yours.documents, yours.replaced)
         assert [d.id for d in mine.empty] == [d.id for d in yours.empty]
 
     @rule(ids=st.lists(IDS, max_size=4))
     def delete(self, ids: list[str]) -> None:
-        self.changed = True
         assert self.local.delete(ids) == self.cluster.delete(ids)
 
     @rule()
     def commit(self) -> None:
         self.local.commit()
         self.cluster.commit()
-        self.changed = False
 
     @rule()
     def roll_back(self) -> None:
         self.local.rollback()
         self.cluster.rollback()
-        self.changed = False
 
     @rule()
     def reopen(self) -> None:
@@ -96,8 +92,7 @@ class Life(RuleBasedStateMachine):
     @rule(query=WORDS, k=st.integers(1, 9), condition=st.one_of(st.none(), FILTERS))
     def search(self, query: str, k: int, condition: Meaning | None) -> None:
         if self.has_lengths:
-            if self.changed:
-                return  # a writer of weights that are renewed would lose its changes
+            self.commit()  # a writer would lose its changes when weights are renewed
             if reweigh(self.where, threshold=0).renewed:
                 self.reopen()
         text = None if condition is None else condition[0]
@@ -130,12 +125,13 @@ class Life(RuleBasedStateMachine):
         assert term_statistics(self.local, words) == self.cluster.reader.term_statistics(words)
 
 
-def test_a_life_beside_an_index(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("models", "examples"), [(MODELS, 8), ([WITH_LENGTHS], 3)], ids=["without", "with-lengths"])
+def test_a_life_beside_an_index(tmp_path: Path, models: list[Model], examples: int) -> None:
     with nodes(tmp_path) as (node,):
-        Life.server = node
+        Life.server, Life.models = node, models
         run_state_machine_as_test(
             Life,
             settings=settings(
-                max_examples=8, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+                max_examples=examples, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
             ),
         )
