@@ -2,9 +2,11 @@
 
     VIZSLA_QDRANT_SERVER=qdrant python bench/cluster.py corpus.jsonl queries.jsonl [--documents 100000] [--nodes 3]
 
-All three are asked the same queries, one after the other in each round, so that a busy machine is busy for all. Our
-share of a search's time is what passes outside of the calls of Qdrant's client, in the same run. Uploading is
-measured beside the client's own upload of the same points. Rankings are held against those of the index.
+All are asked the same queries, one after the other in each round, so that a busy machine is busy for all. Qdrant is
+asked directly in two ways: by its client's own method, and by the requests that Vizsla sends, with ready vectors. Our
+share of a search's time is what passes outside of sending requests and reading answers as JSON, in the same run; the
+share outside of HTTP has these, too. Uploading is measured beside the client's own upload of the same points. Rankings
+are held against those of the index.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from beside import differences
 from qdrant_server import address, nodes, program
 from vizsla.backends.qdrant import layout, searching
 from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.rest import Json, query_batch
 from vizsla.backends.qdrant.scanning import all_points
 from vizsla.datasets import read_documents, read_queries
 from vizsla.index import Index
@@ -42,7 +45,7 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def ready_requests(index: QdrantIndex, texts: list[str], k: int, batch: int) -> list[list[models.QueryRequest]]:
+def ready_requests(index: QdrantIndex, texts: list[str], k: int, batch: int) -> list[list[Json]]:
     """What the first requests for these queries are, ready to be sent."""
     reader = index.reader
     top_k = searching.TopK(reader.connection, reader.state.base, documents=False)
@@ -52,12 +55,11 @@ def ready_requests(index: QdrantIndex, texts: list[str], k: int, batch: int) -> 
 
 
 class Stopwatch:
-    """How long, and how much of this process's CPU, the calls of a connection take."""
+    """How long, and how much of this process's CPU, calls of a method take."""
 
-    def __init__(self, index: QdrantIndex) -> None:
+    def __init__(self, owner: Any, method: str) -> None:
         self.seconds = self.cpu = 0.0
-        connection = index.reader.connection
-        call = connection.call
+        call = getattr(owner, method)
 
         def timed(*arguments: Any, **options: Any) -> Any:
             started, before = time.perf_counter(), time.process_time()
@@ -67,22 +69,22 @@ class Stopwatch:
                 self.seconds += time.perf_counter() - started
                 self.cpu += time.process_time() - before
 
-        connection.call = timed  # type: ignore[method-assign]
+        setattr(owner, method, timed)
 
-    def share(self, work: Callable[[], Any]) -> tuple[float, float, float]:
-        """Seconds of some work, the share outside of the client's calls, and the CPU seconds there."""
+    def reset(self) -> None:
         self.seconds = self.cpu = 0.0
-        before = time.process_time()
-        whole = seconds(work)
-        return whole, 1 - self.seconds / whole, time.process_time() - before - self.cpu
 
 
 def measure_searches(
-    local: Index, index: QdrantIndex, watch: Stopwatch, texts: list[str], k: int, batch: int, rounds: int
+    local: Index, index: QdrantIndex, watches: list[Stopwatch], texts: list[str], k: int, batch: int, rounds: int
 ) -> dict[str, Any]:
-    """Queries a second of each, the median of some rounds, and our share of the time."""
+    """Queries a second of each, the median of some rounds, and our share of the time.
+
+    `watches`: of the connection, and of HTTP.
+    """
     base, client = index.reader.state.base, index.reader.connection._client(0)
     ready = ready_requests(index, texts, k, batch)
+    objects = [[models.QueryRequest.model_validate(request) for request in some] for some in ready]
     batches = [texts[a : a + batch] for a in range(0, len(texts), batch)]
 
     def ours() -> None:
@@ -91,20 +93,25 @@ def measure_searches(
 
     others: dict[str, Callable[[], Any]] = {
         "index": lambda: [local.search_many(some, k, documents=False, threads=1) for some in batches],
-        "ready vectors": lambda: [client.query_batch_points(base, some) for some in ready],
+        "Qdrant's client": lambda: [client.query_batch_points(base, some) for some in objects],
+        "ready vectors": lambda: [query_batch(client, base, some) for some in ready],
     }
     ours()  # what is loaded once is loaded, and terms are known
     times: dict[str, list[float]] = {"cluster": [], **{name: [] for name in others}}
     shares, cpu = [], []
     for _ in range(rounds):
-        whole, share, used = watch.share(ours)
+        for watch in watches:
+            watch.reset()
+        before = time.process_time()
+        whole = seconds(ours)
+        cpu.append(1000 * (time.process_time() - before - watches[0].cpu) / len(texts))
         times["cluster"].append(whole)
-        shares.append(share)
-        cpu.append(1000 * used / len(texts))
+        shares.append([1 - watch.seconds / whole for watch in watches])
         for name, way in others.items():
             times[name].append(seconds(way))
     rates = {name: round(len(texts) / statistics.median(some)) for name, some in times.items()}
-    own = {"our_share": round(statistics.median(shares), 3), "our_cpu_ms": round(statistics.median(cpu), 3)}
+    outside = [round(statistics.median(some), 3) for some in zip(*shares, strict=True)]
+    own = {"our_share": outside[0], "outside_of_http": outside[1], "our_cpu_ms": round(statistics.median(cpu), 3)}
     return {"k": k, "batch": batch, "queries_a_second": rates, **own}
 
 
@@ -160,9 +167,11 @@ def main() -> None:
                 print(
                     json.dumps({"k": k, "rankings": len(asked), "wrong": len(wrong), "such_as": wrong[:2]}), flush=True
                 )
-            watch = Stopwatch(index)
+            connection = index.reader.connection
+            http = connection._client(0).http.client._client
+            watches = [Stopwatch(connection, "call"), Stopwatch(http, "send")]
             for k, batch in ((10, 1), (10, 50), (100, 50)):
-                print(json.dumps(measure_searches(local, index, watch, texts, k, batch, options.rounds)), flush=True)
+                print(json.dumps(measure_searches(local, index, watches, texts, k, batch, options.rounds)), flush=True)
             few = list(islice(read_documents(options.corpus), min(UPLOADED, options.documents)))
             print(json.dumps(measure_upload(index, address(cluster, "upload"), few)), flush=True)
 

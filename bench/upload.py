@@ -21,8 +21,9 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant import layout
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.filling import MAX_POINTS, Pieces
+from vizsla.backends.qdrant.filling import Pieces
 from vizsla.backends.qdrant.generations import find_generations
+from vizsla.backends.qdrant.rest import MAX_POINTS
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.index import PartSet
 from vizsla.index.parts.counting import count_parts
@@ -36,7 +37,7 @@ def points_of(parts: PartSet, where: str) -> list[models.PointStruct]:
 
     def keep(self: Any, points: Any) -> None:
         made = list(points)
-        kept.extend(made)
+        kept.extend(map(models.PointStruct.model_validate, made))
         send(self, made)
 
     Pieces.send = keep  # type: ignore[method-assign]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.index import Index
+from vizsla.models import Model
 from vizsla.runs import Retriever
 
 ROUNDING = 1e-6
@@ -64,3 +68,13 @@ def differences(
             elif mine != yours and (yours not in scores or abs(scores[yours] - score) > margin):
                 wrong.append(f"{query}: rank {rank} is {yours}, not {mine}")
     return wrong
+
+
+def both(tmp_path: Path, where: str, model: Model | str, some: list[dict[str, Any]]) -> tuple[Index, QdrantIndex]:
+    """An index and a collection with the same documents."""
+    local, cluster = Index.create(tmp_path / "i", model), QdrantIndex.create(where, model)
+    for retriever in (local, cluster):
+        added = retriever.add(some)
+        assert added.documents == len(some)
+        retriever.commit()
+    return local, cluster

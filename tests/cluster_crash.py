@@ -101,7 +101,7 @@ class Cluster:
                     raise SystemExit(f"{name}: {key} is wrong, as {server.host} tells it")
 
     def drop(self, name: str) -> None:
-        client = QdrantClient(url=f"http://{self.servers[0].host}", check_compatibility=False)
+        client = QdrantClient(url=f"http://{self.servers[0].host}", check_compatibility=False, timeout=60)
         for collection in client.get_collections().collections:
             if collection.name.partition("@")[0] == name:
                 client.delete_collection(collection.name)
@@ -187,7 +187,7 @@ class Cluster:
         """Until every replica of the collection is active again."""
         deadline = time.monotonic() + 60
         for server in self.servers:
-            client = QdrantClient(url=f"http://{server.host}", check_compatibility=False)
+            client = QdrantClient(url=f"http://{server.host}", check_compatibility=False, timeout=60)
             while True:
                 told = client.http.distributed_api.collection_cluster_info(name).result
                 states = {shard.state.value for shard in (*told.local_shards, *told.remote_shards)}

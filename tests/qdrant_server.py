@@ -174,3 +174,16 @@ def nodes(folder: Path, count: int = 1, key: str | None = None) -> Iterator[list
 
 def address(nodes: list[Node], name: str) -> str:
     return f"qdrant://{','.join(node.host for node in nodes)}/{name}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A server for the tests of a file."""
+    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
+        yield node
+
+
+@pytest.fixture
+def where(server: Node, request: pytest.FixtureRequest) -> str:
+    """The address of a collection that no other test has."""
+    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])

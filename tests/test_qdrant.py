@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from beside import WORDS, differences, documents, queries
+from beside import both, differences, documents, queries
 from conftest import Cli
-from qdrant_server import Node, address, nodes
+from qdrant_server import Node, address
 from scattered import Scattered, ScatteredTokens
 from vizsla import BeirDataset, Filter, Index, evaluate_retriever
 from vizsla import open as open_location
-from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.inspection import matching_ids
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.errors import UncommittedChangesWarning, VizslaError
 from vizsla.index import term_statistics
-from vizsla.models import BM25, Model, parse_model
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
-        yield node
-
-
-@pytest.fixture
-def where(server: Node, request: pytest.FixtureRequest) -> str:
-    """An address that no other test has."""
-    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])
-
-
-def both(tmp_path: Path, where: str, model: Model | str, some: list[dict[str, Any]]) -> tuple[Index, QdrantIndex]:
-    local, cluster = Index.create(tmp_path / "i", model), QdrantIndex.create(where, model)
-    for retriever in (local, cluster):
-        added = retriever.add(some)
-        assert added.documents == len(some)
-        retriever.commit()
-    return local, cluster
-
+from vizsla.models import BM25, Model
 
 MODELS: dict[str, Model | str] = {
     "bm25": "bm25",
@@ -169,12 +140,29 @@ def test_other_models_on_the_same_documents(tmp_path: Path, where: str) -> None:
             with pytest.raises(VizslaError, match=message):
                 cluster.with_model(model)
         for option, message in [
-            ({"combine": "rrf"}, "rrf is for an index"),
+            ({"combine": "union"}, "union is for an index; here parts are added up or fused, as by rrf"),
+            ({"combine": "rff"}, "unknown way to combine 'rff'; did you mean 'rrf'"),
+            ({"combine": "rrf", "model": "bm25"}, "rrf combines the parts of a sum, and this model has only one part"),
             ({"search_params": "ef_search=10"}, "there are no search parameters"),
             ({"approximate": 0.5}, "there is no approximate search"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 cluster.search("word1", **option)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("combine", ["sum", "rrf", "rrf(k=5, depth=90)", "linear", "mnz(depth=200)", "interleave"])
+def test_parts_are_fused_as_in_an_index(tmp_path: Path, where: str, combine: str) -> None:
+    local, cluster = both(tmp_path, where, BM25() + 0.5 * Scattered(), documents(150))
+    with local, cluster:
+        asked = {**queries(12), "none": "unknown", "empty": " "}
+        mine, yours = (i.with_model(combine=combine) for i in (local, cluster))
+        for condition in (None, "year < 2000"):
+            assert differences(mine, yours, asked, 20, condition, cancelling=True) == []
+        for text in ("word1 word5", "word7"):
+            first, second = (i.search(text, 5) for i in (mine, yours))
+            assert [(h.rank, h.document) for h in first] == [(h.rank, h.document) for h in second]
+            (bare,) = yours.search_many([text], 5, documents=False)
+            assert [(h.id, dict(h.document.content)) for h in bare] == [(h.id, {}) for h in second]
 
 
 def test_the_mean_length_is_frozen_and_its_drift_is_told(where: str) -> None:
@@ -232,179 +220,6 @@ def test_filters_with_odd_names_and_values(where: str) -> None:
             expected = [d["id"] for d in some if Filter.parse(condition).accepts(d)]
             assert [h.id for h in cluster.search("dog", filter=condition)] == expected, condition
             assert matching_ids(cluster, condition) == expected
-
-
-# Writers, one at a time
-
-
-def test_writers_take_turns_and_wait_for_each_other(where: str) -> None:
-    with QdrantIndex.create(where) as one, QdrantIndex(where) as two:
-        base, connection = one.reader.state.base, one.reader.connection
-        with locks.WriteLock(connection, base):
-            two.add([{"id": "1", "text": "dog"}])
-            with two.writer(timeout=0.3) as writer:
-                writer.add([{"id": "2", "text": "dog"}])
-                with pytest.raises(CollectionError, match=r"is being written to \(process \d+ on .*, since .*\)"):
-                    writer.commit()
-        two.commit()  # what was staged is still there
-        assert len(two) == 1
-        errors: list[BaseException] = []
-
-        def write(index: QdrantIndex, first: int) -> None:
-            try:
-                for i in range(first, first + 5):
-                    with index.writer() as writer:
-                        writer.add([{"id": str(i), "text": f"dog number{i}"}])
-                        writer.commit()
-            except BaseException as e:
-                errors.append(e)
-
-        threads = [threading.Thread(target=write, args=a) for a in ((one, 10), (two, 20))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        one.refresh()
-        assert len(one) == 11
-        assert one.reader.term_statistics("dog")[0].documents == 11
-        assert len({h.document.id for h in one.search("dog", 50)}) == 11
-
-
-def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
-    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local, cluster = both(tmp_path, where, "bm25(b=0)", documents(60))
-    monkeypatch.setattr(locks, "DEAD", 1.0)
-    monkeypatch.setattr(locks, "BEAT", 0.2)
-    with local, cluster:
-        process = multiprocessing.get_context("fork").Process(target=_write_and_stop, args=(where,))
-        process.start()
-        process.join()
-        assert cluster.info()["status"] == "writing"
-        cluster.add(documents(20, seed=5))
-        cluster.commit()
-        kept = {d.id: d for d in cluster.documents()}
-        assert len(kept) == len(cluster)
-        local.delete([d.id for d in local.documents()])
-        local.add([{"id": d.id, **d.content} for d in kept.values()])
-        local.commit()
-        assert differences(local, cluster, queries(20), 30) == []
-        text = " ".join(WORDS)
-        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
-
-
-def _write_and_stop(where: str) -> None:
-    """A commit that is killed after half of its documents were sent."""
-    from vizsla.backends.qdrant import writer as writing
-
-    sent = 0
-
-    def send(*_: object, **__: object) -> None:
-        nonlocal sent
-        sent += 1
-        if sent > 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    writing.UPSERT = 15
-    index = QdrantIndex(where)
-    original, turn = index._connection.call, threading.Lock()
-
-    def call(ask: Any, *arguments: Any, **options: Any) -> Any:
-        if ask.__name__ == "upsert" and not arguments[0].endswith(".terms"):
-            with turn:
-                send()
-        return original(ask, *arguments, **options)
-
-    index._connection.call = call  # type: ignore[method-assign]
-    index.delete([f"d{i}" for i in range(10)])
-    index.add([{**d, "text": d["text"] + " newword"} for d in documents(60, seed=3)])
-    index.commit()
-
-
-# What is wrong is said in one sentence
-
-
-def test_nobody_listens() -> None:
-    with pytest.raises(CollectionError, match=r"http://127\.0\.0\.1:1 cannot be reached .*does it run\?$"):
-        QdrantIndex("qdrant://127.0.0.1:1/my", patience=0.2)
-    with pytest.raises(CollectionError, match=r"none of http://127\.0\.0\.1:1, http://127\.0\.0\.1:2 answers"):
-        QdrantIndex("qdrant://127.0.0.1:1,127.0.0.1:2/my", patience=0.2)
-
-
-def test_another_server_is_asked_where_one_fails(server: Node) -> None:
-    where = f"qdrant://127.0.0.1:1,{server.host}/failing-over"
-    with QdrantIndex.create(where, overwrite=True) as index:
-        index.add(documents(3))
-        index.commit()
-        assert len(index) == 3
-
-
-def test_a_key_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with nodes(tmp_path, key="secret") as (node,):
-        where = address([node], "locked")
-        with pytest.raises(CollectionError, match=r"it asks for a key .*; set QDRANT_API_KEY"):
-            open_location(where)
-        with pytest.raises(CollectionError, match="the key is wrong"):
-            QdrantIndex(where, key="wrong")
-        monkeypatch.setenv("QDRANT_API_KEY", "secret")
-        with QdrantIndex.create(where) as index:
-            assert len(index) == 0
-
-
-def test_what_is_not_ours_or_not_there(server: Node, where: str) -> None:
-    with pytest.raises(CollectionError, match="there is no collection"):
-        open_location(where)
-    with QdrantIndex.create(where, Scattered()) as index:
-        base, client = index.reader.state.base, index.reader.connection._client(0)
-        with pytest.raises(CollectionError, match="already; take another name, or replace it"):
-            QdrantIndex.create(where)
-        from qdrant_client import models
-
-        client.create_collection("foreign", {"v": models.VectorParams(size=3, distance=models.Distance.DOT)})
-        with pytest.raises(CollectionError, match=r"'foreign' at .* was not made by Vizsla: there is no collection"):
-            open_location(address([server], "foreign"))
-        client.delete_collection(base)
-        wide = models.VectorParams(size=3, distance=models.Distance.DOT)
-        client.create_collection(base, {"dense.scattered": wide})
-        with pytest.raises(CollectionError, match=r"needs vectors of 8 numbers.*has vectors of 3 numbers"):
-            open_location(where)
-        client.upsert("foreign", [models.PointStruct(id=1, vector={"v": [1, 2, 3]}, payload={"a": 1})])
-
-
-def test_half_an_upload_is_not_searched(where: str) -> None:
-    from vizsla.backends.qdrant.address import Address
-    from vizsla.backends.qdrant.connection import Connection
-    from vizsla.backends.qdrant.creation import create_collection
-
-    place = Address.parse(where)
-    connection = Connection(place.servers)
-    create_collection(connection, place.name, parse_model("bm25"), status="building")
-    with pytest.raises(CollectionError, match="is not finished: its upload goes on, or was stopped"):
-        open_location(where)
-    connection.close()
-
-
-def test_a_server_that_is_too_old(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vizsla.backends.qdrant import connection
-
-    monkeypatch.setattr(connection, "OLDEST", (99, 1))
-    with pytest.raises(CollectionError, match=r"this is Qdrant 1\.\d+\.\d+; 99\.1 or newer is needed"):
-        open_location(where)
-
-
-def test_a_collection_of_a_newer_or_damaged_format(where: str) -> None:
-    from vizsla.backends.qdrant.layout import STATE_ID
-
-    QdrantIndex.create(where).close()
-    with QdrantIndex(where) as index:
-        client, terms = index.reader.connection._client(0), index.reader.state.base + ".terms"
-        client.set_payload(terms, {"generation": "many"}, [STATE_ID])
-        with pytest.raises(CollectionError, match=r"the state of the collection .* is damaged"):
-            open_location(where)
-        client.set_payload(terms, {"format": 99}, [STATE_ID])
-        with pytest.raises(CollectionError, match="has the format 99, and this version of Vizsla reads 1"):
-            open_location(where)
 
 
 # On the command line

@@ -20,13 +20,15 @@ from scattered import ScatteredTokens
 from test_life import DOCUMENTS, FILTERS, IDS, WORDS, Meaning
 from vizsla import Filter
 from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.errors import VizslaError
 from vizsla.index import Index, term_statistics
 from vizsla.models import Model, parse_model
 
 # The mean length of documents is that of the first commit in a collection, and that of all in an index; with b = 0 it
-# does not count.
+# does not count. With another b, weights are renewed before a search.
 BM25 = parse_model("bm25(b=0)")
+WITH_LENGTHS = parse_model("bm25")
 MODELS = [
     BM25,
     parse_model("bm25-multifield(b=0)"),
@@ -41,15 +43,17 @@ class Life(RuleBasedStateMachine):
     """Random changes of a collection and of an index; after each commit both must find the same."""
 
     server: ClassVar[Node]
+    models: ClassVar[list[Model]]
 
-    @initialize(model=st.sampled_from(MODELS))
-    def create(self, model: Model) -> None:
+    @initialize(data=st.data())
+    def create(self, data: st.DataObject) -> None:
+        model = data.draw(st.sampled_from(self.models))
         self.folder = Path(tempfile.mkdtemp())
         self.stack = ExitStack()
         self.local = self.stack.enter_context(Index.create(self.folder / "i", model))
         self.where = address([self.server], f"life{next(_numbers)}")
         self.cluster = QdrantIndex.create(self.where, model)
-        self.changed = False
+        self.has_lengths = model is WITH_LENGTHS
 
     def teardown(self) -> None:
         if hasattr(self, "cluster"):
@@ -87,6 +91,10 @@ class Life(RuleBasedStateMachine):
 
     @rule(query=WORDS, k=st.integers(1, 9), condition=st.one_of(st.none(), FILTERS))
     def search(self, query: str, k: int, condition: Meaning | None) -> None:
+        if self.has_lengths:
+            self.commit()  # a writer would lose its changes when weights are renewed
+            if reweigh(self.where, threshold=0).renewed:
+                self.reopen()
         text = None if condition is None else condition[0]
         try:
             found = list(self.cluster.run({"q": query}, k, text)["q"])
@@ -117,12 +125,13 @@ class Life(RuleBasedStateMachine):
         assert term_statistics(self.local, words) == self.cluster.reader.term_statistics(words)
 
 
-def test_a_life_beside_an_index(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("models", "examples"), [(MODELS, 8), ([WITH_LENGTHS], 3)], ids=["without", "with-lengths"])
+def test_a_life_beside_an_index(tmp_path: Path, models: list[Model], examples: int) -> None:
     with nodes(tmp_path) as (node,):
-        Life.server = node
+        Life.server, Life.models = node, models
         run_state_machine_as_test(
             Life,
             settings=settings(
-                max_examples=8, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+                max_examples=examples, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
             ),
         )

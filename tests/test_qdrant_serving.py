@@ -12,6 +12,7 @@ from served import served
 from vizsla import Index
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import VizslaError
+from vizsla.index import similar
 from vizsla.server.hosting import check_hosting
 from vizsla.server.settings import Settings, index_names
 
@@ -45,7 +46,10 @@ def test_a_collection_is_served_as_an_index_is(tmp_path: Path) -> None:
             assert "in a cluster, where the values of fields are not counted" in facets.error
             counted = {"query": "word1", "facets": {"fields": ["year"], "over": 10}}
             assert client.post("/v1/dogs/search", counted).status == 200
-            assert "similar documents are not found" in client.post("/v1/dogs/search", {"like": "d1"}).error
+            alike = client.post("/v1/dogs/search", {"like": "d1", "k": 5, "filter": "year < 2010"}).data["results"][0]
+            expected = similar(local, "d1", 5, "year < 2010")
+            assert [hit["id"] for hit in alike["hits"]] == [hit.id for hit in expected]
+            assert client.post("/v1/dogs/search", {"like": "nope"}).status == 404
             assert client.get("/v1/dogs/suggest", prefix="wor").data["suggestions"] == []
             assert "compact it themselves" in client.post("/v1/dogs/compact").error
             assert client.get("/metrics").status == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +20,16 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from beside import WORDS, differences, documents, queries
 from scattered import Scattered, ScatteredTokens
 from vizsla.backends.qdrant import connection as connections
+from vizsla.backends.qdrant import lock, rest
+from vizsla.backends.qdrant import writer as writing
 from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
+from vizsla.backends.qdrant.connection import Connection, LeaderLostError, MissingCollectionError
 from vizsla.backends.qdrant.filters import payload_filter
 from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant.layout import STATE_ID
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
-from vizsla.backends.qdrant.searching import Pending, ScoredDocument, is_complete
+from vizsla.backends.qdrant.rest import bodies, query_batch
+from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered
 from vizsla.backends.qdrant.staging import Staging
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
 from vizsla.errors import CollectionError, VizslaError
@@ -128,6 +134,24 @@ def test_failures_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "\n" not in str(e.value)
 
 
+def test_a_lost_leader_is_told_at_once() -> None:
+    lost = status(500, "Failed to apply update with Strong ordering via leader peer 7: Unavailable")
+    connection = Failing(["a", "b"], [unreachable(), lost, None])
+    with pytest.raises(LeaderLostError, match="a, b: Failed to apply update"):
+        connection.call(connection.answer)
+    assert connection.asked == [0, 1]
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"result": null}', b'{"result": [3]}'])
+def test_an_answer_that_makes_no_sense(answer: bytes) -> None:
+    def respond(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=answer)
+
+    connection = Connection(["http://a"], patience=0.05, options={"transport": httpx.MockTransport(respond)})
+    with pytest.raises(CollectionError, match="http://a gives an answer that makes no sense"):
+        connection.call(query_batch, "dogs", [])
+
+
 def test_timeouts_are_numbers() -> None:
     with pytest.raises(VizslaError, match="timeout is a number of seconds above 0, not the number 0"):
         Connection(["a"], timeout=0)
@@ -173,13 +197,22 @@ def test_counts_come_back_from_points(
         lambda _, terms: np.array([numbers.setdefault(t, 7 + 2 * len(numbers)) for t in terms]), ("words",)
     ).of(batch)
     (point,) = PointEncoder(model, frozen).points(batch, 5, given)
-    assert isinstance(point.vector, dict)
-    record = models.Record(id=point.id, payload=point.payload, vector=point.vector)
+    record = models.Record.model_validate(point)
     stored = StoredPoint.of(record)
     values = stored.values({"words": model}, frozen, dict.fromkeys(stored.terms.tolist(), "words"))
     found = dict(zip(stored.terms.tolist(), values.tolist(), strict=True))
     assert found == {numbers[f"w{i}"]: count for i, count in enumerate(counts)}
     assert (stored.doc_id, stored.number, stored.content) == ("1", 5, {"text": text})
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000), st.integers(1, 20))
+def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int, count: int) -> None:
+    points = [{"id": i, "vector": {"v": [0.5] * n}, "payload": {"id": "\u20ac" * i}} for i, n in enumerate(sizes)]
+    made = list(bodies(points, most=most, count=count))
+    requests = [json.loads(body)["points"] for body in made]
+    assert [point for some in requests for point in some] == points
+    assert all(len(some) <= count for some in requests)
+    assert all(len(some) == 1 or len(body) <= most for some, body in zip(requests, made, strict=True))
 
 
 def test_a_point_of_somebody_else_is_refused() -> None:
@@ -224,33 +257,67 @@ def test_staged_changes_can_be_taken_back() -> None:
 # What is complete
 
 
-def hits(*scores: float) -> list[ScoredDocument]:
-    return [ScoredDocument(score, n, str(n), {}) for n, score in enumerate(scores)]
-
-
-def last(*scores: float | None) -> list[list[models.ScoredPoint]]:
-    return [[] if s is None else [models.ScoredPoint(id=1, version=0, score=s)] for s in scores]
-
-
 @pytest.mark.parametrize(
-    ("found", "k", "lasts", "complete"),
+    ("scores", "k", "lasts", "complete"),
     [
-        (hits(9, 8, 7), 2, last(4.0, 3.0), True),  # what no part named has 7 at most
-        (hits(9, 7, 6), 2, last(4.0, 3.0), False),  # it could tie
-        (hits(9, 7.00001, 6), 2, last(4.0, 3.0), False),  # within rounding
-        (hits(9), 2, last(1.0, 1.0), False),
-        (hits(9), 2, last(None, None), True),  # all parts named all they have
-        (hits(9, 2, 1), 2, last(None, 1.0), True),
-        (hits(9, -1, -2), 2, last(None, -3.0), False),  # a document without this vector adds 0
-        (hits(9, 8, 8), 2, last(1.0, 1.0), False),  # there may be more of the same score
-        (hits(9, 8, 8), 3, [], False),
-        (hits(9, 8, 7), 2, [], True),
+        ([9, 8, 7], 2, [4.0, 3.0], True),  # what no part named has 7 at most
+        ([9, 7, 6], 2, [4.0, 3.0], False),  # it could tie
+        ([9, 7.00001, 6], 2, [4.0, 3.0], False),  # within rounding
+        ([9], 2, [1.0, 1.0], False),
+        ([9], 2, [], True),  # all parts named all they have
+        ([9, 2, 1], 2, [1.0], True),
+        ([9, -1, -2], 2, [-3.0], False),  # a document without this vector adds 0
+        ([9, 8, 8], 2, [1.0, 1.0], False),  # there may be more of the same score
+        ([9, 8, 8], 3, [], False),
+        ([9, 8, 7], 2, [], True),
     ],
 )
-def test_completeness(found: list[ScoredDocument], k: int, lasts: Any, complete: bool) -> None:
+def test_completeness(scores: list[float], k: int, lasts: list[float], complete: bool) -> None:
     one = Pending(0, [], 3, 40)
-    assert is_complete(found, k, one, lasts) is complete
+    assert is_complete(scores, k, one, lasts) is complete
     assert complete or one.depth > 40 or one.limit > 3
+
+
+# What servers answer
+
+
+@given(st.lists(st.sampled_from([3.0, 2.5, 2.0, 0.0, -1.0]), max_size=12), st.randoms(), st.booleans())
+def test_answers_are_put_in_order(scores: list[float], rng: random.Random, documents: bool) -> None:
+    numbers = rng.sample(range(100), len(scores))
+    points = [
+        {
+            "id": str(n),
+            "score": s,
+            "payload": {"id": f"d{n}", "number": n, **({"document": {"n": n}} if documents else {})},
+        }
+        for s, n in zip(scores, numbers, strict=True)
+    ]
+    expected = sorted(zip(scores, numbers, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    found = ordered(points)
+    assert list(zip(found.scores, found.numbers, strict=True)) == expected
+    assert list(found.ids) == [f"d{n}" for _, n in expected]
+    assert list(found.contents) == ([{"n": n} for _, n in expected] if documents else [])
+    hits = found.top(5).hits({})
+    assert [(h.rank, h.score, h.id) for h in hits] == [(i, s, f"d{n}") for i, (s, n) in enumerate(expected[:5], 1)]
+    assert [h.document.content for h in hits] == [{"n": n} if documents else {} for _, n in expected[:5]]
+
+
+def test_hits_of_several_queries_share_their_documents() -> None:
+    known: dict[str, Document] = {}
+    (first,), (second,) = (FoundDocuments([s], [1], ["d"], []).hits(known) for s in (2.0, 1.0))
+    assert first.document is second.document
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"id": "a"}, {"id": 3, "number": 1}, {"id": "a", "number": "1"}])
+def test_a_point_that_is_not_ours_is_refused(payload: Any) -> None:
+    ours = {"id": "x", "score": 2.0, "payload": {"id": "a", "number": 0}}
+    with pytest.raises(CollectionError, match="the point 7 was not written by Vizsla; remove it, or build it again"):
+        ordered([ours, {"id": 7, "score": 1.0, "payload": payload}])
+
+
+def test_an_answer_without_scores_is_refused() -> None:
+    with pytest.raises(CollectionError, match="a server gives points without a score"):
+        ordered([{"id": 7, "payload": {"id": "a", "number": 0}}])
 
 
 # Filters
@@ -300,6 +367,54 @@ class TestInMemory:
             text = " ".join([*WORDS, "newword"])
             assert cluster.reader.term_statistics(text) == term_statistics(local, text)
             assert list(cluster.documents()) == list(local.documents())
+
+    def test_a_commit_while_the_leader_is_down(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The server that orders changes strongly is gone: another one does it, and the writer looks twice."""
+        call, orderings = connection.call, list[str]()
+
+        def led(ask: Any, *arguments: Any, **options: Any) -> Any:
+            if "ordering" in options:
+                orderings.append(options["ordering"].value)
+                if options["ordering"] == models.WriteOrdering.STRONG:
+                    raise LeaderLostError("Strong ordering via leader peer 7")
+            return call(ask, *arguments, **options)
+
+        with QdrantIndex.create("qdrant://memory/my", connection=connection) as cluster:
+            monkeypatch.setattr(connection, "call", led)
+            monkeypatch.setattr(lock, "_SETTLE", 0.01)
+            cluster.add(documents(5))
+            cluster.commit()
+            assert len(cluster) == 5
+            assert set(orderings) == {"strong", "medium"}
+
+            def stolen(seconds: float) -> None:
+                if seconds == lock._SETTLE:
+                    payload = {"writer": {"token": "other", "beat": 0}}
+                    call(QdrantClient.set_payload, "my@1.terms", payload, [STATE_ID])
+
+            monkeypatch.setattr(lock.time, "sleep", stolen)
+            with pytest.raises(CollectionError, match="is being written to"):
+                lock.WriteLock(connection, "my@1", timeout=0)
+
+    def test_token_vectors_are_sent_in_small_requests(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A commit counts bytes and not documents: those of late interaction are a hundred times as large."""
+        sizes: list[tuple[int, int]] = []
+
+        def watched(client: QdrantClient, name: str, body: bytes, *, wait: bool) -> None:
+            sizes.append((len(body), len(json.loads(body)["points"])))
+            rest.upsert(client, name, body, wait=wait)
+
+        monkeypatch.setattr(writing, "upsert", watched)
+        monkeypatch.setattr(rest, "REQUEST_BYTES", 20_000)
+        with QdrantIndex.create("qdrant://memory/my", ScatteredTokens(), connection=connection) as cluster:
+            cluster.add(documents(60))
+            cluster.commit()
+            assert len(cluster) == 60
+        assert sum(points for _, points in sizes) == 60
+        assert len(sizes) > 3
+        assert all(size <= 20_000 or points == 1 for size, points in sizes)
 
     def test_a_model_that_cannot_be_there(self, connection: Connection) -> None:
         from test_coil_index import Words

@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from beside import differences
 from cluster_crash import killed
 from conftest import Cli
-from qdrant_server import Node, address, nodes
+from qdrant_server import Node
 from scattered import Scattered, ScatteredTokens
 from uploaded import WORDS, contents, encode, records
 from vizsla import Index
@@ -28,7 +27,7 @@ from vizsla.backends.qdrant import filling, generations
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.filling import FillingRecord, requests_of
+from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
@@ -43,18 +42,6 @@ from vizsla.models import BM25, Model
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}
 TITLE, TEXT = BM25(fields=("title",), namespace="title", name="title"), BM25(fields=("text",), lengths="exact")
 MODELS: dict[str, Model] = {"bm25": BM25(), "all": TITLE + TEXT + 0.3 * Scattered() + 0.1 * ScatteredTokens()}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
-        yield node
-
-
-@pytest.fixture
-def where(server: Node, request: pytest.FixtureRequest) -> str:
-    """An address that no other test has."""
-    return address([server], "".join(c if c.isalnum() else "-" for c in request.node.name)[:80])
 
 
 @pytest.fixture(autouse=True)
@@ -476,18 +463,6 @@ def test_a_record_comes_back_as_it_was(done: set[int]) -> None:
     assert all(a < b for a, b in record.payload()["done"])
     with pytest.raises(CollectionError, match="the record of an upload is damaged"):
         FillingRecord.of({"source": "x"})
-
-
-@given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000))
-def test_requests_hold_all_points_and_are_small(sizes: list[int], most: int) -> None:
-    from qdrant_client import models
-
-    points = [
-        models.PointStruct(id=i, vector={"v": [0.5] * size}, payload={"id": str(i)}) for i, size in enumerate(sizes)
-    ]
-    found = list(requests_of(points, most))
-    assert [point for some in found for point in some] == points
-    assert all(len(some) == 1 or sum(len(p.model_dump_json()) for p in some) <= most + 60 * len(some) for some in found)
 
 
 @settings(max_examples=15, deadline=None)

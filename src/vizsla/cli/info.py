@@ -45,6 +45,8 @@ def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(
         ("collection", f"{facts['collection']}, {console.count(facts['shards'], 'shard')} x {facts['replicas']}")
     )
+    if facts["kept"]:
+        rows.append(("kept", f"{', '.join(facts['kept'])}; vizsla revert goes back, --drop-old of upload removes them"))
     who = facts["writer"]
     writer = "" if who is None else f", process {who['process']} on {who['host']} writes since {who['since']}"
     rows.append(("status", facts["status"] + writer))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,15 +22,15 @@ from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
 from vizsla.index.storage import forking
 from vizsla.index.storage.folder import absolute, recover
-from vizsla.index.view import IndexView
+from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
 
 
-class Index(Retriever):
+class Index(SearchableCollection):
     """A searchable collection of documents in a folder.
 
     Searches see the last commit there was when the index was opened, or this object committed. Use it as a context
@@ -47,6 +46,7 @@ class Index(Retriever):
     """
 
     def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
+        super().__init__()
         self.path = absolute(path)
         recover(self.path)
         self.memory = memory
@@ -56,7 +56,6 @@ class Index(Retriever):
         self.name = self.model.name
         self._own_writer: Writer | None = None  # of `add` and `delete`; it locks the index until the commit
         self._writer: Writer | None = None  # the last one that `writer` gave
-        self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
         forking.watch(self, Index._clean_up_in_child)
 
     @classmethod
@@ -256,97 +255,13 @@ class Index(Retriever):
         """How many documents there are; a document in passages counts once."""
         return self._searcher.snapshot.document_count
 
-    def with_model(
-        self,
-        model: str | Model | None = None,
-        *,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> IndexView:
-        """The same index, searched with another model or in another way; see `search_many`.
-
-        A model that the index has no data for is refused here.
-        """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+    def _check_options(self, options: SearchOptions) -> None:
         with self._reading() as searcher:
             Search.prepare(searcher, 1, None, options)
-        return IndexView(self, options)
 
-    def _model_of(self, model: str | Model | None) -> Model | None:
-        if isinstance(model, str):
-            return self._parse_model(model)
-        return None if model is None else check_model(model)
-
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-    ) -> list[Hit]:
-        """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
-
-        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
-        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
-        fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
-        """
-        if not isinstance(query, str) or not query.strip():
-            query_with_words(query)  # says what is wrong
-        chosen = None if model is None else self._model_of(model)
-        options = SearchOptions(chosen, combine, search_params, approximate, 1)
+    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
         with self._reading() as searcher:
             return Search.prepare(searcher, k, filter, options).hits_of(query)
-
-    def search_many(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-        documents: bool = True,
-    ) -> list[list[Hit]]:
-        """The hits of many queries. An empty query finds nothing.
-
-        `model`: search with another model than the index's own, one that reads the same postings: other k1, b, variant
-        or weights, or only some parts of a sum. Nothing is indexed again.
-        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` look at the best of each
-        part alone, see `Combination`.
-        `search_params`: how dense vectors are searched if the index has a vector index: `exact`, or other parameters
-        than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
-        `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are estimated
-        to add at most this share of what they could. Scores stay exact. Without it the search is exact.
-        `threads`: as many as there are processors by default.
-        `documents`: without them a hit's document has an id and nothing else, which is faster.
-        """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._search_with(options, queries, k, filter, documents)
-
-    def run(
-        self,
-        queries: Mapping[str, str],
-        k: int = 1000,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> Run:
-        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._run_with(options, queries, k, filter)
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool

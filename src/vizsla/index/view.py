@@ -1,31 +1,150 @@
-"""An index searched with another model, or in another way, than its own."""
+"""Documents searched with their own model, with another one, or in another way: what all collections share."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import lru_cache
 
 from vizsla.index.search.highlight import Highlighter
 from vizsla.index.search.plan import SearchOptions
-from vizsla.models import Model
+from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
+from vizsla.runs.retriever import query_with_words
 
 
-class _Searched(Protocol):
-    """What a view needs of its index."""
+class SearchableCollection(Retriever):
+    """Documents that are searched with a model: an `Index`, or a collection in a cluster.
+
+    A collection defines how it is searched with some options (`_search_with`, `_run_with`), and which it refuses
+    (`_check_options`).
+    """
+
+    def __init__(self) -> None:
+        self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
 
     @property
-    def model(self) -> Model: ...
+    @abstractmethod
+    def model(self) -> Model:
+        """The model the collection was built with."""
+
+    @abstractmethod
+    def _check_options(self, options: SearchOptions) -> None:
+        """Refuse options that the collection cannot be searched with."""
+
+    @abstractmethod
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]: ...
+
+    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
+        """The hits of a query with words."""
+        return self._search_with(options, [query], k, filter, True)[0]
+
+    @abstractmethod
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run: ...
-    def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]: ...
-    def explain(self, query: str, doc_id: str | int, filter: FilterLike, *, model: Model | None) -> Explanation: ...
-    def highlighter(self, query: str, filter: FilterLike, *, model: Model | None) -> Highlighter: ...
-    def with_model(self, model: Model | str | None) -> IndexView: ...
-    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def explain(
+        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Explanation:
+        """Why a document has its score for a query: the share of each term, adding up to the score."""
+
+    @abstractmethod
+    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+        """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+
+    def _model_of(self, model: str | Model | None) -> Model | None:
+        if isinstance(model, str):
+            return self._parse_model(model)
+        return None if model is None else check_model(model)
+
+    def with_model(
+        self,
+        model: str | Model | None = None,
+        *,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> IndexView:
+        """The same documents, searched with another model or in another way; see `search_many`.
+
+        A model that the collection has no data for is refused here.
+        """
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        self._check_options(options)
+        return IndexView(self, options)
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+    ) -> list[Hit]:
+        """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
+
+        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
+        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
+        fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
+        """
+        if not isinstance(query, str) or not query.strip():
+            query_with_words(query)  # says what is wrong
+        chosen = None if model is None else self._model_of(model)
+        return self._search_one(SearchOptions(chosen, combine, search_params, approximate, 1), query, k, filter)
+
+    def search_many(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+        documents: bool = True,
+    ) -> list[list[Hit]]:
+        """The hits of many queries. An empty query finds nothing.
+
+        `model`: search with another model than the collection's own, one that reads the same postings: other k1, b,
+        variant or weights, or only some parts of a sum. Nothing is indexed again.
+        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` look at the best of each
+        part alone, see `Combination`.
+        `search_params`: how dense vectors are searched if the index has a vector index: `exact`, or other parameters
+        than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
+        `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are estimated
+        to add at most this share of what they could. Scores stay exact. Without it the search is exact.
+        `threads`: as many as there are processors by default.
+        `documents`: without them a hit's document has an id and nothing else, which is faster.
+
+        A collection in a cluster refuses what it cannot do of these, and needs no threads.
+        """
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        return self._search_with(options, queries, k, filter, documents)
+
+    def run(
+        self,
+        queries: Mapping[str, str],
+        k: int = 1000,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        combine: str | None = None,
+        search_params: str | None = None,
+        approximate: float | None = None,
+        threads: int | None = None,
+    ) -> Run:
+        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
+        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        return self._run_with(options, queries, k, filter)
 
 
 @dataclass(frozen=True)
@@ -35,7 +154,7 @@ class IndexView(Retriever):
     It shares the files of its index and sees what the index sees; close the index, not the view.
     """
 
-    index: _Searched
+    index: SearchableCollection
     options: SearchOptions
 
     @property

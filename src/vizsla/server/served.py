@@ -59,14 +59,19 @@ def facets(
     """How often the values of fields occur among the documents that match."""
     if isinstance(index, Index):
         return local.facets(index, fields, query, filter, model=model, size=size)
-    raise _refusal("the values of fields are not counted over all documents", 'count the best ones, as in "over": 100')
+    raise VizslaError(
+        "this index is in a cluster, where the values of fields are not counted over all documents; count the best "
+        'ones, as in "over": 100'
+    )
 
 
 def similar_query(index: Served, doc_id: str, *, model: Model | None) -> str:
     """The query that finds documents like a document."""
     if isinstance(index, Index):
         return local.similar_query(index, doc_id, model=model)
-    raise _refusal("similar documents are not found", "search for words of the document")
+    from vizsla.backends.qdrant import inspection
+
+    return inspection.similar_query(index, doc_id, model=model)
 
 
 def suggest(index: Served, prefix: str, size: int) -> list[Suggestion]:
@@ -91,7 +96,3 @@ def matching_ids(index: Served, filter: FilterLike) -> list[str]:
 def cache_sizes(index: Served) -> dict[str, int]:
     """How much is kept in memory for the next searches."""
     return cache_sizes_of_index(index) if isinstance(index, Index) else {}
-
-
-def _refusal(what: str, instead: str) -> VizslaError:
-    return VizslaError(f"this index is in a cluster, where {what}; {instead}")

@@ -29,6 +29,7 @@ _REFUSED_KEY = (401, 403)
 _PASSING = (408, 429, 500, 502, 503, 504)  # may be over soon, or be only this server's
 _KEPT = 0  # connections that are kept: on one that is, each answer waits 40 ms for an acknowledgement of its first part
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
+_LEADER_LOST = "Strong ordering via leader"
 _AGREEMENT = 12  # times the patience while servers are electing a leader, which takes long on busy machines
 
 T = TypeVar("T")
@@ -40,6 +41,10 @@ class MissingCollectionError(CollectionError):
 
 class ExistingCollectionError(CollectionError):
     """There is a collection of a name already."""
+
+
+class LeaderLostError(CollectionError):
+    """The server that puts the changes of a collection in order, strongly, does not answer; others do."""
 
 
 class Connection:
@@ -100,7 +105,10 @@ class Connection:
             except UnexpectedResponse as e:
                 if e.status_code not in _PASSING:
                     raise self._refusal(e) from None
-                problem = f"answers {e.status_code}: {_told(e)}"
+                told = _told(e)
+                if _LEADER_LOST in told:  # another server would say the same
+                    raise LeaderLostError(f"{self}: {told}") from None
+                problem = f"answers {e.status_code}: {told}"
             except ResponseHandlingException as e:
                 problem = _unreachable(e)
             except ResourceExhaustedResponse as e:

@@ -33,15 +33,12 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import NUMBER, terms_of
 from vizsla.backends.qdrant.lock import WriteLock
+from vizsla.backends.qdrant.rest import Json, bodies, upsert
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import exit_with_parent
 
-REQUEST_BYTES = 8_000_000
-"""About how much JSON is sent at once; a server takes 32 MB."""
-MAX_POINTS = 500
 THREADS = 3
 """That write where no other processes do."""
-_NUMBER_BYTES = 20  # of a number of a vector in JSON, and of its index
 _SAVE_SECONDS = 2.0
 _ROUNDS = 3  # of writing pieces again that lack points
 _RECORD_ID = str(uuid.uuid5(uuid.UUID("5a1f2d5e-6f6b-5d5c-9a43-0c1f7a2b9e01"), "filling"))
@@ -94,39 +91,10 @@ class Pieces(ABC):
             self.write_points(piece - terms)
         return piece
 
-    def send(self, points: Iterable[models.PointStruct]) -> None:
+    def send(self, points: Iterable[Json]) -> None:
         """Send points, as many at a time as fit into a request."""
-        for some in requests_of(points):
-            self.connection.call(QdrantClient.upsert, self.base, some, wait=True)
-
-
-def requests_of(points: Iterable[models.PointStruct], most: int = REQUEST_BYTES) -> Iterator[list[models.PointStruct]]:
-    """Points for one request after the other, by the size that their vectors and payload have in JSON, about."""
-    some: list[models.PointStruct] = []
-    size = 0
-    for point in points:
-        own = _json_size(point.payload) + _json_size(point.vector)
-        if some and (size + own > most or len(some) == MAX_POINTS):
-            yield some
-            some, size = [], 0
-        some.append(point)
-        size += own
-    if some:
-        yield some
-
-
-def _json_size(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value) + 2 if value.isascii() else 4 * len(value) + 2
-    if isinstance(value, models.SparseVector):
-        return _NUMBER_BYTES * (len(value.indices) + len(value.values))
-    if isinstance(value, list):
-        if value and isinstance(value[0], float):
-            return _NUMBER_BYTES * len(value)
-        return sum(map(_json_size, value)) + 2
-    if isinstance(value, dict):
-        return sum(len(key) + 4 + _json_size(inside) for key, inside in value.items())
-    return _NUMBER_BYTES
+        for body in bodies(points):
+            self.connection.call(upsert, self.base, body)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from qdrant_client import QdrantClient, models
 
@@ -19,7 +19,7 @@ from vizsla.backends.qdrant.creation import create_collection
 from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
 from vizsla.backends.qdrant.lock import WriteLock
-from vizsla.backends.qdrant.state import BUILDING, READY, REPLACED, CollectionState, read_state
+from vizsla.backends.qdrant.state import BUILDING, READY, CollectionState, read_state, replaced_state
 from vizsla.errors import CollectionError
 from vizsla.models import Model
 
@@ -187,7 +187,7 @@ def take_over(connection: Connection, name: str, base: str, replaced: str | None
                 "all is ready: give --force to let it take its place all the same"
             )
         swap(connection, name, base)
-        lock.release(replace(state, status=REPLACED))
+        lock.release(replaced_state(state))
 
 
 def version_of(state: CollectionState) -> str:

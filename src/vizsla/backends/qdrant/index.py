@@ -6,7 +6,6 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
@@ -18,20 +17,19 @@ from vizsla.backends.qdrant.generations import create_generation
 from vizsla.backends.qdrant.info import collection_info
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
+from vizsla.backends.qdrant.plan import Plan
 from vizsla.backends.qdrant.reader import Context, Reader
-from vizsla.backends.qdrant.searching import ScoredDocument
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Added, Highlighter, IndexView
+from vizsla.errors import CollectionError, UncommittedChangesWarning
+from vizsla.index import Added, Highlighter
 from vizsla.index.search.plan import SearchOptions
+from vizsla.index.view import SearchableCollection
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Ranking, Retriever, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
 from vizsla.runs.retriever import (
-    check_count,
     check_mapping,
-    check_queries,
     check_query,
     document_ids,
     query_with_words,
@@ -41,7 +39,7 @@ FRESH = 1.0
 """Seconds that a client goes on with the statistics it knows before it looks for newer ones."""
 
 
-class QdrantIndex(Retriever):
+class QdrantIndex(SearchableCollection):
     """A collection of documents in Qdrant, searched and changed as an `Index` is.
 
     `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. `key`: what the
@@ -63,6 +61,7 @@ class QdrantIndex(Retriever):
         options: Mapping[str, Any] | None = None,
         connection: Connection | None = None,
     ) -> None:
+        super().__init__()
         where = Address.parse(address) if isinstance(address, str) else address
         self.address = str(where)
         self._name = where.name
@@ -71,7 +70,6 @@ class QdrantIndex(Retriever):
         )
         self._turns = threading.RLock()
         self._writer: QdrantWriter | None = None
-        self._parse_model = lru_cache(maxsize=8)(parse_model)  # opening a network takes far longer than a search
         try:
             if connection is None:
                 self._connection.check_version()
@@ -195,105 +193,18 @@ class QdrantIndex(Retriever):
         """How many documents there are."""
         return self.reader.state.documents
 
-    def with_model(
-        self,
-        model: str | Model | None = None,
-        *,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> IndexView:
-        """The same collection, searched with another model; one that it has no data for is refused."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        self._bound(self.reader, options)
-        return IndexView(self, options)
-
-    def _model_of(self, model: str | Model | None) -> Model | None:
-        if isinstance(model, str):
-            return self._parse_model(model)
-        return None if model is None else check_model(model)
-
-    def _bound(self, reader: Reader, options: SearchOptions) -> Any:
-        """The model of a search; ways to search that a cluster does not have are refused."""
-        if options.combine is not None and options.combine.strip() != "sum":
-            raise VizslaError(
-                f"{self.address}: the parts of a sum are added up here; {options.combine} is for an index"
-            )
-        if options.search_params is not None and options.search_params.strip() != "exact":
-            raise VizslaError(f"{self.address}: searches are exact here, so there are no search parameters")
-        if options.approximate not in (None, 1):
-            raise VizslaError(f"{self.address}: searches are exact here, so there is no approximate search")
-        return reader.own if options.model is None else reader.bind(options.model)
-
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-    ) -> list[Hit]:
-        """The k best documents, best first; equal scores in order of insertion. An empty query is refused."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate)
-        return self._search_with(options, [query_with_words(query)], k, filter, True)[0]
-
-    def search_many(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-        documents: bool = True,
-    ) -> list[list[Hit]]:
-        """The hits of many queries, sent in batches. An empty query finds nothing.
-
-        `model`: other weights of a sum, other idf, query expansion, or some of the parts. `threads` means nothing here:
-        servers do the work. What `combine`, `search_params` and `approximate` change in an index is refused.
-        `documents`: without them a hit's document has an id and nothing else, which is faster.
-        """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._search_with(options, queries, k, filter, documents)
-
-    def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Any) -> Run:
-        """The rankings of many queries, by query id; `options` as for `search_many`."""
-        chosen = SearchOptions(**{**options, "model": self._model_of(options.get("model"))})
-        return self._run_with(chosen, queries, k, filter)
+    def _check_options(self, options: SearchOptions) -> None:
+        Plan.prepare(self.reader, options, self.address)
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
-        found = self._find(options, queries, k, filter, documents)
-        return [
-            [Hit(rank, one.score, Document(one.doc_id, one.content)) for rank, one in enumerate(some, 1)]
-            for some in found
-        ]
-
-    def _find(
-        self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
-    ) -> list[list[ScoredDocument]]:
-        k = check_count(k, "k, the number of results,")
-        texts, reader, condition = check_queries(queries), self.reader, Filter.of(filter)
-        bound = self._bound(reader, options)
-        with_words = [text for text in texts if text.strip()]
-        if not with_words:
-            reader.translated(condition)  # refuses a wrong filter all the same
-            return [[] for _ in texts]
-        found = iter(reader.search(with_words, bound, k, condition, documents=documents))
-        return [next(found) if text.strip() else [] for text in texts]
+        plan = Plan.prepare(self.reader, options, self.address, k, filter)
+        return plan.hits(queries, documents=documents)
 
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
         texts = list(check_mapping(queries).values())
-        found = self._find(options, texts, k, filter, documents=False)
-        rankings = (Ranking([one.doc_id for one in some], [one.score for one in some]) for some in found)
+        rankings = Plan.prepare(self.reader, options, self.address, k, filter).rankings(texts)
         return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from qdrant_client import QdrantClient
 
+from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.state import CollectionState
 from vizsla.models import DenseComponent, Model, TokenComponent
 
@@ -28,6 +30,7 @@ def collection_info(connection: Connection, address: str, state: CollectionState
     return {
         "address": address,
         "collection": state.base,
+        "kept": list(find_generations(connection, Address.parse(address).name).others),
         "model": model.name,
         "documents": state.documents,
         "passages": None,

@@ -3,6 +3,9 @@
 There are no locks in Qdrant. A writer changes the state's `writer` on the condition that there is none, which a server
 checks and does at once, and then looks whether the change is its own. While it works it changes a number every few
 seconds; a writer whose number has stood still for some time, by the clock of whoever waits, is taken to be dead.
+
+Changes are put in order by one server, always the same (`strong`). While it is down, the servers choose another one for
+that (`medium`). Two clients might then ask two of them for a moment, so a writer looks a second time before it begins.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, Self
 
 from qdrant_client import QdrantClient, models
 
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Connection, LeaderLostError
 from vizsla.backends.qdrant.layout import STATE_ID, terms_of
 from vizsla.backends.qdrant.state import WRITER, WRITING, CollectionState, read_state
 from vizsla.errors import CollectionError, VizslaError
@@ -27,6 +30,7 @@ BEAT = 2.0
 DEAD = 15.0
 """Seconds without one after which a writer is taken to be dead."""
 DEFAULT_TIMEOUT = 20.0
+_SETTLE = 1.0  # seconds before the second look
 _LOOK = 0.2  # seconds between two looks at a lock that another one holds
 
 
@@ -42,6 +46,7 @@ class WriteLock:
         self._token = secrets.token_hex(8)
         self._beat = 0
         self._lost = False
+        self._leader_lost = False
         self._ended = threading.Event()
         self.interrupted = self._acquire(timeout)
         """Whether a writer died before this one, so that statistics may be wrong."""
@@ -51,7 +56,7 @@ class WriteLock:
     def state(self) -> CollectionState:
         """The state as it is stored now; a lock that another one took over is refused."""
         state = read_state(self._connection, self._base)
-        if state.writer is None or state.writer.get("token") != self._token:
+        if not self._is_mine(state):
             self._lost = True
         self.check()
         return state
@@ -112,11 +117,17 @@ class WriteLock:
                     ]
                     self._set({WRITER: self._about()}, same)
             state = read_state(self._connection, self._base)
-            if state.writer is not None and state.writer.get("token") == self._token:
+            if self._is_mine(state) and self._leader_lost:
+                time.sleep(_SETTLE)
+                state = read_state(self._connection, self._base)
+            if self._is_mine(state):
                 return died or state.status == WRITING
             if other is not None and time.monotonic() - started >= timeout:
                 raise CollectionError(self._busy(state.writer or other))
             time.sleep(_LOOK)
+
+    def _is_mine(self, state: CollectionState) -> bool:
+        return state.writer is not None and state.writer.get("token") == self._token
 
     def _busy(self, other: dict[str, Any]) -> str:
         who = f"process {other.get('process')} on {other.get('host')}, since {other.get('since')}"
@@ -133,8 +144,12 @@ class WriteLock:
     def _set(self, payload: dict[str, Any], conditions: list[models.Condition], key: str | None = None) -> None:
         """Change the state if conditions hold; a server checks and does it at once."""
         held = models.Filter(must=[models.HasIdCondition(has_id=[STATE_ID]), *conditions])
-        how: dict[str, Any] = {"key": key, "wait": True, "ordering": models.WriteOrdering.STRONG}
-        self._connection.call(QdrantClient.set_payload, terms_of(self._base), payload, held, **how)
+        change = QdrantClient.set_payload, terms_of(self._base), payload, held
+        try:
+            self._connection.call(*change, key=key, wait=True, ordering=models.WriteOrdering.STRONG)
+        except LeaderLostError:
+            self._leader_lost = True
+            self._connection.call(*change, key=key, wait=True, ordering=models.WriteOrdering.MEDIUM)
 
     def _keep(self) -> None:
         """Give signs of life until the end."""

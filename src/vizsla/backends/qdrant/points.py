@@ -12,6 +12,7 @@ import numpy as np
 from qdrant_client import models
 
 from vizsla.backends.qdrant.layout import COUNTS, DOCUMENT, ID, LENGTHS, NUMBER, SPARSE, point_id, vector_name
+from vizsla.backends.qdrant.rest import Json
 from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
@@ -61,8 +62,8 @@ class PointEncoder:
         self._components = [part.component for part in model.parts]
         self._statistics = statistics
 
-    def points(self, batch: AnalysedBatch, first: int, numbers: Sequence[np.ndarray]) -> list[models.PointStruct]:
-        """The points of a batch.
+    def points(self, batch: AnalysedBatch, first: int, numbers: Sequence[np.ndarray]) -> list[Json]:
+        """The points of a batch, as requests have them.
 
         `first`: the insertion number of its first document. `numbers`: by namespace those of its postings' terms, see
         `BatchNumbers`.
@@ -86,7 +87,7 @@ class PointEncoder:
         for vector, some in zip(vectors, terms, strict=True):
             if some:
                 indices, values = map(np.concatenate, zip(*some, strict=True))
-                vector[SPARSE] = models.SparseVector(indices=indices.tolist(), values=values.tolist())
+                vector[SPARSE] = {"indices": indices.tolist(), "values": values.tolist()}
         lengths = np.array([rows.lengths for rows in batch.namespaces], np.int64).T.tolist()
         names = [component.namespace for component in self._components]
         points = []
@@ -99,7 +100,7 @@ class PointEncoder:
             }
             if counts[row]:
                 payload[COUNTS] = counts[row]
-            points.append(models.PointStruct(id=point_id(doc_id), vector=vectors[row], payload=payload))
+            points.append({"id": point_id(doc_id), "vector": vectors[row], "payload": payload})
         return points
 
     def _weigh(

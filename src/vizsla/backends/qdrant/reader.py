@@ -13,7 +13,7 @@ from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.filters import exists, payload_filter
 from vizsla.backends.qdrant.points import StoredPoint, weighting_of
 from vizsla.backends.qdrant.scanning import find_points, sparse_components
-from vizsla.backends.qdrant.searching import PartQuery, ScoredDocument, TopK, part_queries
+from vizsla.backends.qdrant.searching import FoundDocuments, PartQuery, TopK, part_queries
 from vizsla.backends.qdrant.state import CollectionState
 from vizsla.backends.qdrant.terms import TermTable
 from vizsla.engine import MatchQuery, Query, TokenRows, Weighting, exact_max_sims
@@ -89,7 +89,7 @@ class Reader:
 
     def search(
         self, texts: Sequence[str], bound: BoundModel, k: int, condition: Filter | None, *, documents: bool
-    ) -> list[list[ScoredDocument]]:
+    ) -> list[FoundDocuments]:
         """The best k documents of each query that pass a filter."""
         translated = self.translated(condition)
         queries = self.encode(texts, bound, condition)
@@ -163,8 +163,9 @@ class Context:
         condition = reader.translated(self._condition)
         top_k = TopK(reader.connection, reader.state.base, documents=True)
         found = top_k.search(encoded, reader.most(k), condition)
-        self._contents.update({hit.number: hit.content for hits in found for hit in hits})
-        return [{hit.number: hit.score for hit in hits} for hits in found]
+        for one in found:
+            self._contents.update(zip(one.numbers, one.contents, strict=True))
+        return [dict(zip(one.numbers, one.scores, strict=True)) for one in found]
 
     def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
         """The fields of documents that were found, by their numbers."""

@@ -42,12 +42,13 @@ from vizsla.backends.qdrant.generations import (
 from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import PointEncoder, StoredPoint
+from vizsla.backends.qdrant.rest import Json
 from vizsla.backends.qdrant.state import (
     READY,
-    REPLACED,
     CollectionState,
     check_writable,
     read_state,
+    replaced_state,
     write_state,
 )
 from vizsla.backends.qdrant.terms import BATCH, find_numbers, store_terms
@@ -144,7 +145,7 @@ class _Reweighing:
             return report
         report.base = self._fill(state, model, progress)
         swap(self._connection, self._generations.name, report.base)
-        self._lock.release(replace(state, status=REPLACED))
+        self._lock.release(replaced_state(state))
         report.renewed = True
         return report
 
@@ -225,14 +226,13 @@ class StoredPieces(Pieces):
         if points:
             self.send(self._renewed(points))
 
-    def _renewed(self, points: Sequence[StoredPoint]) -> list[models.PointStruct]:
+    def _renewed(self, points: Sequence[StoredPoint]) -> list[Json]:
         """The points with new weights and all else as it was."""
         spaces = self._spaces(points)
         batch, numbers = batch_of(points, self._model, self._state.frozen_statistics(), spaces)
         renewed = self._encoder.points(batch, 0, numbers)
         for point, stored in zip(renewed, points, strict=True):
-            assert point.payload is not None
-            point.payload[NUMBER] = stored.number
+            point["payload"][NUMBER] = stored.number
         return renewed
 
     def _spaces(self, points: Sequence[StoredPoint]) -> Mapping[int, str]:

@@ -8,19 +8,21 @@ doubled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import DOCUMENT, ID, NUMBER, SPARSE, vector_name
+from vizsla.backends.qdrant.rest import Json, as_json, query_batch
 from vizsla.engine import Query
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.search.bound_model import BoundModel
+from vizsla.runs import Document, Hit
 
 BATCH = 50
 """Queries that are sent together."""
@@ -28,9 +30,9 @@ ROUNDING = 1e-5
 """By which share a sum of 32-bit numbers may be off, at most; a result within it is not taken to be complete."""
 _SPARE = 8  # documents beyond the top k that a first request fetches, for ties at its end
 _LEAST = 40  # documents that each part of a sum names at first
-_EXACT = models.SearchParams(exact=True)
+_EXACT = {"exact": True}
 
-Vector = models.SparseVector | list[float] | list[list[float]]
+Vector = dict[str, list[Any]] | list[float] | list[list[float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,26 +41,42 @@ class PartQuery:
 
     using: str
     vector: Vector
+    """A sparse vector as `indices` and `values`, a dense one as its numbers, or one for each token."""
 
-    @property
-    def params(self) -> models.SearchParams | None:
-        """Dense vectors are all compared; sparse ones are searched exactly anyway."""
-        return None if self.using == SPARSE else _EXACT
+    def request(self, limit: int, condition: Json | None, **more: Any) -> Json:
+        """A request for the best documents of this part, of all or of those that a `prefetch` names.
 
-    def prefetch(self, limit: int, condition: models.Filter | None, inner: Any = None) -> models.Prefetch:
-        """The best documents of this part, of all or of those that inner prefetches name."""
-        return models.Prefetch(
-            query=self.vector, using=self.using, limit=limit, filter=condition, params=self.params, prefetch=inner
-        )
+        Dense vectors are all compared; sparse ones are searched exactly anyway.
+        """
+        made = {"query": self.vector, "using": self.using, "limit": limit, **more}
+        if self.using != SPARSE:
+            made["params"] = _EXACT
+        if condition is not None:
+            made["filter"] = condition
+        return made
 
 
-class ScoredDocument(NamedTuple):
-    """A document that was found: its score, its insertion number, its id, and its fields if they were asked for."""
+class FoundDocuments(NamedTuple):
+    """What a query has found, best first, column by column: an object for each hit would cost more than its search."""
 
-    score: float
-    number: int
-    doc_id: str
-    content: dict[str, Any]
+    scores: Sequence[float] = ()
+    numbers: Sequence[int] = ()
+    """Of insertion."""
+    ids: Sequence[str] = ()
+    contents: Sequence[Mapping[str, Any]] = ()
+    """The fields of the documents, if they were asked for; else none."""
+
+    def top(self, k: int) -> FoundDocuments:
+        """The first k."""
+        return FoundDocuments(self.scores[:k], self.numbers[:k], self.ids[:k], self.contents[:k])
+
+    def hits(self, known: dict[str, Document]) -> list[Hit]:
+        """The documents as hits; `known`: those of other queries, which share them."""
+        contents: Iterable[Mapping[str, Any]] = self.contents or ({} for _ in self.ids)
+        for doc_id, content in zip(self.ids, contents, strict=True):
+            if doc_id not in known:
+                known[doc_id] = Document(doc_id, content)
+        return [Hit(*row) for row in zip(count(1), self.scores, map(known.__getitem__, self.ids), strict=False)]
 
 
 @dataclass(eq=False)
@@ -77,8 +95,7 @@ def part_queries(bound: BoundModel, query: Query) -> list[PartQuery]:
     parts = []
     if len(query.terms):
         # Each term comes once: parts have namespaces of their own, whose numbers are disjoint.
-        terms = models.SparseVector(indices=query.terms.tolist(), values=query.weights.tolist())
-        parts.append(PartQuery(SPARSE, terms))
+        parts.append(PartQuery(SPARSE, {"indices": query.terms.tolist(), "values": query.weights.tolist()}))
     for space, vector in query.dense.items():
         parts.append(PartQuery(names[space], vector.astype(np.float32).tolist()))
     for space, tokens in query.tokens.items():
@@ -98,20 +115,21 @@ class TopK:
 
     def search(
         self, queries: Sequence[list[PartQuery]], k: int, condition: models.Filter | None = None
-    ) -> list[list[ScoredDocument]]:
+    ) -> list[FoundDocuments]:
         """The best k documents of each query, best first, equal scores in the order of insertion."""
-        found: list[list[ScoredDocument]] = [[] for _ in queries]
+        found = [FoundDocuments()] * len(queries)
         # A query without terms and vectors finds nothing.
         pending = [self.first(place, parts, k) for place, parts in enumerate(queries) if parts]
+        passing = None if condition is None else as_json(condition)
         while pending:
             batch, pending = pending[:BATCH], pending[BATCH:]
-            answers = iter(self._ask([request for one in batch for request in self.requests(one, condition)]))
+            requests = [request for one in batch for request in self.requests(one, passing)]
+            answers = iter(self._connection.call(query_batch, self._base, requests))
             for one in batch:
-                best = next(answers)
+                best = ordered(next(answers))
                 bounds = [next(answers) for _ in one.parts] if len(one.parts) > 1 else []
-                hits = _ordered(best)
-                if is_complete(hits, k, one, bounds):
-                    found[one.place] = hits[:k]
+                if is_complete(best.scores, k, one, [point["score"] for last in bounds for point in last]):
+                    found[one.place] = best.top(k)
                 else:
                     pending.append(one)
         return found
@@ -120,68 +138,72 @@ class TopK:
         """A query at some place, as it is asked for at first."""
         return Pending(place, parts, k + _SPARE, max(_LEAST, 2 * k))
 
-    def requests(self, one: Pending, condition: models.Filter | None) -> list[models.QueryRequest]:
+    def requests(self, one: Pending, condition: Json | None) -> list[Json]:
         """What is sent for a query: one request, and for a sum one more for each of its parts."""
         if len(one.parts) == 1:
-            (part,) = one.parts
-            return [
-                models.QueryRequest(
-                    query=part.vector,
-                    using=part.using,
-                    limit=one.limit,
-                    filter=condition,
-                    params=part.params,
-                    with_payload=self._payload,
-                )
-            ]
+            return [one.parts[0].request(one.limit, condition, with_payload=self._payload)]
         depth, count = one.depth, len(one.parts)
-        named = [part.prefetch(depth, condition) for part in one.parts]
+        named = [part.request(depth, condition) for part in one.parts]
         scores = [f"$score[{i}]" for i in range(count)]
-        summed = models.FormulaQuery(
-            formula=models.SumExpression(sum=list(scores)), defaults=dict.fromkeys(scores, 0.0)
-        )
-        rescored = [part.prefetch(count * depth, condition, named) for part in one.parts]
-        total = models.QueryRequest(prefetch=rescored, query=summed, limit=one.limit, with_payload=self._payload)
-        last = [
-            models.QueryRequest(
-                query=part.vector, using=part.using, limit=1, offset=depth - 1, filter=condition, params=part.params
-            )
-            for part in one.parts
-        ]
-        return [total, *last]
-
-    def _ask(self, requests: list[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
-        answers = self._connection.call(QdrantClient.query_batch_points, self._base, requests)
-        return [answer.points for answer in answers]
+        total = {
+            "prefetch": [part.request(count * depth, condition, prefetch=named) for part in one.parts],
+            "query": {"formula": {"sum": scores}, "defaults": dict.fromkeys(scores, 0.0)},
+            "limit": one.limit,
+            "with_payload": self._payload,
+        }
+        return [total, *(part.request(1, condition, offset=depth - 1) for part in one.parts)]
 
 
-def _ordered(points: Sequence[models.ScoredPoint]) -> list[ScoredDocument]:
+def ordered(points: Sequence[Json]) -> FoundDocuments:
     """Points by descending score, equal scores in the order of insertion."""
-    found = []
+    if not points:
+        return FoundDocuments()
+    try:
+        scores = [point["score"] for point in points]
+        payloads = [point["payload"] for point in points]
+        numbers = [payload[NUMBER] for payload in payloads]
+        ids = [payload[ID] for payload in payloads]
+    except (KeyError, TypeError):
+        raise _foreign_point(points) from None
+    if set(map(type, numbers)) != {int} or set(map(type, ids)) != {str}:
+        raise _foreign_point(points)
+    contents = [payload.get(DOCUMENT) or {} for payload in payloads] if DOCUMENT in payloads[0] else []
+    if len(set(scores)) == len(scores) and sorted(scores, reverse=True) == scores:
+        return FoundDocuments(scores, numbers, ids, contents)  # as most are, and as servers give them
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], numbers[place]))
+    return FoundDocuments(
+        [scores[place] for place in order],
+        [numbers[place] for place in order],
+        [ids[place] for place in order],
+        [contents[place] for place in order] if contents else [],
+    )
+
+
+def _foreign_point(points: Sequence[Json]) -> CollectionError:
+    """What to say of the point that Vizsla has not written."""
     for point in points:
-        payload = point.payload or {}
-        number, doc_id = payload.get(NUMBER), payload.get(ID)
-        if type(number) is not int or not isinstance(doc_id, str):
-            raise CollectionError(f"the point {point.id} was not written by Vizsla; remove it, or build it again")
-        found.append(ScoredDocument(point.score, number, doc_id, payload.get(DOCUMENT) or {}))
-    found.sort(key=itemgetter(1))
-    found.sort(key=itemgetter(0), reverse=True)  # which leaves equal ones in their order
-    return found
+        payload = point.get("payload") or {}
+        if type(payload.get(NUMBER)) is not int or type(payload.get(ID)) is not str:
+            return CollectionError(
+                f"the point {point.get('id')} was not written by Vizsla; remove it, or build it again"
+            )
+    return CollectionError("a server gives points without a score; is this a Qdrant server that Vizsla knows?")
 
 
-def is_complete(
-    hits: list[ScoredDocument], k: int, one: Pending, bounds: Sequence[Sequence[models.ScoredPoint]]
-) -> bool:
-    """Whether no other document can be among the best k; if not, what is asked for next is doubled."""
-    # A document that a part did not name may have no such vector, and then adds 0, which can be more than the last did.
-    lasts = [max(last[0].score, 0.0) for last in bounds if last]
+def is_complete(scores: Sequence[float], k: int, one: Pending, lasts: Sequence[float]) -> bool:
+    """Whether no other document can be among the best k; if not, what is asked for next is doubled.
+
+    `scores`: of the documents that were found, best first. `lasts`: for a sum, the last score that each part named, but
+    for parts that have named all their documents.
+    """
     if lasts:
-        margin = ROUNDING * sum(lasts)
-        if len(hits) < k or hits[k - 1].score <= sum(lasts) + margin:
+        # A document that a part did not name may have no such vector, and then adds 0, which may be more than the last.
+        bound = sum(max(last, 0.0) for last in lasts)
+        if len(scores) < k or scores[k - 1] <= bound + ROUNDING * bound:
             one.depth *= 2
             one.limit = max(one.limit, k + _SPARE)
             return False
-    if len(hits) < one.limit or hits[k - 1].score > hits[-1].score:
+    if len(scores) < one.limit or scores[k - 1] > scores[-1]:
         return True
     one.limit *= 2
     return False

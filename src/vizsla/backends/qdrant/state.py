@@ -14,7 +14,9 @@ from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
 from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model, fitted_description
 
-BUILDING, READY, WRITING, REPLACED = "building", "ready", "writing", "replaced"
+BUILDING, READY, WRITING = "building", "ready", "writing"
+REPLACED = {READY: "replaced", WRITING: "replaced while writing"}
+"""What a collection is when another one has taken its place, by what it was; `writing` if its writer had died."""
 WRITER = "writer"
 """The key of the payload that says who writes; see `lock.py`."""
 
@@ -147,8 +149,19 @@ def check_searchable(state: CollectionState) -> None:
 def check_writable(state: CollectionState) -> None:
     """Refuse to write to a collection that is not filled yet, or that another one has taken the place of."""
     check_searchable(state)
-    if state.status == REPLACED:
+    if state.status in REPLACED.values():
         raise CollectionError(f"the collection {state.base!r} has been replaced by another one; open it again")
+
+
+def replaced_state(state: CollectionState) -> CollectionState:
+    """The state of a collection that another one has taken the place of: nobody may write to it."""
+    return replace(state, status=REPLACED.get(state.status, state.status))
+
+
+def restored_state(state: CollectionState) -> CollectionState:
+    """The state of a collection that had been replaced and is used again."""
+    before = {status: name for name, status in REPLACED.items()}
+    return replace(state, status=before.get(state.status, state.status))
 
 
 def check_same_model(state: CollectionState, model: Model, digest: str) -> None:

@@ -12,12 +12,13 @@ from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import NUMBER, term_id, terms_of
+from vizsla.backends.qdrant.rest import Json, bodies, upsert
 from vizsla.errors import CollectionError, VizslaError
+from vizsla.index.reading.terms import CachedTerms
 from vizsla.index.writing.buffer import MAX_TERMS
 
 BATCH = 2000
 """Terms that are read or written at once."""
-MAX_CACHED = 200_000
 NAMESPACE, TERM, FREQUENCY, OCCURRENCES = "namespace", "term", "documents", "occurrences"
 """Keys of a term's payload, beside its number."""
 
@@ -44,8 +45,8 @@ class TermEntry:
         except (AssertionError, KeyError, TypeError, ValueError):
             raise CollectionError("a point among the terms of a collection describes no term; build it again") from None
 
-    def point(self) -> models.PointStruct:
-        """The term as a point."""
+    def point(self) -> Json:
+        """The term as a point, as requests have it."""
         payload = {
             NAMESPACE: self.namespace,
             TERM: self.term,
@@ -53,30 +54,21 @@ class TermEntry:
             FREQUENCY: self.documents,
             OCCURRENCES: self.occurrences,
         }
-        return models.PointStruct(id=term_id(self.namespace, self.term), vector={}, payload=payload)
+        return {"id": term_id(self.namespace, self.term), "vector": {}, "payload": payload}
 
 
-class TermTable:
-    """Looks up terms for searches; what was looked up is kept, since queries share their words."""
+class TermTable(CachedTerms):
+    """The terms of a collection, looked up for searches."""
 
     def __init__(self, connection: Connection, base: str, namespaces: Sequence[str]) -> None:
+        super().__init__()
         self._connection = connection
         self._base = base
         self._namespaces = namespaces
-        self._known: dict[int, dict[str, tuple[int, int]]] = {}
 
-    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
-        known = self._known.setdefault(space, {})
-        missing = [term for term in dict.fromkeys(terms) if term not in known]
-        if missing:
-            if len(known) > MAX_CACHED:
-                known = self._known[space] = {}
-                missing = list(dict.fromkeys(terms))
-            found = self.entries(space, missing)
-            known.update({t: (e.number, e.documents) if (e := found.get(t)) else (-1, 0) for t in missing})
-        pairs = np.array([known[term] for term in terms], np.int64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
+        found = self.entries(space, terms)
+        return [(e.number, e.documents) if (e := found.get(term)) else (-1, 0) for term in terms]
 
     def entries(self, space: int, terms: Sequence[str]) -> dict[str, TermEntry]:
         """Those of the terms that the collection has, as it has them now."""
@@ -116,8 +108,7 @@ def all_terms(connection: Connection, base: str) -> Iterator[TermEntry]:
 
 def store_terms(connection: Connection, base: str, entries: Iterable[TermEntry]) -> None:
     """Write terms, new ones or those that are there already."""
-    batches = ([entry.point() for entry in some] for some in _chunks(entries, BATCH))
-    connection.send(QdrantClient.upsert, terms_of(base), batches)
+    connection.send(upsert, terms_of(base), bodies((entry.point() for entry in entries), count=BATCH))
 
 
 class TermLedger:
@@ -128,6 +119,7 @@ class TermLedger:
 
     def __init__(self, connection: Connection, base: str, next_number: int) -> None:
         self.next_number = next_number
+        self._is_new = next_number == 0  # all terms that the collection has are known here
         self._connection = connection
         self._base = base
         self._by_term: dict[tuple[str, str], TermEntry] = {}
@@ -138,7 +130,9 @@ class TermLedger:
     def numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         """The numbers of terms; those that the collection does not have get new ones."""
         unknown = [term for term in dict.fromkeys(terms) if (namespace, term) not in self._by_term]
-        found = find_terms(self._connection, self._base, namespace, unknown) if unknown else {}
+        found = {}
+        if unknown and not self._is_new:
+            found = find_terms(self._connection, self._base, namespace, unknown)
         for term in unknown:
             entry = found.get(term)
             if entry is None:
@@ -162,13 +156,15 @@ class TermLedger:
             )
         return {number: self._by_number[number].namespace for number in numbers}
 
-    def change(self, numbers: Sequence[int], values: Sequence[float], sign: int) -> None:
-        """Count the terms of a document that comes (1) or goes (-1); `values`: how often each occurs."""
-        for number, value in zip(numbers, values, strict=True):
+    def change(self, numbers: np.ndarray, values: np.ndarray, sign: int) -> None:
+        """Count the terms of documents that come (1) or go (-1); `values`: how often each occurs in one of them."""
+        terms, places = np.unique(numbers, return_inverse=True)
+        counts, sums = np.bincount(places), np.bincount(places, values)
+        for number, documents, occurrences in zip(terms.tolist(), counts.tolist(), sums.tolist(), strict=True):
             entry = self._by_number[number]
-            entry.documents += sign
-            entry.occurrences += sign * value
-            self._changed.add(number)
+            entry.documents += sign * documents
+            entry.occurrences += sign * occurrences
+        self._changed.update(terms.tolist())
 
     def store_new(self) -> None:
         """Write the terms that are new, with what was counted so far, before documents that have them."""

@@ -23,6 +23,7 @@ from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, check_batch
+from vizsla.backends.qdrant.rest import bodies, upsert
 from vizsla.backends.qdrant.staging import Deletion, Staging
 from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable, with_fitted_weights
 from vizsla.backends.qdrant.terms import TermLedger
@@ -36,8 +37,6 @@ from vizsla.runs.retriever import check_count, document_ids
 
 TERMS_BYTES = 256 << 20
 """Memory that an analyst may take for its terms."""
-UPSERT = 200
-"""Points that are sent at once; their vectors and texts must fit into a request."""
 
 
 class QdrantWriter:
@@ -201,11 +200,10 @@ class Commit:
         points = self._encoder.points(batch, first, numbers)
         for own, rows in zip(numbers, batch.namespaces, strict=True):
             if len(own):
-                self._ledger.change(own.tolist(), rows.values.tolist(), 1)  # type: ignore[union-attr]
+                self._ledger.change(own, rows.values, 1)  # type: ignore[union-attr]
         self._ledger.store_new()
         self._remove(batch.ids, delete=False)  # points of the same ids are written over
-        batches = (points[start : start + UPSERT] for start in range(0, len(points), UPSERT))
-        self._connection.send(QdrantClient.upsert, self._state.base, batches)
+        self._connection.send(upsert, self._state.base, bodies(points))
         spaces = {}
         for name, rows in zip(self._model.namespaces, batch.namespaces, strict=True):
             sizes = rows.lengths
@@ -236,8 +234,7 @@ class Commit:
         self._state = replace(self._state, namespaces=spaces, documents=self._state.documents - len(found))
 
     def _forget(self, point: StoredPoint) -> None:
-        numbers = point.terms.tolist()
-        if numbers:
-            spaces = self._ledger.spaces(numbers)
+        if len(point.terms):
+            spaces = self._ledger.spaces(point.terms.tolist())
             values = point.values(self._components, self._state.frozen_statistics(), spaces)
-            self._ledger.change(numbers, values.tolist(), -1)
+            self._ledger.change(point.terms, values, -1)

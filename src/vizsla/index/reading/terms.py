@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -17,15 +17,10 @@ MAX_CACHED = 100_000
 _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 
 
-class TermTable:
+class CachedTerms(ABC):
     """Looks up terms; what was looked up is kept, since queries share their words."""
 
-    def __init__(
-        self, connection: ReadConnection, segments: Sequence[Segment], frequencies: Sequence[np.ndarray | None]
-    ) -> None:
-        self._connection = connection
-        self._segments = segments
-        self._frequencies = frequencies
+    def __init__(self) -> None:
         self._known: dict[int, dict[str, tuple[int, int]]] = {}
 
     @property
@@ -44,6 +39,22 @@ class TermTable:
             known.update(zip(missing, self._find(space, missing), strict=True))
         pairs = np.array([known[term] for term in terms], np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+    @abstractmethod
+    def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
+        """The number and the document frequency of each term, from where they are stored."""
+
+
+class TermTable(CachedTerms):
+    """The terms of an index in a folder."""
+
+    def __init__(
+        self, connection: ReadConnection, segments: Sequence[Segment], frequencies: Sequence[np.ndarray | None]
+    ) -> None:
+        super().__init__()
+        self._connection = connection
+        self._segments = segments
+        self._frequencies = frequencies
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path, execute = self._connection.path, self._connection.db.execute
@@ -101,13 +112,6 @@ def _after(beginning: str) -> str | None:
     return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)  # no half of a surrogate pair
 
 
-class TermLookup(Protocol):
-    """Where the terms of a collection are looked up."""
-
-    def lookup(self, space: int, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and document frequencies of terms; an unknown term has the number -1 and the frequency 0."""
-
-
 @dataclass(frozen=True)
 class NamespaceStatistics:
     """The statistics of one namespace over the living documents of a commit."""
@@ -116,7 +120,7 @@ class NamespaceStatistics:
     total_length: int
     longest: int
     space: int
-    terms: TermLookup
+    terms: CachedTerms
 
     def document_frequencies(self, terms: Sequence[str]) -> np.ndarray:
         return self.terms.lookup(self.space, terms)[1]

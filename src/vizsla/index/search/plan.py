@@ -66,7 +66,9 @@ class Search:
         bound = searcher.own if options.model is None else searcher.bind(options.model)
         own = searcher.snapshot.vector_index
         vector_index = own if options.search_params is None else _with_params(searcher, bound, options.search_params)
-        combination = _SUM if options.combine is None else Combination.parse(_text(options.combine, "combine", "rrf"))
+        combination = (
+            _SUM if options.combine is None else Combination.parse(check_text(options.combine, "combine", "rrf"))
+        )
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
@@ -146,10 +148,10 @@ class Search:
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
         if self.fusion is not None:
             return self._fused_hits(self.fusion, texts, documents)
-        searcher = self.searcher
+        searcher, how = self.searcher, self._how
         queries = searcher.encode(texts, self.bound, self.condition)
         if searcher.snapshot.splitter is None and self.union is None:
-            top = searcher.top_k(queries, self.bound, self.k, *self._how)
+            top = searcher.top_k(queries, self.bound, self.k, *how)
             return hits_of(searcher.snapshot.documents, top, documents)
         if searcher.snapshot.splitter is None:
             return hits_of(searcher.snapshot.documents, self.top_k(queries, self.k), documents)
@@ -213,9 +215,14 @@ def _ranking(hits: Sequence[Hit]) -> Ranking:
     return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
 
 
+def combination_of(text: str | None) -> Combination:
+    """How the parts of a sum become one ranking, from its text; None stands for the sum."""
+    return _SUM if text is None else Combination.parse(check_text(text, "combine", "rrf"))
+
+
 def _with_params(searcher: Searcher, bound: BoundModel, search_params: object) -> VectorIndex:
     """How dense vectors are searched with other parameters than the index's own."""
-    text = _text(search_params, "search_params", "ef_search=200").strip()
+    text = check_text(search_params, "search_params", "ef_search=200").strip()
     if isinstance(searcher.snapshot.vector_index, Plaid):
         if text != "exact" and not bound.tokens:
             raise VizslaError(f"the model reads no token vectors, so there is nothing that {text!r} could change")
@@ -233,7 +240,8 @@ def _share(value: object) -> float:
     return value
 
 
-def _text(value: object, name: str, example: str) -> str:
+def check_text(value: object, name: str, example: str) -> str:
+    """A text, and nothing else; `example`: one that could be given."""
     if not isinstance(value, str):
         raise VizslaError(f"{name} is a text, as in {example!r}, not {kind_of(value)}")
     return value

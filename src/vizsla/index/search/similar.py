@@ -44,6 +44,11 @@ def similar_query(searcher: Searcher, doc_id: str, model: Model | None) -> str:
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if not store.has_texts:
         raise VizslaError("this index does not keep the texts of documents, so none can be found that are like another")
+    return query_like(document, bound)
+
+
+def query_like(document: Document, bound: BoundModel) -> str:
+    """The query that a document makes for a model: its most telling words, or its beginning for one with vectors."""
     return _beginning(document, bound) if bound.has_vectors else _telling_words(document, bound.sparse)
 
 
