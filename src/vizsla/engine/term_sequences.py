@@ -68,7 +68,8 @@ class TermSequences:
     def select(self, first: int, last: int, mask: np.ndarray) -> np.ndarray:
         """The rows of some documents from `first` to `last`, end to end."""
         starts = self._bounds(first, last)
-        return np.asarray(self.numbers[starts[0] : starts[-1]])[np.repeat(mask, np.diff(starts))]
+        rows: np.ndarray = self.numbers[starts[0] : starts[-1]][np.repeat(mask, np.diff(starts))]
+        return rows
 
     def sizes(self) -> np.ndarray:
         """How long the row of each document is."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
@@ -18,7 +18,8 @@ from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.explain import explain
 from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.plan import Search, SearchOptions
+from vizsla.index.search.highlighting import highlighter
+from vizsla.index.search.plan import OtherOptions, Search, SearchKeywords, SearchOptions, SearchWay
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
 from vizsla.index.storage import forking
@@ -27,7 +28,8 @@ from vizsla.index.view import IndexView
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Hits, Retriever, Run, document_id
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
 
 
@@ -256,52 +258,39 @@ class Index(Retriever):
         """How many documents there are; a document in passages counts once."""
         return self._searcher.snapshot.document_count
 
-    def with_model(
-        self,
-        model: str | Model | None = None,
-        *,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> IndexView:
+    def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
         """The same index, searched with another model or in another way; see `search_many`.
 
-        A model that the index has no data for is refused here.
+        `options`: combine, search_params, approximate, threads, syntax. A model that the index has no data for is
+        refused here.
         """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
+        chosen = SearchOptions(self._model_of(model), **options)
         with self._reading() as searcher:
-            Search.prepare(searcher, 1, None, options)
-        return IndexView(self, options)
+            Search.prepare(searcher, 1, None, chosen)
+        return IndexView(self, chosen)
 
     def _model_of(self, model: str | Model | None) -> Model | None:
         if isinstance(model, str):
             return self._parse_model(model)
         return None if model is None else check_model(model)
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-    ) -> list[Hit]:
+    def _options(self, options: SearchKeywords | SearchWay, threads: int | None = None) -> SearchOptions:
+        model = options.pop("model", None)
+        return SearchOptions(None if model is None else self._model_of(model), **{"threads": threads, **options})  # type: ignore[arg-type]
+
+    def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
         """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
         taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
-        fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
+        fields and the value of each, or a list of values of which one must match.
+        `options`: see `search_many`.
         """
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
-        chosen = None if model is None else self._model_of(model)
-        options = SearchOptions(chosen, combine, search_params, approximate, 1)
+        chosen = self._options(options, threads=1)
         with self._reading() as searcher:
-            return Search.prepare(searcher, k, filter, options).hits_of(query)
+            return Hits(Search.prepare(searcher, k, filter, chosen).hits_of(query))
 
     def search_many(
         self,
@@ -309,12 +298,8 @@ class Index(Retriever):
         k: int = 10,
         filter: FilterLike = None,
         *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
         documents: bool = True,
+        **options: Unpack[SearchKeywords],
     ) -> list[list[Hit]]:
         """The hits of many queries. An empty query finds nothing.
 
@@ -328,25 +313,18 @@ class Index(Retriever):
         to add at most this share of what they could. Scores stay exact. Without it the search is exact.
         `threads`: as many as there are processors by default.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
+        `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
+        `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
+        `sort`: a field to sort all results by, as in `year` or, the greatest first, `-year`.
+        `collapse`: a field of which each value comes once, with its best result.
         """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._search_with(options, queries, k, filter, documents)
+        return self._search_with(self._options(options), queries, k, filter, documents)
 
     def run(
-        self,
-        queries: Mapping[str, str],
-        k: int = 1000,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._run_with(options, queries, k, filter)
+        return self._run_with(self._options(options), queries, k, filter)
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
@@ -372,7 +350,13 @@ class Index(Retriever):
             yield from searcher.snapshot.documents.all(searcher.snapshot.numbers().tolist())
 
     def explain(
-        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score.
 
@@ -381,14 +365,20 @@ class Index(Retriever):
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             bound = searcher.own if chosen is None else searcher.bind(chosen)
-            return explain(searcher, bound, text, wanted, Filter.of(filter))
+            return explain(searcher, bound, text, wanted, Filter.of(filter), check_syntax(syntax))
 
-    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+    def highlighter(
+        self,
+        query: str,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         with self._reading() as searcher:
             bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
-            weights = bound.query_weights(check_query(query), searcher.context(Filter.of(filter)))
-            return Highlighter(searcher.snapshot.model, weights)
+            return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
 
     def info(self) -> dict[str, Any]:
         """What there is to know about the index.

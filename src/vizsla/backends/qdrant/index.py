@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from vizsla.backends.qdrant import scanning
 from vizsla.backends.qdrant.address import Address
@@ -25,9 +26,11 @@ from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
 from vizsla.index import Added, Highlighter, IndexView
-from vizsla.index.search.plan import SearchOptions
+from vizsla.index.search.pages import Page
+from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchOptions, SearchWay
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Ranking, Retriever, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Hits, Ranking, Retriever, Run, document_id
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import (
     check_count,
     check_mapping,
@@ -195,19 +198,11 @@ class QdrantIndex(Retriever):
         """How many documents there are."""
         return self.reader.state.documents
 
-    def with_model(
-        self,
-        model: str | Model | None = None,
-        *,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> IndexView:
+    def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
         """The same collection, searched with another model; one that it has no data for is refused."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        self._bound(self.reader, options)
-        return IndexView(self, options)
+        chosen = SearchOptions(self._model_of(model), **options)
+        self._bound(self.reader, chosen)
+        return IndexView(self, chosen)
 
     def _model_of(self, model: str | Model | None) -> Model | None:
         if isinstance(model, str):
@@ -224,22 +219,22 @@ class QdrantIndex(Retriever):
             raise VizslaError(f"{self.address}: searches are exact here, so there are no search parameters")
         if options.approximate not in (None, 1):
             raise VizslaError(f"{self.address}: searches are exact here, so there is no approximate search")
+        self._refuse_syntax(options.syntax)
+        for name in ("sort", "collapse"):
+            if getattr(options, name) is not None:
+                raise VizslaError(f"{self.address}: a cluster gives the best by score, so {name} is for an index")
         return reader.own if options.model is None else reader.bind(options.model)
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-    ) -> list[Hit]:
+    def _refuse_syntax(self, syntax: str | None) -> None:
+        if check_syntax(syntax) is not None:
+            raise VizslaError(f"{self.address}: a cluster reads plain queries; the query language is for an index")
+
+    def _options(self, options: SearchKeywords | SearchWay) -> SearchOptions:
+        return SearchOptions(**{**options, "model": self._model_of(options.get("model"))})  # type: ignore[arg-type]
+
+    def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
         """The k best documents, best first; equal scores in order of insertion. An empty query is refused."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate)
-        return self._search_with(options, [query_with_words(query)], k, filter, True)[0]
+        return Hits(self._search_with(self._options(options), [query_with_words(query)], k, filter, True)[0])
 
     def search_many(
         self,
@@ -247,33 +242,36 @@ class QdrantIndex(Retriever):
         k: int = 10,
         filter: FilterLike = None,
         *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
         documents: bool = True,
+        **options: Unpack[SearchKeywords],
     ) -> list[list[Hit]]:
         """The hits of many queries, sent in batches. An empty query finds nothing.
 
         `model`: other weights of a sum, other idf, query expansion, or some of the parts. `threads` means nothing here:
-        servers do the work. What `combine`, `search_params` and `approximate` change in an index is refused.
+        servers do the work. What `combine`, `search_params`, `approximate`, `syntax`, `sort` and `collapse` change in
+        an index is refused.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._search_with(options, queries, k, filter, documents)
+        return self._search_with(self._options(options), queries, k, filter, documents)
 
-    def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Any) -> Run:
+    def run(
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
+    ) -> Run:
         """The rankings of many queries, by query id; `options` as for `search_many`."""
-        chosen = SearchOptions(**{**options, "model": self._model_of(options.get("model"))})
-        return self._run_with(chosen, queries, k, filter)
+        return self._run_with(self._options(options), queries, k, filter)
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
-        found = self._find(options, queries, k, filter, documents)
+        k, page = check_count(k, "k, the number of results,"), Page.of(*options[-4:]) or Page()
+        found = self._find(options, queries, page.offset + k, filter, documents)
+        least = -math.inf if page.min_score is None else page.min_score
         return [
-            [Hit(rank, one.score, Document(one.doc_id, one.content)) for rank, one in enumerate(some, 1)]
+            [
+                Hit(rank, one.score, Document(one.doc_id, one.content))
+                for rank, one in enumerate(some[page.offset :], page.offset + 1)
+                if one.score >= least
+            ]
             for some in found
         ]
 
@@ -309,9 +307,16 @@ class QdrantIndex(Retriever):
             yield from (point.document for point in points)
 
     def explain(
-        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score."""
+        self._refuse_syntax(syntax)
         text, wanted, chosen, reader = (
             query_with_words(query),
             document_id(doc_id),
@@ -321,8 +326,11 @@ class QdrantIndex(Retriever):
         bound = reader.own if chosen is None else reader.bind(chosen)
         return reader.explain(bound, text, wanted, Filter.of(filter))
 
-    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+    def highlighter(
+        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+    ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+        self._refuse_syntax(syntax)
         reader, chosen = self.reader, self._model_of(model)
         bound = reader.own if chosen is None else reader.bind(chosen)
         weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
