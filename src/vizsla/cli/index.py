@@ -50,6 +50,7 @@ def index(
         bool, typer.Option("--store/--no-store", help="Store the texts, to show, rerank or export them.")
     ] = True,
     vector_index: options.VectorIndex = None,
+    positions: options.Positions = None,
 ) -> None:
     """Build an index of documents.
 
@@ -67,7 +68,16 @@ def index(
             "--passages": passages, "--overlap": overlap, "--allow-empty": allow_empty,
             "--max-document": max_document != options.DEFAULT_MAX_DOCUMENT,
         })  # fmt: skip
-        _index_parts(parts, output, model, overwrite, memory=memory, store=store, vector_index=vector_index)
+        _index_parts(
+            parts,
+            output,
+            model,
+            overwrite,
+            memory=memory,
+            store=store,
+            vector_index=vector_index,
+            positions=bool(positions),
+        )
         return
     if not sources:
         raise VizslaError("name the files or folders to index, or a folder of parts with --from")
@@ -85,7 +95,13 @@ def index(
     with (
         replace_index(output, overwrite=overwrite) as building,
         Index.create(
-            building, parsed, memory=size, passages=splitter, store=store, vector_index=vector_index or "exact"
+            building,
+            parsed,
+            memory=size,
+            passages=splitter,
+            store=store,
+            vector_index=vector_index or "exact",
+            positions=bool(positions),
         ) as new,
     ):
         added = new.add(read_with_progress(found, "Indexing", workers), workers=workers)
@@ -103,7 +119,7 @@ def _check_unused(given: Mapping[str, object]) -> None:
 
 def _index_parts(
     folder: Path, output: Path, model: str | None, overwrite: bool,
-    *, memory: str, store: bool, vector_index: str | None,
+    *, memory: str, store: bool, vector_index: str | None, positions: bool,
 ) -> None:  # fmt: skip
     """Build an index from parts."""
     from vizsla.index import Index, PartSet, build_from_parts
@@ -114,7 +130,7 @@ def _index_parts(
     with console.progress("Indexing", parts.rows, "documents") as advance:
         added = build_from_parts(
             parts, output, model, overwrite=overwrite, progress=advance,
-            memory=size, store=store, vector_index=vector_index or "exact",
+            memory=size, store=store, vector_index=vector_index or "exact", positions=positions,
         )  # fmt: skip
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)

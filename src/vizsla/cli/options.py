@@ -167,6 +167,10 @@ VectorIndex = Annotated[
         help="How vectors are stored and searched: exact, float16, sq8, hnsw, ivf, pq; plaid for token vectors.",
     ),
 ]
+Positions = Annotated[
+    bool | None,
+    typer.Option("--positions/--no-positions", help="Store where words stand, so that phrases are found fast."),
+]
 Format = Annotated[
     str | None,
     typer.Option(

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError
-from vizsla.index.creation import create_index
+from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.explain import explain
@@ -72,6 +72,7 @@ class Index(Retriever):
         passages: Splitter | int | None = None,
         store: bool = True,
         vector_index: str | VectorIndex = "exact",
+        positions: bool = False,
     ) -> Index:
         """A new, empty index. An index that is there already is replaced only with `overwrite`.
 
@@ -80,12 +81,15 @@ class Index(Retriever):
         their best passage.
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
+        `positions`: store where words stand, so that phrases and words of a field are found fast; see `syntax` in
+        `search_many`. Without them the stored texts are read.
         """
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
         splitter = None if passages is None else Splitter.of(passages)
         folder = create_index(
-            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index
-        )
+            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index,
+            positions=positions,
+        )  # fmt: skip
         return cls(folder, memory=memory)
 
     @classmethod
@@ -149,17 +153,19 @@ class Index(Retriever):
         if self._own_writer is not None:
             self._own_writer.commit()
 
-    def compact(self, vector_index: str | VectorIndex | None = None) -> None:
+    def compact(self, vector_index: str | VectorIndex | None = None, *, positions: bool | None = None) -> None:
         """Commit, and rewrite the index as one segment without deleted and replaced documents.
 
         `vector_index`: store and search dense vectors in another way from now on. Vectors that were stored in fewer
-        bits stay so.
+        bits stay so. `positions`: store the positions of words from now on, or no longer; see `create`.
         """
         vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
         if vectors is not None:
             check_vector_index(vectors, self.model)
             check_change(vectors, self._searcher.snapshot.vector_index)
-        self._open_own_writer().compact(vectors)
+        if positions is not None:
+            check_positions(positions, self.model, self._searcher.snapshot.documents.has_texts)
+        self._open_own_writer().compact(vectors, positions=positions)
 
     def rollback(self) -> None:
         """Discard what `add` and `delete` have changed since the last commit."""

@@ -269,7 +269,8 @@ class _Parser:
         self._skip_blanks()
         if not self._next or self._next == ")":
             self._fail(f"{harmless(name)}: needs a word after it; \\: is the sign itself", start)
-        return self._atom(depth, name)
+        node = self._atom(depth, name)
+        return replace(node, position=start) if isinstance(node, Leaf) else node
 
     def _fail_at_sign(self, sign: str) -> NoReturn:
         problems = {

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import PhrasePattern, TermSequences, rows_with_phrase
+from vizsla.engine import PhrasePattern, rows_with_phrase
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.models import BM25, as_text
-from vizsla.text import Lexicon
+from vizsla.models import BM25, SequenceEncoder
 
 _BATCH = 2000  # documents whose texts are read at once
 
@@ -23,19 +22,6 @@ class PhraseShape(NamedTuple):
     offsets: Sequence[int] = (0,)
     slop: int = 0
     field: str | None = None
-
-
-class SequenceEncoder:
-    """Encodes documents as term sequences; it numbers terms as it meets them, so use one for all documents."""
-
-    def __init__(self, bm25: BM25) -> None:
-        self._fields = bm25.fields
-        self.lexicon = Lexicon(bm25.text_analyzer)
-
-    def encode(self, contents: Sequence[Mapping[str, Any]]) -> TermSequences:
-        """The sequences of documents, terms by the numbers of the lexicon."""
-        texts = [as_text(content.get(field)) for content in contents for field in self._fields]
-        return TermSequences.join(*self.lexicon.sequences(texts), len(self._fields))
 
 
 class PhraseFinder:

@@ -239,6 +239,11 @@ def write_sequences(
         return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
 
 
+def without_sequences(facts: Mapping[str, Facts]) -> dict[str, Facts]:
+    """The files of a segment without term sequences."""
+    return {name: f for name, f in facts.items() if not name.startswith(tuple(sequence_files.ARRAY_TYPES))}
+
+
 def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool) -> dict[str, Facts]:
     """The files of a segment without the centroids and lists of a namespace, and without its `vectors` if wanted."""
     kinds = (*token_files.KINDS, *((DENSE, CODES, SCALES) if vectors else ()))
@@ -309,7 +314,9 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     }
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
-        *(arrays[part] for part in DOCUMENT_PARTS),
+        numbers=arrays["numbers"],
+        lengths=arrays["lengths"],
+        sizes=arrays["sizes"],
         small=PostingLists(**small),
         large=PostingLists(**large),
         dense=dense,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from vizsla.engine import Merge, TermSequences
 from vizsla.index.storage.arrays import ArrayFile, Facts, read_array, write_array
 
+_BLOCK = 1 << 22  # bytes that are copied at once
 SEQUENCES, STARTS = "sequences_", "sequencestarts_"  # followed by the number of the namespace
 ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {SEQUENCES: (1, ("<u4",)), STARTS: (1, ("<i8",))}
 """The number of dimensions and the allowed types of each array."""
@@ -38,12 +40,16 @@ def read_sequences(path: Path, segment: str, facts: Mapping[str, Facts]) -> dict
 
 def write_sequences(folder: Path, name: str, space: int, pieces: Iterable[TermSequences]) -> dict[str, Facts]:
     """Write term sequences, piece by piece; `name`: how the files are called after their kind."""
-    kept = list(pieces)  # term numbers, four bytes a word: about as much as the texts take
-    sizes = np.concatenate([np.zeros(0, np.int64), *(piece.sizes() for piece in kept)])
-    starts = np.append(0, np.cumsum(sizes)).astype(np.int64)
-    with ArrayFile(folder / f"{SEQUENCES}{name}.npy", np.dtype(np.uint32), (int(starts[-1]),)) as out:
-        for piece in kept:
-            out.write(np.asarray(piece.numbers))
+    sizes = [np.zeros(1, np.int64)]
+    with TemporaryFile() as spool:  # how many there are is known at the end, and stands at the beginning
+        for piece in pieces:
+            spool.write(np.ascontiguousarray(piece.numbers, np.uint32).data)
+            sizes.append(piece.sizes())
+        starts = np.cumsum(np.concatenate(sizes)).astype(np.int64)
+        spool.seek(0)
+        with ArrayFile(folder / f"{SEQUENCES}{name}.npy", np.dtype(np.uint32), (int(starts[-1]),)) as out:
+            while block := spool.read(_BLOCK):
+                out.write(np.frombuffer(block, np.uint32))
     return {
         f"{SEQUENCES}{space}": out.facts,
         f"{STARTS}{space}": write_array(folder / f"{STARTS}{name}.npy", starts),
