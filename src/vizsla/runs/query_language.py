@@ -205,6 +205,9 @@ class _Parser:
             if not self._next or (self._next == ")" and depth):
                 break
             before, operator = self._at, self._take(_OPERATOR)
+            self._count += 1
+            if self._count > MAX_CLAUSES:
+                self._fail(f"a query has at most {MAX_CLAUSES:,} words, phrases and groups", before)
             if operator is not None:
                 if not clauses:
                     self._fail(f"{operator} needs a word before it; put quotation marks around it to search it", before)
@@ -216,9 +219,6 @@ class _Parser:
                 clauses[-1] = replace(clauses[-1], occur=MUST)
             occur = self._modifier() or (MUST if both else SHOULD)
             clauses.append(Clause(occur, self._atom(depth)))
-            self._count += 1
-            if self._count > MAX_CLAUSES:
-                self._fail(f"a query has at most {MAX_CLAUSES:,} words, phrases and groups")
         if clauses and all(clause.occur == MUST_NOT for clause in clauses):
             self._fail("everything here is excluded; add what documents should have", start)
         return Group(tuple(clauses)) if clauses else None
