@@ -36,6 +36,8 @@ _OPERATOR = re.compile(r"(AND|OR)(?=[\s(\"]|$)|&&|\|\|")
 _NOT = re.compile(r"NOT(?=[\s(\"]|$)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 _WHOLE = re.compile(r"\d+(?!\.?\d)")
+_IN_QUOTES = re.compile(r'[^"\\]+')
+_IN_A_WORD = re.compile(r'[^()"^~*?:\[\]{}\\\s]+')
 _SHOWN = 60  # characters of a query around the place of a mistake
 
 
@@ -252,7 +254,7 @@ class _Parser:
         elif sign in _SIGNS:
             self._fail_at_sign(sign)
         else:
-            word = self._word()
+            word = self._until(_IN_A_WORD)
             if self._next == ":" and field is None:
                 return self._in_field(word, start, depth)
             node = self._suffixed(word, start)
@@ -301,7 +303,7 @@ class _Parser:
     def _phrase(self) -> Phrase:
         start = self._at
         self._at += 1
-        text = self._until('"')
+        text = self._until(_IN_QUOTES)
         if not self._next:
             self._fail("this quotation mark is not closed; add another where the phrase ends", start)
         self._at += 1
@@ -342,19 +344,16 @@ class _Parser:
             self._fail(_TOO_MUCH, self._at - len(number))
         return float(number)
 
-    def _word(self) -> str:
-        return self._until(_SIGNS, at_blanks=True)
-
-    def _until(self, signs: str, *, at_blanks: bool = False) -> str:
-        """The characters up to a sign, without the backslashes before signs."""
-        taken = []
-        while self._next and self._next not in signs and not (at_blanks and self._next.isspace()):
-            if self._next == "\\":
-                self._at += 1
-                if not self._next:
-                    self._fail("a backslash takes the sign after it as it is; here is none", self._at - 1)
+    def _until(self, plain: re.Pattern[str]) -> str:
+        """The characters that a pattern takes for plain, without the backslashes before others."""
+        taken = [self._take(plain) or ""]
+        while self._next == "\\":
+            self._at += 1
+            if not self._next:
+                self._fail("a backslash takes the sign after it as it is; here is none", self._at - 1)
             taken.append(self._next)
             self._at += 1
+            taken.append(self._take(plain) or "")
         return "".join(taken)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import PhrasePattern, rows_with_phrase
+from vizsla.engine import PhrasePattern, rows_with_all, rows_with_phrase
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.models import BM25, SequenceEncoder
@@ -35,27 +35,32 @@ class PhraseFinder:
         self._turn = threading.Lock()  # the encoder learns words
 
     def places(self, text: str) -> tuple[list[str], list[int]]:
-        """The terms of a phrase, and their places relative to the first."""
-        with self._turn:
-            numbers = self._encoder.lexicon.sequences([text])[0].tolist()
-            terms = [self._encoder.lexicon.terms[n] for n in numbers if n >= 0]
-        places = [place for place, n in enumerate(numbers) if n >= 0]
+        """The terms of a phrase, and their places relative to the first; words that are dropped keep theirs."""
+        terms: list[str] = []
+        places: list[int] = []
+        at = 0
+        for word in self._bm25.text_analyzer.terms_by_word(text):
+            terms += word
+            places += range(at, at + len(word))
+            at += max(len(word), 1)
         return terms, [place - places[0] for place in places]
 
-    def keep(
-        self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
-    ) -> np.ndarray:
-        """Which of some rows of a segment have terms in their places.
+    def rows(self, segment: int, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape) -> np.ndarray:
+        """The rows of a segment that have terms in their places, ascending.
 
-        `numbers`: the index's numbers of the terms, for segments that store sequences.
+        `numbers`: the index's numbers of the terms, none of them -1.
         """
-        if not len(rows):
-            return np.zeros(0, np.bool_)
+        stored = self._snapshot.segments[segment]
         field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
         rest = (shape.offsets, shape.slop, field)
-        stored = self._snapshot.segments[segment].sequences.get(self._space)
-        if stored is not None:
-            return rows_with_phrase(stored, rows, PhrasePattern.of(numbers.tolist(), *rest))
+        wanted = numbers.tolist()
+        rows = rows_with_all(stored, np.array(list(dict.fromkeys(wanted)), np.int64))
+        if not len(rows):
+            return rows
+        if self._space in stored.sequences:
+            pattern = PhrasePattern.of(wanted, *rest)
+            found: np.ndarray = rows[rows_with_phrase(stored.sequences[self._space], rows, pattern)]
+            return found
         if not self._snapshot.documents.has_texts:
             what = "a phrase" if len(terms) > 1 else "a word of one field"
             raise VizslaError(
@@ -65,7 +70,9 @@ class PhraseFinder:
         with self._turn:
             pattern = PhrasePattern.of([self._encoder.lexicon.number(term) for term in terms], *rest)
             batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
-            return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
+            keep = np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
+        kept: np.ndarray = rows[keep]
+        return kept
 
     def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
         numbers = self._snapshot.segments[segment].numbers[rows].tolist()

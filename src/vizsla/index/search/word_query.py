@@ -7,14 +7,14 @@ decided by the model: each word that is not excluded counts as it would in a pla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Query, rows_with_all, rows_with_any
+from vizsla.engine import Query, rows_with_any
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
@@ -36,6 +36,7 @@ from vizsla.runs.query_language import (
     parse_query,
 )
 
+_NONE = np.zeros(0, np.int64)
 _PLACE = re.compile(r" \(character \d+ of the filter\)")
 
 
@@ -76,73 +77,68 @@ class WordQuery:
     # Which rows
 
     @cached_property
-    def masks(self) -> list[np.ndarray]:
-        """For each segment which living rows meet the query and the filter."""
+    def rows(self) -> list[np.ndarray]:
+        """For each segment the living rows that meet the query and the filter, ascending."""
         snapshot = self._searcher.snapshot
         allowed = snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
-        masks = []
+        found = []
         with snapshot.naming_damage():
-            for s, (segment, mask) in enumerate(zip(snapshot.segments, allowed, strict=True)):
-                own = self._mask(self._group, s)
-                own = np.zeros(len(segment), np.bool_) if own is None else own
-                masks.append(own if mask is None else own & mask)
-        return masks
+            for s, mask in enumerate(allowed):
+                rows = self._rows(self._group, s)
+                rows = _NONE if rows is None else rows
+                found.append(rows if mask is None else rows[mask[rows]])
+        return found
 
-    @property
-    def rows(self) -> list[np.ndarray]:
-        """For each segment the rows that meet the query and the filter, ascending."""
-        return [np.flatnonzero(mask) for mask in self.masks]
+    @cached_property
+    def masks(self) -> list[np.ndarray]:
+        """The same as a mask for each segment."""
+        pairs = zip(self._searcher.snapshot.segments, self.rows, strict=True)
+        return [_mask(rows, len(segment)) for segment, rows in pairs]
 
     def meets(self, insertion_number: int) -> bool:
         """Whether a document meets the query."""
         position = self._searcher.snapshot.position(insertion_number)
         return position is not None and bool(self.masks[position[0]][position[1]])
 
-    def _mask(self, node: Leaf | Group, s: int) -> np.ndarray | None:
+    def _rows(self, node: Leaf | Group, s: int) -> np.ndarray | None:
         """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
         if isinstance(node, Leaf):
-            return self._leaf_mask(node, s)
-        masks: dict[str, list[np.ndarray]] = {MUST: [], SHOULD: [], MUST_NOT: []}
+            return self._leaf_rows(node, s)
+        found: dict[str, list[np.ndarray]] = {MUST: [], SHOULD: [], MUST_NOT: []}
         for clause in node.clauses:
-            mask = self._mask(clause.node, s)
-            if mask is not None:
-                masks[clause.occur].append(mask)
-        if not any(masks.values()):
+            rows = self._rows(clause.node, s)
+            if rows is not None:
+                found[clause.occur].append(rows)
+        if not any(found.values()):
             return None
-        if not masks[MUST] and not masks[SHOULD]:
-            return np.zeros(len(self._searcher.snapshot.segments[s]), np.bool_)
-        if masks[MUST]:
-            met = np.logical_and.reduce(masks[MUST]) if len(masks[MUST]) > 1 else masks[MUST][0]
+        size = len(self._searcher.snapshot.segments[s])
+        if found[MUST]:
+            met = min(found[MUST], key=len)
+            for rows in found[MUST]:
+                met = met if rows is met else met[_mask(rows, size)[met]]
         else:
-            met = np.logical_or.reduce(masks[SHOULD]) if len(masks[SHOULD]) > 1 else masks[SHOULD][0]
-        for mask in masks[MUST_NOT]:
-            met = met & ~mask
+            met = _union(found[SHOULD], size)
+        for rows in found[MUST_NOT]:
+            met = met[~_mask(rows, size)[met]]
         return met
 
-    def _leaf_mask(self, leaf: Leaf, s: int) -> np.ndarray | None:
+    def _leaf_rows(self, leaf: Leaf, s: int) -> np.ndarray | None:
         if self._is_value(leaf):
-            return self._value_masks(leaf)[s]
+            return np.flatnonzero(self._value_masks(leaf)[s])
         found = self._terms_of(leaf)
         if not found:
             return None
-        mask = np.zeros(len(self._searcher.snapshot.segments[s]), np.bool_)
-        for terms in found:
-            self._mark(leaf, terms, s, mask)
-        return mask
+        return _union([self._rows_with(leaf, terms, s) for terms in found], len(self._searcher.snapshot.segments[s]))
 
-    def _mark(self, leaf: Leaf, found: _Terms, s: int, mask: np.ndarray) -> None:
-        """Mark the rows of a segment that have the terms of a leaf."""
+    def _rows_with(self, leaf: Leaf, found: _Terms, s: int) -> np.ndarray:
+        """The rows of a segment that have the terms of a leaf in one namespace."""
         segment, (part, terms, numbers, shape) = self._searcher.snapshot.segments[s], found
         if isinstance(leaf, Phrase) and len(terms) > 1:
-            if (numbers >= 0).all():
-                rows = rows_with_all(segment, np.unique(numbers))
-                mask[rows[part.finder.keep(s, rows, terms, numbers, shape)]] = True
-        elif shape.field is not None and len(part.bm25.fields) > 1:
-            for i in np.flatnonzero(numbers >= 0).tolist():
-                rows = rows_with_all(segment, numbers[i : i + 1])
-                mask[rows[part.finder.keep(s, rows, terms[i : i + 1], numbers[i : i + 1], shape)]] = True
-        else:
-            mask |= rows_with_any(segment, numbers[numbers >= 0])
+            return part.finder.rows(s, terms, numbers, shape) if (numbers >= 0).all() else _NONE
+        if shape.field is None or len(part.bm25.fields) == 1:
+            return np.flatnonzero(rows_with_any(segment, numbers[numbers >= 0]))
+        known = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
+        return _union([part.finder.rows(s, terms[one], numbers[one], shape) for one in known], len(segment))
 
     # Which terms
 
@@ -240,6 +236,22 @@ class WordQuery:
     def weights_by_namespace(self) -> dict[str, Mapping[str, float]]:
         """What terms weigh in each namespace, for highlighting."""
         return {part.component.namespace: self.weights[part.space].weights for part in self._bound.sparse}
+
+
+def _mask(rows: np.ndarray, size: int) -> np.ndarray:
+    mask = np.zeros(size, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _union(rows: Sequence[np.ndarray], size: int) -> np.ndarray:
+    """The rows that are in any of some arrays, ascending."""
+    if len(rows) < 2:
+        return rows[0] if rows else _NONE
+    mask = np.zeros(size, np.bool_)
+    for some in rows:
+        mask[some] = True
+    return np.flatnonzero(mask)
 
 
 def _shared_weight(part: SparsePart, terms: list[str]) -> float:
