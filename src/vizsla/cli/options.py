@@ -111,6 +111,12 @@ Combine = Annotated[
         help="How the models of a sum become one ranking: sum (exact), union, candidates, rrf, linear.",
     ),
 ]
+Syntax = Annotated[
+    str | None,
+    typer.Option(
+        "--syntax", metavar="NAME", help='lucene: read queries as +dogs "big cats"~2 -title:fish retriev* dgos~1.'
+    ),
+]
 SearchParams = Annotated[
     str | None,
     typer.Option(

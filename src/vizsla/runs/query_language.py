@@ -44,6 +44,8 @@ _SHOWN = 60  # characters of a query around the place of a mistake
 class QuerySyntaxError(VizslaError):
     """A query that cannot be read; the message shows the place, which `position` counts from 0."""
 
+    has_lines = True
+
     def __init__(self, problem: str, query: str, position: int) -> None:
         super().__init__(f"{problem}\n{_with_caret(query, position)}")
         self.problem = problem
