@@ -63,22 +63,12 @@ def search(
     combine: options.Combine = None,
     search_params: options.SearchParams = None,
     syntax: options.Syntax = None,
-    offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first N results.")] = 0,
-    sort: Annotated[
-        str | None, typer.Option("--sort", metavar="FIELD", help="Sort all results by a field: year, or -year.")
-    ] = None,
-    collapse: Annotated[
-        str | None, typer.Option("--collapse", metavar="FIELD", help="Only the best result of each value of a field.")
-    ] = None,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
-    ] = None,
-    facets: Annotated[
-        str | None, typer.Option("--facets", metavar="FIELD,...", help="Count the values of fields over all matches.")
-    ] = None,
-    like: Annotated[
-        str | None, typer.Option("--like", metavar="ID", help="Instead of a query: documents like this one.")
-    ] = None,
+    offset: options.Offset = 0,
+    sort: options.Sort = None,
+    collapse: options.Collapse = None,
+    min_score: options.MinScore = None,
+    facets: options.Facets = None,
+    like: options.Like = None,
     threads: options.Threads = None,
     approximate: Annotated[
         float | None,
@@ -87,7 +77,7 @@ def search(
         ),
     ] = None,
 ) -> None:
-    """Search an index: a query, a file of queries, documents like one, or a prompt."""
+    """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
     from vizsla.models.reranker import Reranker, default_reranker
 

@@ -28,6 +28,7 @@ T = TypeVar("T")
 BATCH_SIZE = 64  # queries that go to a thread together
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
+_PLAIN_PAGE = (0, None, None, None)
 _Ranker = Callable[[int], TopDocuments]
 
 
@@ -108,7 +109,8 @@ class Search:
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
-        syntax, page = check_syntax(options.syntax), Page.of(*options[-4:])
+        syntax = None if options.syntax is None else check_syntax(options.syntax)
+        page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
         if syntax is not None:
             word_parts(searcher.words, bound)  # refuses an index without words
         if not bound.has_vectors and combination.name == "sum":
@@ -239,7 +241,7 @@ class Search:
         plan = replace(self, k=k, page=None, fusion=None, parts=())._combined(self.fusion)
         hits, store = plan._hits([text], documents=False)[0], self.searcher.snapshot.documents
         numbers = [store.numbers_of(hit.id)[hit.passage or 0] for hit in hits]
-        return TopDocuments(np.array(numbers, np.int64), np.array([hit.score for hit in hits], np.float32))
+        return TopDocuments(np.array(numbers, np.int64), np.array([hit.score for hit in hits], np.float64))
 
     def _rankings(self, texts: Sequence[str]) -> list[Ranking]:
         if self.fusion is not None:
