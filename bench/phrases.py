@@ -14,6 +14,7 @@ import argparse
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -53,10 +54,22 @@ def draw_phrases(corpus: Path, count: int, seed: int = 1) -> list[str]:
     return phrases[:count]
 
 
-def open_vizsla(corpus: Path, folder: Path, positions: bool) -> Index:
+def open_vizsla(corpus: Path, folder: Path) -> Index:
+    """An index with positions, in one segment as tantivy's; built where there is none."""
     if not folder.exists():
-        command = [sys.executable, "-m", "vizsla", "index", str(corpus), "-o", str(folder)]
-        subprocess.run([*command, *(["--positions"] if positions else [])], check=True)
+        command = [sys.executable, "-m", "vizsla", "index", str(corpus), "-o", str(folder), "--positions"]
+        subprocess.run(command, check=True)
+        with Index.open(folder) as index:
+            index.compact()
+    return Index.open(folder)
+
+
+def open_without_positions(folder: Path, original: Path) -> Index:
+    """A copy of an index, without positions."""
+    if not folder.exists():
+        shutil.copytree(original, folder)
+        with Index.open(folder) as index:
+            index.compact(positions=False)
     return Index.open(folder)
 
 
@@ -105,7 +118,7 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     phrases = draw_phrases(given.corpus, given.phrases)
-    index = open_vizsla(given.corpus, given.folder / "pos.index", True)
+    index = open_vizsla(given.corpus, given.folder / "pos.index")
     peer = TantivyProcess(given.peers, given.corpus, given.folder / "tantivy")
     ours, theirs, ratios = [], [], []
     own = other = ask_vizsla(index, phrases), peer.ask(phrases)  # what is read or compiled first is not timed
@@ -131,8 +144,8 @@ def main() -> None:
     peer.close()
     info = index.info()
     result["bytes"] = {"index": info["index_bytes"], "positions": info["position_bytes"]}
-    if given.texts and (given.folder / "texts.index").exists():
-        plain = open_vizsla(given.corpus, given.folder / "texts.index", False)
+    if given.texts:
+        plain = open_without_positions(given.folder / "texts.index", given.folder / "pos.index")
         some = phrases[: given.texts]
         ask_vizsla(plain, some[:5])
         seconds = [seconds for seconds, _ in ask_vizsla(plain, some)]

@@ -15,7 +15,8 @@ from queries import WORDS, Definition, edit_distance, query_text, random_documen
 from scattered import Scattered
 from vizsla import Index, VizslaError, parse_model
 from vizsla.engine import PhrasePattern, TermSequences, WordList, rows_with_phrase
-from vizsla.index import facets
+from vizsla.errors import CollectionError
+from vizsla.index import facets, verify
 from vizsla.runs.query_language import Group, Phrase, QuerySyntaxError, parse_query
 
 # Reading
@@ -294,6 +295,19 @@ def test_an_index_without_texts_finds_words_and_refuses_phrases(tmp_path: Path) 
             index.search('"big dogs"', syntax="lucene")
     with pytest.raises(VizslaError, match="this index stores none"):
         Index.create(tmp_path / "j", store=False, positions=True)
+
+
+def test_damaged_positions_are_told(tmp_path: Path) -> None:
+    with small_index(tmp_path, positions=True):
+        pass
+    assert verify(tmp_path / "i") == []
+    (file,) = (tmp_path / "i" / "segments").rglob("sequencestarts_0*.npy")
+    data = bytearray(file.read_bytes())
+    data[-16:-8] = (1 << 40).to_bytes(8, "little")  # where the last document begins
+    file.write_bytes(data)
+    with Index.open(tmp_path / "i") as index, pytest.raises(CollectionError, match="a segment is damaged"):
+        index.search('"fish retrieval"', syntax="lucene")
+    assert verify(tmp_path / "i") != []
 
 
 def test_highlights_are_the_words_that_count(tmp_path: Path) -> None:
