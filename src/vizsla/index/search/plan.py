@@ -230,7 +230,7 @@ class Search:
         """The best of the rows that meet a query; models with vectors must know a row to find it."""
         query = words.query
         if self.union is None and not (query.vector_spaces or query.matches):
-            return self.searcher.top_k_of_rows(query, self.bound, words.rows, k)
+            return words.top_k(k)
         return replace(self, masks=words.masks).top_k([query], k)[0]
 
     def _fused_rows(self, text: str, n: int) -> TopDocuments:

@@ -50,17 +50,26 @@ class PhraseFinder:
 
         `numbers`: the index's numbers of the terms, none of them -1.
         """
-        stored = self._snapshot.segments[segment]
+        candidates = self.candidates(segment, numbers)
+        found: np.ndarray = candidates[self.check(segment, candidates, terms, numbers, shape)]
+        return found
+
+    def candidates(self, segment: int, numbers: np.ndarray) -> np.ndarray:
+        """The rows of a segment that have all terms, wherever, ascending."""
+        different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
+        return rows_with_all(self._snapshot.segments[segment], different)
+
+    def check(
+        self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
+    ) -> np.ndarray:
+        """Which of some rows of a segment have terms in their places."""
+        if not len(rows):
+            return np.zeros(0, np.bool_)
         field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
         rest = (shape.offsets, shape.slop, field)
-        wanted = numbers.tolist()
-        rows = rows_with_all(stored, np.array(list(dict.fromkeys(wanted)), np.int64))
-        if not len(rows):
-            return rows
-        if self._space in stored.sequences:
-            pattern = PhrasePattern.of(wanted, *rest)
-            found: np.ndarray = rows[rows_with_phrase(stored.sequences[self._space], rows, pattern)]
-            return found
+        stored = self._snapshot.segments[segment].sequences.get(self._space)
+        if stored is not None:
+            return rows_with_phrase(stored, rows, PhrasePattern.of(numbers.tolist(), *rest))
         if not self._snapshot.documents.has_texts:
             what = "a phrase" if len(terms) > 1 else "a word of one field"
             raise VizslaError(
@@ -70,9 +79,7 @@ class PhraseFinder:
         with self._turn:
             pattern = PhrasePattern.of([self._encoder.lexicon.number(term) for term in terms], *rest)
             batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
-            keep = np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
-        kept: np.ndarray = rows[keep]
-        return kept
+            return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
 
     def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
         numbers = self._snapshot.segments[segment].numbers[rows].tolist()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Query, rows_with_any
+from vizsla.engine import Query, TopDocuments, rows_with_any
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
@@ -37,6 +37,7 @@ from vizsla.runs.query_language import (
 )
 
 _NONE = np.zeros(0, np.int64)
+_CHECKED = 4  # times k rows are looked at first for a phrase
 _PLACE = re.compile(r" \(character \d+ of the filter\)")
 
 
@@ -79,15 +80,61 @@ class WordQuery:
     @cached_property
     def rows(self) -> list[np.ndarray]:
         """For each segment the living rows that meet the query and the filter, ascending."""
+        return self._living_rows(frozenset())
+
+    def _living_rows(self, unchecked: frozenset[Leaf]) -> list[np.ndarray]:
+        """The same, but of some phrases rows need only have the words."""
         snapshot = self._searcher.snapshot
         allowed = snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
         found = []
         with snapshot.naming_damage():
             for s, mask in enumerate(allowed):
-                rows = self._rows(self._group, s)
+                rows = self._rows(self._group, s, unchecked)
                 rows = _NONE if rows is None else rows
                 found.append(rows if mask is None else rows[mask[rows]])
         return found
+
+    def top_k(self, k: int) -> TopDocuments:
+        """The best k rows that meet the query, for a query without vectors.
+
+        Phrases that must be met are looked for in the best rows first, until there are enough.
+        """
+        unchecked = self._required_phrases()
+        if not unchecked:
+            return self._searcher.top_k_of_rows(self.query, self._bound, self.rows, k)
+        rows = self._living_rows(unchecked)
+        ranked = self._searcher.top_k_of_rows(self.query, self._bound, rows, max(sum(map(len, rows)), 1))
+        kept, count, first, size = [_NONE], 0, 0, max(_CHECKED * k, 64)
+        while first < len(ranked) and count < k:
+            found = first + np.flatnonzero(self._has_phrases(unchecked, ranked.numbers[first : first + size]))
+            kept.append(found)
+            first, size, count = first + size, 2 * size, count + len(found)
+        best = np.concatenate(kept)[:k]
+        return TopDocuments(ranked.numbers[best], ranked.scores[best])
+
+    def _required_phrases(self) -> frozenset[Leaf]:
+        """The phrases that each row must have, those inside of groups left out."""
+        clauses = self._group.clauses
+        alone = len(clauses) == 1
+        required = [c.node for c in clauses if c.occur == MUST or (alone and c.occur == SHOULD)]
+        phrases = [node for node in required if isinstance(node, Phrase) and not self._is_value(node)]
+        return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
+
+    def _has_phrases(self, phrases: frozenset[Leaf], numbers: np.ndarray) -> np.ndarray:
+        """Which rows, by insertion numbers, have all phrases."""
+        keep = np.ones(len(numbers), np.bool_)
+        with self._searcher.snapshot.naming_damage():
+            for s, segment in enumerate(self._searcher.snapshot.segments):
+                rows = np.minimum(np.searchsorted(segment.numbers, numbers), len(segment) - 1)
+                here = np.flatnonzero(keep & (segment.numbers[rows] == numbers))
+                for leaf in phrases:
+                    found = np.zeros(len(here), np.bool_)
+                    for part, terms, known, shape in self._terms_of(leaf):
+                        if (known >= 0).all():
+                            found |= part.finder.check(s, rows[here], terms, known, shape)
+                    keep[here[~found]] = False
+                    here = here[found]
+        return keep
 
     @cached_property
     def masks(self) -> list[np.ndarray]:
@@ -100,13 +147,13 @@ class WordQuery:
         position = self._searcher.snapshot.position(insertion_number)
         return position is not None and bool(self.masks[position[0]][position[1]])
 
-    def _rows(self, node: Leaf | Group, s: int) -> np.ndarray | None:
+    def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
         """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
         if isinstance(node, Leaf):
-            return self._leaf_rows(node, s)
+            return self._leaf_rows(node, s, node in unchecked)
         found: dict[str, list[np.ndarray]] = {MUST: [], SHOULD: [], MUST_NOT: []}
         for clause in node.clauses:
-            rows = self._rows(clause.node, s)
+            rows = self._rows(clause.node, s, unchecked)
             if rows is not None:
                 found[clause.occur].append(rows)
         if not any(found.values()):
@@ -122,19 +169,22 @@ class WordQuery:
             met = met[~_mask(rows, size)[met]]
         return met
 
-    def _leaf_rows(self, leaf: Leaf, s: int) -> np.ndarray | None:
+    def _leaf_rows(self, leaf: Leaf, s: int, unchecked: bool) -> np.ndarray | None:
         if self._is_value(leaf):
             return np.flatnonzero(self._value_masks(leaf)[s])
         found = self._terms_of(leaf)
         if not found:
             return None
-        return _union([self._rows_with(leaf, terms, s) for terms in found], len(self._searcher.snapshot.segments[s]))
+        size = len(self._searcher.snapshot.segments[s])
+        return _union([self._rows_with(leaf, terms, s, unchecked) for terms in found], size)
 
-    def _rows_with(self, leaf: Leaf, found: _Terms, s: int) -> np.ndarray:
+    def _rows_with(self, leaf: Leaf, found: _Terms, s: int, unchecked: bool) -> np.ndarray:
         """The rows of a segment that have the terms of a leaf in one namespace."""
         segment, (part, terms, numbers, shape) = self._searcher.snapshot.segments[s], found
         if isinstance(leaf, Phrase) and len(terms) > 1:
-            return part.finder.rows(s, terms, numbers, shape) if (numbers >= 0).all() else _NONE
+            if (numbers < 0).any():
+                return _NONE
+            return part.finder.candidates(s, numbers) if unchecked else part.finder.rows(s, terms, numbers, shape)
         if shape.field is None or len(part.bm25.fields) == 1:
             return np.flatnonzero(rows_with_any(segment, numbers[numbers >= 0]))
         known = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
