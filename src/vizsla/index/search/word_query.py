@@ -97,9 +97,10 @@ class WordQuery:
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
 
-        Phrases that must be met are looked for in the best rows first, until there are enough.
+        Without positions, phrases that must be met are looked for in the texts of the best rows first, until there are
+        enough.
         """
-        unchecked = self._required_phrases()
+        unchecked = frozenset() if self._has_positions() else self._required_phrases()
         if not unchecked:
             return self._searcher.top_k_of_rows(self.query, self._bound, self.rows, k)
         rows = self._living_rows(unchecked)
@@ -111,6 +112,10 @@ class WordQuery:
             first, size, count = first + size, 2 * size, count + len(found)
         best = np.concatenate(kept)[:k]
         return TopDocuments(ranked.numbers[best], ranked.scores[best])
+
+    def _has_positions(self) -> bool:
+        segments, spaces = self._searcher.snapshot.segments, [part.space for part in self._parts]
+        return all(space in segment.sequences for segment in segments for space in spaces)
 
     def _required_phrases(self) -> frozenset[Leaf]:
         """The phrases that each row must have, those inside of groups left out."""
@@ -125,7 +130,8 @@ class WordQuery:
         keep = np.ones(len(numbers), np.bool_)
         with self._searcher.snapshot.naming_damage():
             for s, segment in enumerate(self._searcher.snapshot.segments):
-                rows = np.minimum(np.searchsorted(segment.numbers, numbers), len(segment) - 1)
+                wanted = numbers.astype(segment.numbers.dtype)  # of another type all numbers of the segment were copied
+                rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
                 here = np.flatnonzero(keep & (segment.numbers[rows] == numbers))
                 for leaf in phrases:
                     found = np.zeros(len(here), np.bool_)
