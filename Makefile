@@ -21,7 +21,7 @@ FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash
+.PHONY: demo test test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -57,6 +57,10 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 300 --model tokens
 	$(BIN)/python tests/crash.py --times 300 --model plaid
 	$(BIN)/python tests/crash.py --times 300 --model coil
+
+# Random queries of the query language, each against its definition, and as many texts that are none.
+query-fuzz: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/query_fuzz.py --times 10000
 
 # Clients and servers killed at random moments while a Qdrant cluster of three nodes is filled: 20 times each.
 cluster-crash: $(READY)

@@ -358,6 +358,27 @@ def test_a_condition_and_what_is_wrong_with_it(page: Page) -> None:
     assert page.input_value("#where") == ""
 
 
+def test_the_query_language_and_a_mistake_in_its_place(page: Page) -> None:
+    page.goto("?q=%2Bdog+-vizsla&syntax=lucene")
+    wait_for(page, "30 results")
+    button = page.locator("#syntax")
+    assert button.get_attribute("aria-pressed") == "true"
+    page.locator(".why").first.click()
+    page.locator(".why-box .term").first.wait_for()
+    button.click()
+    wait_for(page, "36 results")
+    assert "syntax" not in page.url
+    page.locator("#syntax").click()
+    page.fill("#query", '+dog "vizsla')
+    page.keyboard.press("Enter")
+    page.locator(".place").wait_for()
+    assert page.locator(".place").inner_text().split("\n") == ['  +dog "vizsla', "       ^"]
+    assert "not closed" in page.locator(".notice").inner_text()
+    page.fill("#query", '+dog "vizsla"')
+    page.keyboard.press("Enter")
+    wait_for(page, "6 results")
+
+
 # Two models
 
 

@@ -16,6 +16,9 @@ class VizslaError(Exception):
     unknown model 'bm225'; did you mean 'bm25'?
     """
 
+    has_lines = False
+    """Whether lines follow the sentence that show the place of the mistake."""
+
 
 class InputError(VizslaError):
     """A file, a line or a value that cannot be used; the message starts with the file and the line.

@@ -94,7 +94,7 @@ def run() -> int:
         except _UsageError as e:
             _show_usage(cast("typer.BadParameter", e))
         except VizslaError as e:
-            _say(str(e))
+            _say(str(e), lines=e.has_lines)
         except _Stopped as e:
             sys.unraisablehook = lambda _: None  # objects that were half made complain when they are deleted
             _say("interrupted; nothing that was committed is lost")
@@ -186,8 +186,8 @@ def _show_bug() -> None:
     _say("this is a bug in vizsla, not your mistake; please report it with the lines above")
 
 
-def _say(sentence: str) -> None:
-    _write(f"vizsla: {harmless(_cut(sentence))}")
+def _say(sentence: str, *, lines: bool = False) -> None:
+    _write(f"vizsla: {harmless(_cut(sentence), lines=lines)}")
 
 
 def _cut(text: str) -> str:

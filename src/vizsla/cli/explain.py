@@ -17,6 +17,7 @@ def explain(
     model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
     filter: options.Filter = None,
     expand: options.Expand = None,
+    syntax: options.Syntax = None,
     as_json: options.Json = False,
 ) -> None:
     """Explain a document's score: what each query term adds.
@@ -26,7 +27,7 @@ def explain(
     from vizsla.cli.show import show_explanation
 
     with open_retriever(index) as opened:
-        explanation = searched_with(opened, model=model, expand=expand).explain(query, doc_id, filter)
+        explanation = searched_with(opened, model=model, expand=expand, syntax=syntax).explain(query, doc_id, filter)
     if as_json:
         console.print_json({"query": query, "id": doc_id, **explanation.as_dict()})
     else:

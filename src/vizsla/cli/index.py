@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from vizsla.datasets import Source, Splitter
     from vizsla.index import Added, Index
     from vizsla.models import Model
+
+
+class _Kept(TypedDict):
+    """How an index is written, and what it keeps."""
+
+    memory: int
+    store: bool
+    vector_index: str
+    positions: bool
 
 
 def index(
@@ -46,10 +55,9 @@ def index(
     allow_empty: options.AllowEmpty = False,
     passages: options.Passages = None,
     overlap: options.Overlap = 0,
-    store: Annotated[
-        bool, typer.Option("--store/--no-store", help="Store the texts, to show, rerank or export them.")
-    ] = True,
+    store: options.Store = True,
     vector_index: options.VectorIndex = None,
+    positions: options.Positions = None,
 ) -> None:
     """Build an index of documents.
 
@@ -60,6 +68,9 @@ def index(
     from vizsla.models import parse_model
 
     console.check_folder(output, "an index")
+    kept = _Kept(
+        memory=console.parse_size(memory), store=store, vector_index=vector_index or "exact", positions=bool(positions)
+    )
     if parts is not None:
         _check_unused({
             "a source": bool(sources), "--workers": workers != 1, "--format": format, "--id-field": id_field,
@@ -67,14 +78,13 @@ def index(
             "--passages": passages, "--overlap": overlap, "--allow-empty": allow_empty,
             "--max-document": max_document != options.DEFAULT_MAX_DOCUMENT,
         })  # fmt: skip
-        _index_parts(parts, output, model, overwrite, memory=memory, store=store, vector_index=vector_index)
+        _index_parts(parts, output, model, overwrite, kept)
         return
     if not sources:
         raise VizslaError("name the files or folders to index, or a folder of parts with --from")
     parsed = parse_model("bm25" if model is None else model)
     reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
     found = find_sources(sources, format, fields=parsed.fields, **reading)
-    size = console.parse_size(memory)
     splitter = Splitter(passages, overlap) if passages is not None else None
     started = time.perf_counter()
     if parsed.needs_corpus_statistics:
@@ -84,9 +94,7 @@ def index(
         parsed = parsed.fit(_readable(found, parsed, splitter))
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(
-            building, parsed, memory=size, passages=splitter, store=store, vector_index=vector_index or "exact"
-        ) as new,
+        Index.create(building, parsed, passages=splitter, **kept) as new,
     ):
         added = new.add(read_with_progress(found, "Indexing", workers), workers=workers)
         new.commit()
@@ -101,21 +109,14 @@ def _check_unused(given: Mapping[str, object]) -> None:
         raise VizslaError(f"--from takes documents that vizsla encode has read; leave out {name}")
 
 
-def _index_parts(
-    folder: Path, output: Path, model: str | None, overwrite: bool,
-    *, memory: str, store: bool, vector_index: str | None,
-) -> None:  # fmt: skip
+def _index_parts(folder: Path, output: Path, model: str | None, overwrite: bool, kept: _Kept) -> None:
     """Build an index from parts."""
     from vizsla.index import Index, PartSet, build_from_parts
 
-    size = console.parse_size(memory)
     started = time.perf_counter()
     parts = PartSet(folder)
     with console.progress("Indexing", parts.rows, "documents") as advance:
-        added = build_from_parts(
-            parts, output, model, overwrite=overwrite, progress=advance,
-            memory=size, store=store, vector_index=vector_index or "exact",
-        )  # fmt: skip
+        added = build_from_parts(parts, output, model, overwrite=overwrite, progress=advance, **kept)
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
 

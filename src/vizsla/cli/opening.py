@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.index import Index
     from vizsla.models import Model
-    from vizsla.runs import Retriever
+    from vizsla.runs import Hit, PageOptions, Retriever
 
 
 class SearchChoices(TypedDict):
@@ -82,9 +82,10 @@ def searched_with(
     search_params: str | None = None,
     approximate: float | None = None,
     threads: int | None = None,
+    syntax: str | None = None,
 ) -> Retriever:
     """A retriever with another model, query expansion or search parameters; itself where nothing is chosen."""
-    choices = (model, expand, combine, search_params, approximate, threads)
+    choices = (model, expand, combine, search_params, approximate, threads, syntax)
     if all(choice is None for choice in choices):
         return retriever
     index = index_of(retriever) or cluster_of(retriever)
@@ -95,11 +96,25 @@ def searched_with(
             raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
         if approximate is not None or threads is not None:
             raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
-        return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params)
+        return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params, syntax=syntax)
     return index.with_model(
         _expanded(index.with_model(model).model, expand),
-        combine=combine, search_params=search_params, approximate=approximate, threads=threads,
+        combine=combine, search_params=search_params, approximate=approximate, threads=threads, syntax=syntax,
     )  # fmt: skip
+
+
+def search_page(retriever: Retriever, query: str, k: int, filter: str | None, page: PageOptions) -> list[Hit]:
+    """The results of a query that are on a page; a retriever without pages is refused."""
+    if not page:
+        return retriever.search(query, k, filter)
+    from vizsla.index import Index, IndexView
+    from vizsla.retrievers.remote import RemoteView
+
+    searched = retriever if isinstance(retriever, Index | IndexView | RemoteView) else cluster_of(retriever)
+    if searched is None:
+        option = next(iter(page)).replace("_", "-")
+        raise VizslaError(f"{retriever.name} is not an index, so --{option} has no meaning for it")
+    return searched.search(query, k, filter, **page)
 
 
 def _expanded(model: Model, expand: str | None) -> Model:

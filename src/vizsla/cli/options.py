@@ -113,6 +113,12 @@ Combine = Annotated[
         help="How the models of a sum become one ranking: sum (exact), union, candidates, rrf, linear.",
     ),
 ]
+Syntax = Annotated[
+    str | None,
+    typer.Option(
+        "--syntax", metavar="NAME", help='lucene: read queries as +dogs "big cats"~2 -title:fish retriev* dgos~1.'
+    ),
+]
 SearchParams = Annotated[
     str | None,
     typer.Option(
@@ -121,6 +127,20 @@ SearchParams = Annotated[
         help="How dense vectors are searched: exact, or as in ef_search=200.",
     ),
 ]
+Offset = Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first N results.")]
+Sort = Annotated[
+    str | None, typer.Option("--sort", metavar="FIELD", help="Sort all results by a field: year, or -year.")
+]
+Collapse = Annotated[
+    str | None, typer.Option("--collapse", metavar="FIELD", help="Only the best result of each value of a field.")
+]
+MinScore = Annotated[
+    float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
+]
+Facets = Annotated[
+    str | None, typer.Option("--facets", metavar="FIELD,...", help="Count the values of fields over all matches.")
+]
+Like = Annotated[str | None, typer.Option("--like", metavar="ID", help="Instead of a query: documents like this one.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", metavar="N", help="With --queries: how many threads; default: all.")
 ]
@@ -168,6 +188,11 @@ VectorIndex = Annotated[
         metavar="KIND",
         help="How vectors are stored and searched: exact, float16, sq8, hnsw, ivf, pq; plaid for token vectors.",
     ),
+]
+Store = Annotated[bool, typer.Option("--store/--no-store", help="Store the texts, to show, rerank or export them.")]
+Positions = Annotated[
+    bool | None,
+    typer.Option("--positions/--no-positions", help="Store where words stand, so that phrases are found fast."),
 ]
 Format = Annotated[
     str | None,

@@ -69,7 +69,7 @@ class _Session:
             elif line:
                 self._query, self._ids = line, show_results(self._retriever, line, self._k, self._filter)
         except VizslaError as e:
-            console.remark(f"vizsla: {e}")
+            console.remark(f"vizsla: {e}", lines=e.has_lines)
 
     def _command(self, words: list[str]) -> None:
         from vizsla.cli.show import show_explanation

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.opening import open_retriever, searched_with
+from vizsla.cli.opening import open_retriever, search_page, searched_with
+from vizsla.cli.results import facets_as_json, hit_as_json, show_facets, show_similar
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.models import Reranker
-    from vizsla.runs import Hit, Retriever, Run
+    from vizsla.runs import Hit, PageOptions, Retriever, Run
 
 SHOWN, IN_A_RUN = 10, 1000  # how many results, unless the user says
 RECALL_SAMPLE = 100  # queries that the recall of an approximate search is measured on
@@ -30,14 +31,16 @@ class _Search:
     filter: str | None
     reranker: Reranker | None
     depth: int
+    page: PageOptions
 
     def hits(self, query: str, k: int) -> list[Hit]:
         """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
         if self.reranker is None:
-            return self.retriever.search(query, k, self.filter)
+            return search_page(self.retriever, query, k, self.filter, self.page)
         from vizsla.retrievers import rerank_hits
 
-        return rerank_hits(self.retriever.search(query, self.depth, self.filter), query, self.reranker)[:k]
+        found = search_page(self.retriever, query, self.depth, self.filter, self.page)
+        return rerank_hits(found, query, self.reranker)[:k]
 
 
 def search(
@@ -59,6 +62,13 @@ def search(
     depth: Annotated[int, options.depth("How many documents of a query are reranked.")] = 100,
     combine: options.Combine = None,
     search_params: options.SearchParams = None,
+    syntax: options.Syntax = None,
+    offset: options.Offset = 0,
+    sort: options.Sort = None,
+    collapse: options.Collapse = None,
+    min_score: options.MinScore = None,
+    facets: options.Facets = None,
+    like: options.Like = None,
     threads: options.Threads = None,
     approximate: Annotated[
         float | None,
@@ -71,15 +81,19 @@ def search(
     started = time.perf_counter()
     from vizsla.models.reranker import Reranker, default_reranker
 
+    page = _page(offset, sort, collapse, min_score)
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
+    _check_results(query, page, facets, like, rerank or reranker is not None)
     cross_encoder = Reranker.open(reranker or default_reranker()) if rerank or reranker is not None else None
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,
-            approximate=approximate, threads=threads,
+            approximate=approximate, threads=threads, syntax=syntax,
         )  # fmt: skip
-        chosen = _Search(retriever, filter, cross_encoder, depth)
-        if queries is not None and output is not None:
+        chosen = _Search(retriever, filter, cross_encoder, depth, page)
+        if like is not None:
+            show_similar(retriever, like, SHOWN if k is None else k, filter, as_json=as_json)
+        elif queries is not None and output is not None:
             _write_run(chosen, queries, output, IN_A_RUN if k is None else k)
         elif query is None:
             from vizsla.cli.prompt import prompt
@@ -88,9 +102,13 @@ def search(
         elif as_json:
             retriever.search(query, 1, filter)  # the first search of a process loads or compiles what others reuse
             loading = time.perf_counter() - started
-            console.print_json(_as_json(chosen, query, SHOWN if k is None else k, loading))
+            answer = _as_json(chosen, query, SHOWN if k is None else k, loading)
+            counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, query, filter)}
+            console.print_json(answer | counts)
         else:
             _show(chosen, query, SHOWN if k is None else k)
+            if facets is not None:
+                show_facets(retriever, facets, query, filter)
 
 
 def _check(
@@ -111,13 +129,40 @@ def _check(
     console.check_output(output, *([queries] if queries else []))
 
 
-def _show(search: _Search, query: str, k: int) -> None:
-    from vizsla.cli.show import show_hits, show_results
+def _page(offset: int, sort: str | None, collapse: str | None, min_score: float | None) -> PageOptions:
+    """The options that were given of which results to show."""
+    page: PageOptions = {}
+    if offset:
+        page["offset"] = offset
+    if sort is not None:
+        page["sort"] = sort
+    if collapse is not None:
+        page["collapse"] = collapse
+    if min_score is not None:
+        page["min_score"] = min_score
+    return page
 
-    if search.reranker is not None and (hits := search.hits(query, k)):
+
+def _check_results(query: str | None, page: PageOptions, facets: str | None, like: str | None, reranks: bool) -> None:
+    """Refuse options of results that do not go together."""
+    names = [f"--{name.replace('_', '-')}" for name in page] + (["--facets"] if facets is not None else [])
+    if like is not None and (query is not None or reranks or names):
+        raise VizslaError("--like takes the place of a query; leave out the query, --rerank and options of its results")
+    if names and query is None:
+        raise VizslaError(f"{names[0]} is for the results of one query; give a query")
+    if reranks and ("sort" in page or "min_score" in page):
+        raise VizslaError("a reranker orders results by its own scores; leave out --sort and --min-score, or --rerank")
+
+
+def _show(search: _Search, query: str, k: int) -> None:
+    from vizsla.cli.show import nothing_found, show_hits
+
+    if hits := search.hits(query, k):
         show_hits(search.retriever, query, hits, search.filter)
+    elif search.page:
+        console.remark("nothing found: no result is left on this page")
     else:
-        show_results(search.retriever, query, k, search.filter)
+        console.remark(nothing_found(search.retriever, query, search.filter))
 
 
 def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, Any]:
@@ -126,12 +171,7 @@ def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, A
     hits = search.hits(query, k)
     milliseconds = 1000 * (time.perf_counter() - started)
     times = {"milliseconds": round(milliseconds, 3), "loading_milliseconds": round(loading * 1000, 3)}
-    return {"query": query, "model": search.retriever.name, **times, "results": [_hit_as_json(hit) for hit in hits]}
-
-
-def _hit_as_json(hit: Hit) -> dict[str, Any]:
-    passage = {} if hit.passage is None else {"passage": hit.passage}
-    return {"rank": hit.rank, "id": hit.id, "score": hit.score, **passage, "document": dict(hit.document.content)}
+    return {"query": query, "model": search.retriever.name, **times, "results": [hit_as_json(hit) for hit in hits]}
 
 
 def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:

@@ -111,6 +111,8 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     index = index_of(retriever)
     if index is None or not isinstance(retriever, Index | IndexView):
         return "nothing found"
+    if isinstance(retriever, IndexView) and retriever.options.syntax is not None:
+        return "nothing found: no document meets the query"
     return _why_nothing(index, retriever.model, query, filter)
 
 

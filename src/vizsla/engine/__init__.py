@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.edit_distance import WordList
 from vizsla.engine.match_lists import exact_matches
 from vizsla.engine.max_sim import exact_max_sims
 from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
@@ -10,9 +11,11 @@ from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
 from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
+from vizsla.engine.row_search import rows_with_all, rows_with_any, search_rows
 from vizsla.engine.search import TopDocuments, search, search_among, search_many
 from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
 from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
 from vizsla.engine.threads import processors
 from vizsla.engine.token_building import build_token_index, learn_codec
 from vizsla.engine.token_lists import TokenLists
@@ -30,6 +33,8 @@ from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, stor
 from vizsla.engine.weighting import Weighting, Weightings
 
 __all__ = [
+    "BREAK",
+    "HOLE",
     "STORES",
     "VECTOR_INDEXES",
     "AnnIndex",
@@ -39,6 +44,7 @@ __all__ = [
     "MatchQuery",
     "Merge",
     "MergedPostingLists",
+    "PhrasePattern",
     "Plaid",
     "PostingLists",
     "Query",
@@ -47,6 +53,7 @@ __all__ = [
     "ScaledRows",
     "Segment",
     "SegmentList",
+    "TermSequences",
     "TokenLists",
     "TokenQuery",
     "TokenRows",
@@ -56,6 +63,7 @@ __all__ = [
     "VectorRows",
     "Weighting",
     "Weightings",
+    "WordList",
     "build_ann_index",
     "build_segment",
     "build_token_index",
@@ -73,9 +81,13 @@ __all__ = [
     "number_dtype",
     "processors",
     "read_vector_index",
+    "rows_with_all",
+    "rows_with_any",
+    "rows_with_phrase",
     "search",
     "search_among",
     "search_many",
+    "search_rows",
     "storage_of",
     "token_store",
 ]

@@ -213,6 +213,20 @@ class Merge:
                 living = np.repeat(mask[first:last], np.diff(starts))
                 yield select_rows(rows.vectors, int(starts[0]), int(starts[-1]), living)
 
+    def sequence_starts(self, space: int) -> np.ndarray:
+        """Where the term sequences of the new segment's documents begin in a namespace."""
+        pairs = zip(self.old, self.masks, strict=True)
+        return np.append(0, np.cumsum(np.concatenate([s.sequences[space].sizes()[mask] for s, mask in pairs])))
+
+    def sequence_pieces(self, space: int, chunk: int) -> Iterator[np.ndarray]:
+        """The living documents' term sequences of a namespace, some documents at a time, end to end."""
+        for segment, mask in zip(self.old, self.masks, strict=True):
+            rows = segment.sequences[space]
+            size = max(chunk * max(len(rows), 1) // max(len(rows.numbers), 1), 1)
+            for a in range(0, len(rows), size):
+                z = min(a + size, len(rows))
+                yield rows.select(a, z, mask[a:z])
+
     def _token_rows(self, space: int) -> list[tuple[TokenRows, np.ndarray]]:
         """The token vectors of the old segments in a namespace, and which documents live."""
         rows = [segment.tokens[space] for segment in self.old]

@@ -22,6 +22,7 @@ from vizsla.engine.posting_lists import (
 )
 from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.residual_rows import ResidualRows
+from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
@@ -74,6 +75,8 @@ class Segment:
     """The documents' token vectors, by the places of the namespaces that have them."""
     matches: Mapping[int, VectorPostings] = field(default_factory=dict)
     """The posting lists that carry vectors, by the places of the namespaces that have them."""
+    sequences: Mapping[int, TermSequences] = field(default_factory=dict)
+    """The terms of documents in the order of the text, by the places of the namespaces that store them."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -106,6 +109,7 @@ class Segment:
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
             and all(0 <= s < spaces and s not in self.dense and rows.fits(n) for s, rows in self.tokens.items())
             and all(0 <= s < spaces and s not in self.tokens and m.fits() for s, m in self.matches.items())
+            and all(0 <= s < spaces and rows.fits(n) for s, rows in self.sequences.items())
         )
 
     @cached_property

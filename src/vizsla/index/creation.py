@@ -17,7 +17,7 @@ from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.search.vector_indexes import check_vector_index
 from vizsla.index.storage import arrays, database, model_files
 from vizsla.index.storage.folder import absolute, is_being_built, replace_index
-from vizsla.models import Model
+from vizsla.models import BM25, ExpandedBM25, Model
 
 
 def create_index(
@@ -28,6 +28,7 @@ def create_index(
     splitter: Splitter | None,
     store: bool,
     vector_index: str | VectorIndex,
+    positions: bool,
 ) -> Path:
     """Write an empty index and give its folder; see `Index.create`."""
     folder = absolute(path)
@@ -37,10 +38,12 @@ def create_index(
     check_vector_index(vectors, model)
     if model.needs_corpus_statistics:
         raise VizslaError(f"{model.name} needs the statistics of all documents; call model.fit(documents) first")
+    check_positions(positions, model, store)
     meta = {
         "stored": store,
         "passages": None if splitter is None else astuple(splitter),
         database.DENSE: str(vectors),
+        database.POSITIONS: positions,
         "vizsla": vizsla.__version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -50,6 +53,16 @@ def create_index(
         with replace_index(folder, overwrite=overwrite) as building:
             _write(building, model, meta)
     return folder
+
+
+def check_positions(positions: object, model: Model, stored: bool) -> None:
+    """Refuse to store positions where there are no words, or no texts to find them in."""
+    if not isinstance(positions, bool):
+        raise VizslaError(f"positions is True or False, not {kind_of(positions)}")
+    if positions and not any(isinstance(part.component, BM25 | ExpandedBM25) for part in model.parts):
+        raise VizslaError(f"positions are those of words, and {model.name} has no part that reads words, such as bm25")
+    if positions and not stored:
+        raise VizslaError("positions are found in the stored texts, and this index stores none")
 
 
 def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from typing import Any
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError
-from vizsla.index.creation import create_index
+from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.explain import explain
 from vizsla.index.search.highlight import Highlighter
+from vizsla.index.search.highlighting import highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
@@ -27,6 +28,7 @@ from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
 
 
@@ -69,6 +71,7 @@ class Index(SearchableCollection):
         passages: Splitter | int | None = None,
         store: bool = True,
         vector_index: str | VectorIndex = "exact",
+        positions: bool = False,
     ) -> Index:
         """A new, empty index. An index that is there already is replaced only with `overwrite`.
 
@@ -77,12 +80,15 @@ class Index(SearchableCollection):
         their best passage.
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
+        `positions`: store where words stand, so that phrases and words of a field are found fast; see `syntax` in
+        `search_many`. Without them the stored texts are read.
         """
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
         splitter = None if passages is None else Splitter.of(passages)
         folder = create_index(
-            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index
-        )
+            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index,
+            positions=positions,
+        )  # fmt: skip
         return cls(folder, memory=memory)
 
     @classmethod
@@ -146,17 +152,19 @@ class Index(SearchableCollection):
         if self._own_writer is not None:
             self._own_writer.commit()
 
-    def compact(self, vector_index: str | VectorIndex | None = None) -> None:
+    def compact(self, vector_index: str | VectorIndex | None = None, *, positions: bool | None = None) -> None:
         """Commit, and rewrite the index as one segment without deleted and replaced documents.
 
         `vector_index`: store and search dense vectors in another way from now on. Vectors that were stored in fewer
-        bits stay so.
+        bits stay so. `positions`: store the positions of words from now on, or no longer; see `create`.
         """
         vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
         if vectors is not None:
             check_vector_index(vectors, self.model)
             check_change(vectors, self._searcher.snapshot.vector_index)
-        self._open_own_writer().compact(vectors)
+        if positions is not None:
+            check_positions(positions, self.model, self._searcher.snapshot.documents.has_texts)
+        self._open_own_writer().compact(vectors, positions=positions)
 
     def rollback(self) -> None:
         """Discard what `add` and `delete` have changed since the last commit."""
@@ -287,7 +295,13 @@ class Index(SearchableCollection):
             yield from searcher.snapshot.documents.all(searcher.snapshot.numbers().tolist())
 
     def explain(
-        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score.
 
@@ -296,14 +310,20 @@ class Index(SearchableCollection):
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             bound = searcher.own if chosen is None else searcher.bind(chosen)
-            return explain(searcher, bound, text, wanted, Filter.of(filter))
+            return explain(searcher, bound, text, wanted, Filter.of(filter), check_syntax(syntax))
 
-    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+    def highlighter(
+        self,
+        query: str,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         with self._reading() as searcher:
             bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
-            weights = bound.query_weights(check_query(query), searcher.context(Filter.of(filter)))
-            return Highlighter(searcher.snapshot.model, weights)
+            return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
 
     def info(self) -> dict[str, Any]:
         """What there is to know about the index.

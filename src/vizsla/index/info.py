@@ -34,6 +34,8 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
         "dense": dense_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "token_vectors": token_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "vector_postings": match_facts(snapshot.vector_index, snapshot.segments),
+        "positions": bool(snapshot.meta.get(database.POSITIONS)),
+        "position_bytes": sum(s.nbytes for segment in snapshot.segments for s in segment.sequences.values()),
         "index_bytes": snapshot.file_bytes,
         "document_bytes": sum(f.stat().st_size for f in snapshot.path.glob(database.FILE + "*")),
         "stored": snapshot.meta["stored"],

@@ -20,6 +20,7 @@ from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.storage import trust
 from vizsla.models import Model
 from vizsla.runs import Filter, FilterLike, Hit, document_id
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_query
 
 
@@ -31,6 +32,7 @@ def facets(
     *,
     model: str | Model | None = None,
     size: int = 10,
+    syntax: str | None = None,
 ) -> Facets:
     """The values of fields over all documents that match, and how many documents have each; the counts are exact.
 
@@ -39,12 +41,12 @@ def facets(
 
     `fields`: as filters name them, `source.name` for a field inside of an object. Texts, numbers and booleans are
     counted; of a list each different element counts once a document. A field in which no document has one is refused.
-    `size`: how many values to give for each field.
+    `size`: how many values to give for each field. `syntax`: the language of the query, as in `Index.search_many`.
     """
     text, condition, chosen = None if query is None else check_query(query), Filter.of(filter), index._model_of(model)
     with index._reading() as searcher:
         bound = searcher.own if chosen is None else searcher.bind(chosen)
-        return facet_counting.count_facets(searcher, bound, fields, text, condition, size)
+        return facet_counting.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
 
 
 def facet_fields(index: Index) -> list[str]:

@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, Unpack
 
 from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.plan import SearchOptions
+from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchOptions, SearchWay
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
+from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import query_with_words
 
 
@@ -47,12 +48,20 @@ class SearchableCollection(Retriever):
 
     @abstractmethod
     def explain(
-        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score."""
 
     @abstractmethod
-    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+    def highlighter(
+        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+    ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
 
     def _model_of(self, model: str | Model | None) -> Model | None:
@@ -60,44 +69,32 @@ class SearchableCollection(Retriever):
             return self._parse_model(model)
         return None if model is None else check_model(model)
 
-    def with_model(
-        self,
-        model: str | Model | None = None,
-        *,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
-    ) -> IndexView:
+    def _options(self, options: SearchKeywords | SearchWay, threads: int | None = None) -> SearchOptions:
+        told: dict[str, Any] = {"threads": threads, **options}
+        model = told.pop("model", None)
+        return SearchOptions(None if model is None else self._model_of(model), **told)
+
+    def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
         """The same documents, searched with another model or in another way; see `search_many`.
 
-        A model that the collection has no data for is refused here.
+        `options`: combine, search_params, approximate, threads, syntax. A model that the collection has no data for is
+        refused here.
         """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        self._check_options(options)
-        return IndexView(self, options)
+        chosen = SearchOptions(self._model_of(model), **options)
+        self._check_options(chosen)
+        return IndexView(self, chosen)
 
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-    ) -> list[Hit]:
+    def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
         """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
 
         `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
         taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
-        fields and the value of each, or a list of values of which one must match. For the rest see `search_many`.
+        fields and the value of each, or a list of values of which one must match.
+        `options`: see `search_many`.
         """
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
-        chosen = None if model is None else self._model_of(model)
-        return self._search_one(SearchOptions(chosen, combine, search_params, approximate, 1), query, k, filter)
+        return Hits(self._search_one(self._options(options, threads=1), query, k, filter))
 
     def search_many(
         self,
@@ -105,12 +102,8 @@ class SearchableCollection(Retriever):
         k: int = 10,
         filter: FilterLike = None,
         *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
         documents: bool = True,
+        **options: Unpack[SearchKeywords],
     ) -> list[list[Hit]]:
         """The hits of many queries. An empty query finds nothing.
 
@@ -124,27 +117,20 @@ class SearchableCollection(Retriever):
         to add at most this share of what they could. Scores stay exact. Without it the search is exact.
         `threads`: as many as there are processors by default.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
+        `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
+        `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
+        `sort`: a field to sort all results by, as in `year` or, the greatest first, `-year`.
+        `collapse`: a field of which each value comes once, with its best result.
 
         A collection in a cluster refuses what it cannot do of these, and needs no threads.
         """
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._search_with(options, queries, k, filter, documents)
+        return self._search_with(self._options(options), queries, k, filter, documents)
 
     def run(
-        self,
-        queries: Mapping[str, str],
-        k: int = 1000,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        combine: str | None = None,
-        search_params: str | None = None,
-        approximate: float | None = None,
-        threads: int | None = None,
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
-        options = SearchOptions(self._model_of(model), combine, search_params, approximate, threads)
-        return self._run_with(options, queries, k, filter)
+        return self._run_with(self._options(options), queries, k, filter)
 
 
 @dataclass(frozen=True)
@@ -167,10 +153,23 @@ class IndexView(Retriever):
         return self.model.name
 
     def search_many(
-        self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, *, documents: bool = True
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        documents: bool = True,
+        **page: Unpack[PageOptions],
     ) -> list[list[Hit]]:
-        """The k best documents for each query, best first; without `documents` hits have ids and scores only."""
-        return self.index._search_with(self.options, queries, k, filter, documents)
+        """The k best documents for each query, best first; without `documents` hits have ids and scores only.
+
+        `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
+        """
+        return self.index._search_with(self.options._replace(**page), queries, k, filter, documents)
+
+    def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
+        """The k best documents for a query; see `search_many`."""
+        return Hits(self.search_many([query_with_words(query)], k, filter, **page)[0])
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -185,11 +184,11 @@ class IndexView(Retriever):
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:
         """Why a document has its score for a query."""
-        return self.index.explain(query, doc_id, filter, model=self.options.model)
+        return self.index.explain(query, doc_id, filter, model=self.options.model, syntax=self.options.syntax)
 
     def highlighter(self, query: str, filter: FilterLike = None) -> Highlighter:
         """Shows where documents match a query."""
-        return self.index.highlighter(query, filter, model=self.options.model)
+        return self.index.highlighter(query, filter, model=self.options.model, syntax=self.options.syntax)
 
     def with_model(self, model: Model | str) -> IndexView:
         """The same view with another model."""

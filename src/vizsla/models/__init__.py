@@ -24,6 +24,7 @@ from vizsla.models.precomputed import PrecomputedVectors
 from vizsla.models.registry import MODELS
 from vizsla.models.reranker import Reranker
 from vizsla.models.rm3 import RM3
+from vizsla.models.sequences import SequenceEncoder
 from vizsla.models.sketch import Sketch
 from vizsla.models.spar import Spar
 from vizsla.models.sparse_component import (
@@ -69,6 +70,7 @@ __all__ = [
     "QueryExpander",
     "Reranker",
     "SearchContext",
+    "SequenceEncoder",
     "Sketch",
     "Spar",
     "SparseComponent",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from vizsla.index.search.facets import Facets
 from vizsla.retrievers.remote_calls import Calls, Pieces, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, AsyncConnection, Patience
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Run, document_id
+from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Run, document_id
 from vizsla.runs.retriever import check_mapping, query_with_words, ranking_of
 
 
@@ -29,15 +29,24 @@ class AsyncRemoteView:
         """Where the index is served."""
         return f"{self._connection.server}/{self._calls.index}"
 
-    async def search(self, query: str, k: int = 10, filter: FilterLike = None) -> list[Hit]:
-        """The k best documents for a query, best first. An empty query is refused."""
-        return (await self.search_many([query_with_words(query)], k, filter))[0]
+    async def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
+        """The k best documents for a query, best first; see `search_many`. An empty query is refused."""
+        return Hits((await self.search_many([query_with_words(query)], k, filter, **page))[0])
 
     async def search_many(
-        self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, *, documents: bool = True
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        documents: bool = True,
+        **page: Unpack[PageOptions],
     ) -> list[list[Hit]]:
-        """The k best documents for each query, best first; without `documents` hits have ids and scores only."""
-        return await self._connection.run(self._calls.search_many(queries, k, filter, documents))
+        """The k best documents for each query, best first; without `documents` hits have ids and scores only.
+
+        `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
+        """
+        return await self._connection.run(self._calls.search_many(queries, k, filter, documents, page))
 
     async def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -95,10 +104,11 @@ class AsyncRemoteView:
         search_params: str | None = None,
         rerank: str | None = None,
         depth: int | None = None,
+        syntax: str | None = None,
     ) -> AsyncRemoteView:
         """The same index, searched with another model or in another way; see `RemoteIndex.with_model`."""
         chosen = None if weights is None else tuple(float(weight) for weight in weights)
-        options = RemoteOptions(model, chosen, combine, expand, search_params, rerank, depth)
+        options = RemoteOptions(model, chosen, combine, expand, search_params, rerank, depth, syntax)
         calls = self._calls.searched_with(options)
         return AsyncRemoteView(self._connection, calls, await self._connection.run(calls.model_name()))
 

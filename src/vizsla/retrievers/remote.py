@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from vizsla.index.search.facets import Facets
 from vizsla.retrievers.locations import LOCATIONS
 from vizsla.retrievers.remote_calls import Calls, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, Connection, Patience
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
+from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import check_mapping, query_with_words, ranking_of
 
 
@@ -30,10 +30,23 @@ class RemoteView(Retriever):
         return f"{self._connection.server}/{self._calls.index}"
 
     def search_many(
-        self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, *, documents: bool = True
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        documents: bool = True,
+        **page: Unpack[PageOptions],
     ) -> list[list[Hit]]:
-        """The k best documents for each query, best first; without `documents` hits have ids and scores only."""
-        return self._connection.run(self._calls.search_many(queries, k, filter, documents))
+        """The k best documents for each query, best first; without `documents` hits have ids and scores only.
+
+        `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
+        """
+        return self._connection.run(self._calls.search_many(queries, k, filter, documents, page))
+
+    def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
+        """The k best documents for a query, best first; see `search_many`. An empty query is refused."""
+        return Hits(self.search_many([query_with_words(query)], k, filter, **page)[0])
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -91,15 +104,16 @@ class RemoteView(Retriever):
         search_params: str | None = None,
         rerank: str | None = None,
         depth: int | None = None,
+        syntax: str | None = None,
     ) -> RemoteView:
         """The same index, searched with another model or in another way. What the server cannot do is refused here.
 
         `model`: a text, as in `bm25(k1=1.2)`. `weights`: of the parts of the index's own model. `expand`: a query
         expander, as in `rm3`. `rerank`: the name of a reranker of the server, and `depth`: how many documents it reads.
-        For `combine` and `search_params` see `Index.search_many`.
+        For `combine`, `search_params` and `syntax` see `Index.search_many`.
         """
         chosen = None if weights is None else tuple(float(weight) for weight in weights)
-        options = RemoteOptions(model, chosen, combine, expand, search_params, rerank, depth)
+        options = RemoteOptions(model, chosen, combine, expand, search_params, rerank, depth, syntax)
         calls = self._calls.searched_with(options)
         return RemoteView(self._connection, calls, self._connection.run(calls.model_name()))
 
@@ -137,10 +151,6 @@ class RemoteIndex(RemoteView):
             connection.close()
             raise
         super().__init__(connection, calls, str(facts["model"]))
-
-    def search(self, query: str, k: int = 10, filter: FilterLike = None) -> list[Hit]:
-        """The k best documents for a query, best first. An empty query is refused."""
-        return self.search_many([query_with_words(query)], k, filter)[0]
 
     def add(self, documents: Iterable[Document | Mapping[str, Any]]) -> int:
         """Send documents; gives how many. `commit` makes them findable.

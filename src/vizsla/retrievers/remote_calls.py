@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.index.search.facets import Facets, FacetValue, FieldFacets
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, PageOptions, document_id
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries, document_ids, query_with_words
 
 QUERIES = 32
@@ -25,6 +26,7 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 """Documents are sent in pieces of about this size, each of which can be sent again."""
 
 T = TypeVar("T")
+_OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,12 @@ class RemoteOptions:
     search_params: str | None = None
     rerank: str | None = None
     depth: int | None = None
+    syntax: str | None = None
 
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, str):
             raise VizslaError(f"a server takes a model as a text, as in bm25(k1=1.2), not {kind_of(self.model)}")
+        check_syntax(self.syntax)
 
     def as_body(self) -> dict[str, Any]:
         """The options that were chosen, as a search sends them."""
@@ -73,7 +77,7 @@ class RemoteOptions:
 
     def for_explaining(self) -> dict[str, Any]:
         """The options that decide the score of a document alone."""
-        return {name: value for name, value in self.as_body().items() if name in ("model", "weights", "expand")}
+        return {name: value for name, value in self.as_body().items() if name in _OF_SCORES}
 
 
 def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
@@ -94,7 +98,8 @@ def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
     if "model" not in facts:
         reason = facts.get("reason") or "the server does not say why"
         raise VizslaError(f"{server}: the index {chosen} cannot be searched now: {reason}")
-    return Calls(chosen, limits), facts
+    abilities = Abilities(str(answer["vizsla"]), frozenset(map(str, answer.get("abilities", ()))))
+    return Calls(chosen, limits, abilities=abilities), facts
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,21 @@ class Limits:
         """The limits that a server tells; those it does not tell are usual ones."""
         queries, k = int(told.get("queries", cls.queries)), int(told.get("k", cls.k))
         return cls(max(min(queries, QUERIES), 1), max(k, 1))
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a server can do beyond what all servers can; one of an earlier version can do less."""
+
+    version: str = ""
+    known: frozenset[str] = frozenset()
+
+    def check(self, wanted: Iterable[str]) -> None:
+        """Refuse what the server does not know."""
+        for ability in wanted:
+            if ability not in self.known:
+                version = f"runs vizsla {self.version} and " if self.version else ""
+                raise VizslaError(f"the server {version}does not know {ability}; update it, or leave {ability} out")
 
 
 @dataclass
@@ -135,9 +155,11 @@ class Calls:
     limits: Limits = Limits()
     options: RemoteOptions = RemoteOptions()
     seen: Seen = field(default_factory=Seen)
+    abilities: Abilities = Abilities()
 
     def searched_with(self, options: RemoteOptions) -> Calls:
         """The same with other options. Both see the same commits."""
+        self.abilities.check(["syntax"] if options.syntax is not None else [])
         return replace(self, options=options)
 
     # Reading
@@ -154,35 +176,48 @@ class Calls:
         return str(answer["model"])
 
     def search_many(
-        self, queries: Sequence[str], k: int = 10, filter: FilterLike = None, documents: bool = True
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: FilterLike = None,
+        documents: bool = True,
+        page: PageOptions | None = None,
     ) -> Call[list[list[Hit]]]:
         """The hits of many queries, a chunk of them with each request; a query without a word finds nothing."""
         texts, k = check_queries(queries), check_count(k, "k, the number of results,")
         asked = [number for number, text in enumerate(texts) if text.strip()]
         found: list[list[Hit]] = [[] for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
-        body = {**_filter(filter), **({} if documents else {"fields": []})}
+        chosen = {name: value for name, value in (page or {}).items() if value is not None and name != "offset"}
+        self.abilities.check(chosen)
+        body = {**_filter(filter), **({} if documents else {"fields": []}), **chosen}
+        first = 0 if page is None else page.get("offset", 0)
+        if type(first) is not int or first < 0:
+            raise VizslaError(f"offset, how many results are left out, must be 0 or more, not {kind_of(first)}")
         for start in range(0, len(asked), at_once):
             chunk = asked[start : start + at_once]
-            hits = yield from self._all_pages({"queries": [texts[number] for number in chunk], **body}, k)
+            hits = yield from self._all_pages({"queries": [texts[number] for number in chunk], **body}, k, first)
             for number, own in zip(chunk, hits, strict=True):
                 found[number] = own
         return found
 
-    def _all_pages(self, body: Mapping[str, Any], k: int) -> Call[list[list[Hit]]]:
-        """The k best of each query, in pages if the server gives fewer at a time; all pages are of one commit."""
+    def _all_pages(self, body: Mapping[str, Any], k: int, first: int = 0) -> Call[list[list[Hit]]]:
+        """The k best of each query behind the first ones, all of one commit.
+
+        They come in pages if the server gives fewer at a time.
+        """
         found: list[list[Hit]] = [[] for _ in body["queries"]]
-        generation, offset = None, 0
-        while offset < k:
-            size = min(k - offset, self.limits.k)
+        generation, offset = None, first
+        while offset < first + k:
+            size = min(first + k - offset, self.limits.k)
             answer = yield self._search({**body, "k": size, **({"offset": offset} if offset else {})})
             if generation not in (None, answer["generation"]):
-                found, generation, offset = [[] for _ in found], None, 0
+                found, generation, offset = [[] for _ in found], None, first
                 continue
             generation, offset = answer["generation"], offset + size
             for own, result in zip(found, answer["results"], strict=True):
                 own.extend(_hit(hit) for hit in result["hits"])
-            if all(len(own) < offset for own in found):
+            if all(first + len(own) < offset for own in found):
                 break  # there are no more
         return found
 

@@ -165,7 +165,9 @@ class _Connection:
         if isinstance(sentence, str):
             hint = f"; give a key as key= or in {VARIABLE}" if status == 401 and VARIABLE not in sentence else ""
             kind = CannotExplainError if status == _CANNOT_EXPLAIN else VizslaError
-            return kind(f"{self.server}: {sentence}{hint}")
+            refusal = kind(f"{self.server}: {sentence}{hint}")
+            refusal.has_lines = "\n" in sentence  # a mistake in a query, shown in its place
+            return refusal
         if 300 <= status < 400:
             return self._error("the server sends us to another address; open that one")
         if status in (502, 503, 504):

@@ -6,7 +6,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 from vizsla.runs.explanation import Explanation
 from vizsla.runs.filters import Filter, FilterLike
 from vizsla.runs.fusion import FUSIONS, NORMALISATIONS, Fusion, fuse
-from vizsla.runs.hits import Hit
+from vizsla.runs.hits import Hit, Hits, PageOptions
 from vizsla.runs.measures import DEFAULT_MEASURES, Measure, parse_measures
 from vizsla.runs.qrels import Qrels
 from vizsla.runs.retriever import Retriever
@@ -23,8 +23,10 @@ __all__ = [
     "FilterLike",
     "Fusion",
     "Hit",
+    "Hits",
     "Measure",
     "Origin",
+    "PageOptions",
     "Qrels",
     "Ranking",
     "Retriever",

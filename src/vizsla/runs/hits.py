@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, TypedDict
 
+from vizsla.errors import VizslaError
+from vizsla.harmless import harmless
 from vizsla.runs.documents import Document
+
+_SHOWN = 200  # characters of a text in a notebook
 
 
 @dataclass(frozen=True)
@@ -44,3 +50,75 @@ class Hit:
             return self[key]
         except KeyError:
             return default
+
+
+class PageOptions(TypedDict, total=False):
+    """Which results of a search are given; see `Index.search_many`."""
+
+    offset: int
+    sort: str | None
+    collapse: str | None
+    min_score: float | None
+
+
+class Hits(list[Hit]):
+    """The hits of a query: a list that can become a table, and is one in a notebook.
+
+    >>> hits = Hits([Hit(1, 2.5, Document("7", {"title": "Dogs"})), Hit(2, 1.5, Document("8", {"year": 1999}))])
+    >>> hits.columns()
+    {'rank': [1, 2], 'id': ['7', '8'], 'score': [2.5, 1.5], 'title': ['Dogs', None], 'year': [None, 1999]}
+    """
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Ranks, ids, scores and the fields of documents, a list of values each; None where a document has none.
+
+        A field that is called rank, id, score or passage is named `document.rank` and so on.
+        """
+        table: dict[str, list[Any]] = {
+            "rank": [hit.rank for hit in self],
+            "id": [hit.id for hit in self],
+            "score": [hit.score for hit in self],
+        }
+        if any(hit.passage is not None for hit in self):
+            table["passage"] = [hit.passage for hit in self]
+        own = {*table, "passage"}
+        for field in dict.fromkeys(field for hit in self for field in hit.document.content):
+            name = f"document.{field}" if field in own else field
+            table[name] = [hit.document.content.get(field) for hit in self]
+        return table
+
+    def to_pandas(self) -> Any:
+        """The hits as a DataFrame of pandas, which must be installed."""
+        return _module("pandas").DataFrame(self.columns())
+
+    def to_polars(self) -> Any:
+        """The hits as a DataFrame of polars, which must be installed."""
+        return _module("polars").DataFrame(self.columns(), strict=False)
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: rank, score, id and how each document begins."""
+        rows = "".join(
+            f"<tr><td>{hit.rank}</td><td>{hit.score:.4f}</td><td><code>{_escaped(hit.id)}</code></td>"
+            f'<td style="text-align: left">{_summary(hit)}</td></tr>'
+            for hit in self
+        )
+        head = "<tr><th>rank</th><th>score</th><th>id</th><th>document</th></tr>"
+        return f"<table>{head}{rows}</table>" if self else "<p>nothing found</p>"
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise VizslaError(f"{name} is not installed; run: pip install {name}") from None
+
+
+def _summary(hit: Hit) -> str:
+    """Title and beginning of the text, as HTML."""
+    title, text = hit.document.content.get("title"), hit.document.content.get("text")
+    shown = [f"<b>{_escaped(title)}</b>"] if isinstance(title, str) and title else []
+    return " ".join([*shown, _escaped(text)] if isinstance(text, str) and text else shown)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(harmless(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"))

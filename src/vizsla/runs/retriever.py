@@ -12,7 +12,7 @@ from vizsla.errors import CannotExplainError, VizslaError, kind_of
 from vizsla.runs.documents import Document, document_id
 from vizsla.runs.explanation import Explanation
 from vizsla.runs.filters import FilterLike
-from vizsla.runs.hits import Hit
+from vizsla.runs.hits import Hit, Hits
 from vizsla.runs.run import Ranking, Run
 
 
@@ -53,9 +53,9 @@ class Retriever(ABC):
         """True, also without documents."""
         return True
 
-    def search(self, query: str, k: int = 10, filter: FilterLike = None) -> list[Hit]:
+    def search(self, query: str, k: int = 10, filter: FilterLike = None) -> Hits:
         """The k best documents for a query, best first."""
-        return self.search_many([query_with_words(query)], k, filter)[0]
+        return Hits(self.search_many([query_with_words(query)], k, filter)[0])
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""

@@ -199,6 +199,7 @@ class IndexesAnswer(Answer):
     judging: bool
     keys: bool
     limits: dict[str, float]
+    abilities: list[str] = Field(description="What searches may ask for that servers of earlier versions do not know.")
     indexes: list[IndexAnswer]
 
 

@@ -12,6 +12,7 @@ _FILTER = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
+_SYNTAX = '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`.'
 _GENERATION = "Answer from this commit or a later one."
 
 
@@ -46,7 +47,13 @@ class ModelChoice(Body):
     expand: StrictStr | None = Field(None, max_length=200, description="Query expansion, as in `rm3`.")
 
 
-class SearchBody(ModelChoice):
+class QueryLanguage(Body):
+    """How queries are read; as plain words where nothing is said."""
+
+    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
+
+
+class SearchBody(ModelChoice, QueryLanguage):
     """A search: one query, many queries, or documents like one."""
 
     query: StrictStr | None = None
@@ -54,6 +61,9 @@ class SearchBody(ModelChoice):
     like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
     k: StrictInt = Field(10, description="How many results; 0 for facets alone.")
     offset: StrictInt = Field(0, description="How many of the best are left out, for paging.")
+    sort: StrictStr | None = Field(None, max_length=200, description="A field to sort all results by; `-year`: down.")
+    collapse: StrictStr | None = Field(None, max_length=200, description="A field: the best result of each value.")
+    min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
     filter: FilterBody | None = Field(None, description=_FILTER)
     combine: StrictStr | None = Field(None, max_length=200, description="`sum`, `union` or `rrf`, for a sum of parts.")
     search_params: StrictStr | None = Field(None, max_length=200, description="As in `ef_search=200` or `exact`.")
@@ -77,9 +87,10 @@ class SearchParameters(BaseModel):
     model: str | None = Field(None, max_length=1000, description=_MODEL)
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
+    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
 
 
-class ExplainBody(ModelChoice):
+class ExplainBody(ModelChoice, QueryLanguage):
     """A query and a document whose score is explained."""
 
     query: StrictStr

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vizsla.errors import VizslaError
+from vizsla.harmless import harmless
 from vizsla.models import Model, Reranker, parse_model
+from vizsla.runs.query_language import QuerySyntaxError
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
 from vizsla.server.requested import RequestedModels
 from vizsla.server.served import facet_fields, generation, is_cluster, is_outdated, open_served
@@ -108,7 +110,9 @@ class Hosted:
         self.open()
 
     def sentence(self, error: BaseException) -> str:
-        """What an error says, without paths of this machine."""
+        """What an error says, without paths of this machine; a mistake in a query is shown in its place."""
+        if isinstance(error, QuerySyntaxError):
+            return harmless(str(error), lines=True)
         return without_paths(str(error).replace(self.location, self.name), self.name, self.folder)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets, facets_of_hits
@@ -24,6 +24,17 @@ from vizsla.server.service import Service
 
 MAX_EXPLAINED = 100  # hits of a request
 _ATTEMPTS = 5
+
+
+class Arrangement(NamedTuple):
+    """Which results are given, and in which order; paging comes after it."""
+
+    sort: str | None = None
+    collapse: str | None = None
+    min_score: float | None = None
+
+
+_BY_SCORE = Arrangement()
 
 
 @dataclass(frozen=True)
@@ -46,12 +57,22 @@ class SearchPlan:
     like: str | None = None
     as_pyserini: bool = False
     doc_as_text: bool = False
+    syntax: str | None = None
+    arrangement: Arrangement = _BY_SCORE
 
     @property
     def key(self) -> Hashable:
         """What decides the answer, apart from the query."""
         extra = (self.fields, str(self.highlight), self.explain, str(self.facets), self.like)
-        how = (self.combine, self.search_params, id(self.model), id(self.reranker), self.depth)
+        how = (
+            self.combine,
+            self.search_params,
+            self.syntax,
+            self.arrangement,
+            id(self.model),
+            id(self.reranker),
+            self.depth,
+        )
         shape = (self.as_pyserini, self.doc_as_text)
         return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
 
@@ -84,7 +105,8 @@ class SearchPlan:
             depth = max(depth, self.depth)
         found = self.hosted.index.search_many(
             queries, max(depth, 1), self.filter, model=self.model, combine=self.combine,
-            search_params=self.search_params, threads=1, documents=self._reads_documents,
+            search_params=self.search_params, threads=1, documents=self._reads_documents, syntax=self.syntax,
+            **self.arrangement._asdict(),
         )  # fmt: skip
         if self.reranker is not None:
             found = [
@@ -108,11 +130,11 @@ class SearchPlan:
         page = self._page(found)
         index, highlighter = self.hosted.index, None
         if self.highlight is not None:
-            highlighter = index.highlighter(query, self.filter, model=self.model)
+            highlighter = index.highlighter(query, self.filter, model=self.model, syntax=self.syntax)
         hits = [self._hit(hit, rank, highlighter) for rank, hit in enumerate(page, self.offset + 1)]
         if self.explain:
             for hit in hits:
-                explanation = index.explain(query, hit["id"], self.filter, model=self.model)
+                explanation = index.explain(query, hit["id"], self.filter, model=self.model, syntax=self.syntax)
                 hit["explanation"] = explanation.as_dict()
         result: dict[str, Any] = {"query": query, "hits": hits}
         if self.facets is not None:
@@ -141,7 +163,10 @@ class SearchPlan:
     def _facets(self, wanted: FacetsBody, query: str, found: list[Hit]) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
         if wanted.over == "all":
-            counted = facets(self.hosted.index, fields, query or None, self.filter, model=self.model, size=wanted.size)
+            counted = facets(
+                self.hosted.index, fields, query or None, self.filter,
+                model=self.model, size=wanted.size, syntax=self.syntax,
+            )  # fmt: skip
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
@@ -191,8 +216,9 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
         model = await service.read(hosted.models.model, asked.model, None, asked.expand)
     condition = None if asked.filter is None else filter_text(asked.filter)
     plan = SearchPlan(
-        hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True, doc_as_text=not asked.parse
-    )
+        hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
+        doc_as_text=not asked.parse, syntax=asked.syntax,
+    )  # fmt: skip
     return await service.batcher.submit(plan.key, text, plan.answers)
 
 
@@ -229,6 +255,8 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         queries = [check_query_text(limits, query) for query in queries]
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
+    if body.rerank is not None and (body.sort is not None or body.min_score is not None):
+        raise RequestError("a reranker orders results by its own scores; leave out sort and min_score, or rerank")
     if body.explain and body.k * len(queries) > MAX_EXPLAINED:
         raise RequestError(f"this server explains at most {MAX_EXPLAINED} hits a request; ask for fewer")
     if body.facets is not None and body.facets.over != "all":
@@ -238,6 +266,8 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         hosted, body.k, body.offset, filter_text(body.filter), model, body.combine, body.search_params,
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
+        syntax=None if like is not None else body.syntax,
+        arrangement=Arrangement(body.sort, body.collapse, body.min_score),
     )  # fmt: skip
     return plan, queries
 

@@ -54,11 +54,18 @@ def facet_fields(index: Served) -> list[str]:
 
 
 def facets(
-    index: Served, fields: Sequence[str], query: str | None, filter: FilterLike, *, model: Model | None, size: int
+    index: Served,
+    fields: Sequence[str],
+    query: str | None,
+    filter: FilterLike,
+    *,
+    model: Model | None,
+    size: int,
+    syntax: str | None = None,
 ) -> Facets:
     """How often the values of fields occur among the documents that match."""
     if isinstance(index, Index):
-        return local.facets(index, fields, query, filter, model=model, size=size)
+        return local.facets(index, fields, query, filter, model=model, size=size, syntax=syntax)
     raise VizslaError(
         "this index is in a cluster, where the values of fields are not counted over all documents; count the best "
         'ones, as in "over": 100'

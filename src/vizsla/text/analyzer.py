@@ -53,14 +53,24 @@ class Analyzer:
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
-        known = self._terms_by_word
-        segmenter = self.tokenizer.segmenter
-        if known is None or segmenter is None:
+        if self._terms_by_word is None or self.tokenizer.segmenter is None:
             return [token.term for token in self.tokens(text)]
+        return [term for terms in self.terms_by_word(text) for term in terms]
+
+    def terms_by_word(self, text: str) -> list[tuple[str, ...]]:
+        """The terms of each word, none for a word that is dropped; where words depend on their neighbours, each term
+        is a word by itself.
+
+        >>> Analyzer.parse("lucene-english").terms_by_word("state of the art")
+        [('state',), (), (), ('art',)]
+        """
+        known, segmenter = self._terms_by_word, self.tokenizer.segmenter
+        if known is None or segmenter is None:
+            return [(term,) for term in self(text)]
         words = [text[a:b] for a, b in find_words(text, segmenter)]
         if not known.keys() >= set(words):
             known = self._learned(words, known)
-        return [term for word in words for term in known[word]]
+        return [known[word] for word in words]
 
     @cached_property
     def _terms_by_word(self) -> dict[str, tuple[str, ...]] | None:

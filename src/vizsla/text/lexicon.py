@@ -55,6 +55,17 @@ class Lexicon:
         numbers, ends = self.encode(texts)
         return scan.count_numbers(numbers, ends, len(self.terms))  # type: ignore[no-any-return]
 
+    def sequences(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode`, with -1 in the place of each word that the analyzer drops, such as a stop word.
+
+        Where an analyzer looks at more than single words, nothing stands in these places.
+
+        >>> from vizsla.text import Analyzer
+        >>> Lexicon(Analyzer.parse("lucene-english")).sequences(["state of the art"])[0].tolist()
+        [0, -1, -1, 1]
+        """
+        return self.encode(texts) if self._forms is None else self._forms.encode(texts, self, keep_dropped=True)
+
     def number(self, term: str) -> int:
         """The number of a term, a new one for a term that was never met."""
         number = self._numbers.setdefault(term, len(self.terms))
@@ -84,7 +95,10 @@ class _Forms:
         self._pieces = np.zeros(1 << 15, np.int32)
         self._piece_ends = np.zeros((1 << 15) + 1, np.int64)
 
-    def encode(self, texts: Sequence[str], lexicon: Lexicon) -> tuple[np.ndarray, np.ndarray]:
+    def encode(
+        self, texts: Sequence[str], lexicon: Lexicon, *, keep_dropped: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The terms of texts and where each text's end; with `keep_dropped` -1 for each word without a term."""
         codes = scan.code_points("".join(texts))
         bounds = np.zeros(len(texts) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
@@ -101,7 +115,8 @@ class _Forms:
         self._forms, self._used = int(state[scan.FORMS]), int(state[scan.USED])
         self._resolve(first_new, lexicon)
         words = words[: int(state[scan.WORDS])]
-        return scan.replace_forms(words, ends, self._pieces, self._piece_ends)  # type: ignore[no-any-return]
+        replace = scan.replace_forms_keeping_dropped if keep_dropped else scan.replace_forms
+        return replace(words, ends, self._pieces, self._piece_ends)  # type: ignore[no-any-return]
 
     def _enlarge(self, forms: int) -> None:
         """Double all arrays; the forms keep their numbers."""

@@ -168,6 +168,30 @@ def replace_forms(words, ends, pieces, piece_ends):
 
 
 @njit
+def replace_forms_keeping_dropped(words, ends, pieces, piece_ends):
+    """As `replace_forms`, with -1 for each form without terms, so that the others keep their distance."""
+    total = 0
+    for f in words:
+        total += max(piece_ends[f + 1] - piece_ends[f], 1)
+    out = np.empty(total, np.int32)
+    out_ends = np.empty(ends.size, np.int64)
+    n = 0
+    at = 0
+    for i in range(ends.size):
+        while at < ends[i]:
+            f = words[at]
+            if piece_ends[f] == piece_ends[f + 1]:
+                out[n] = -1
+                n += 1
+            for x in range(piece_ends[f], piece_ends[f + 1]):
+                out[n] = pieces[x]
+                n += 1
+            at += 1
+        out_ends[i] = n
+    return out, out_ends
+
+
+@njit
 def count_numbers(numbers, ends, size):
     """How often each number below `size` occurs in each text: CSR rows in order of first occurrence."""
     place = np.full(size, -1, np.int64)

@@ -17,7 +17,7 @@ from vizsla.backends.qdrant.generations import create_generation
 from vizsla.backends.qdrant.info import collection_info
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
-from vizsla.backends.qdrant.plan import Plan
+from vizsla.backends.qdrant.plan import Plan, refuse_syntax
 from vizsla.backends.qdrant.reader import Context, Reader
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.writer import QdrantWriter
@@ -220,9 +220,16 @@ class QdrantIndex(SearchableCollection):
             yield from (point.document for point in points)
 
     def explain(
-        self, query: str, doc_id: str | int, filter: FilterLike = None, *, model: str | Model | None = None
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score."""
+        refuse_syntax(self.address, syntax)
         text, wanted, chosen, reader = (
             query_with_words(query),
             document_id(doc_id),
@@ -232,8 +239,11 @@ class QdrantIndex(SearchableCollection):
         bound = reader.own if chosen is None else reader.bind(chosen)
         return reader.explain(bound, text, wanted, Filter.of(filter))
 
-    def highlighter(self, query: str, filter: FilterLike = None, *, model: str | Model | None = None) -> Highlighter:
+    def highlighter(
+        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+    ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+        refuse_syntax(self.address, syntax)
         reader, chosen = self.reader, self._model_of(model)
         bound = reader.own if chosen is None else reader.bind(chosen)
         weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vizsla.backends.qdrant.reader import Reader
 from vizsla.backends.qdrant.scanning import find_points
@@ -11,9 +11,17 @@ from vizsla.backends.qdrant.searching import FoundDocuments
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.combining import Combination
+from vizsla.index.search.pages import Page
 from vizsla.index.search.plan import SearchOptions, check_text, combination_of
 from vizsla.runs import Document, Filter, FilterLike, Hit, Ranking
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries
+
+
+def refuse_syntax(address: str, syntax: str | None) -> None:
+    """Refuse queries in a language."""
+    if check_syntax(syntax) is not None:
+        raise VizslaError(f"{address}: a cluster reads plain queries; the query language is for an index")
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,8 @@ class Plan:
     condition: Filter | None = None
     fusion: Combination | None = None
     """The best of each part are fused by a rule."""
+    page: Page | None = None
+    """Which of the best are given; None for the first k."""
 
     @classmethod
     def prepare(
@@ -37,8 +47,13 @@ class Plan:
             raise VizslaError(f"{address}: searches are exact here, so there are no search parameters")
         if options.approximate not in (None, 1):
             raise VizslaError(f"{address}: searches are exact here, so there is no approximate search")
+        refuse_syntax(address, options.syntax)
+        for name in ("sort", "collapse"):
+            if getattr(options, name) is not None:
+                raise VizslaError(f"{address}: a cluster gives the best by score, so {name} is for an index")
         bound = reader.own if options.model is None else reader.bind(options.model)
-        plan = cls(reader, bound, check_count(k, "k, the number of results,"), Filter.of(filter))
+        page = Page.of(options.offset, None, None, options.min_score)
+        plan = cls(reader, bound, check_count(k, "k, the number of results,"), Filter.of(filter), page=page)
         combination = combination_of(options.combine)
         if combination.name == "sum":
             return plan
@@ -48,12 +63,16 @@ class Plan:
             )
         if len(bound.parts) == 1:
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
-        return cls(reader, bound, plan.k, plan.condition, combination)
+        return replace(plan, fusion=combination)
 
     def hits(self, queries: Sequence[str], *, documents: bool) -> list[list[Hit]]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only."""
         texts = check_queries(queries)
         known: dict[str, Document] = {}
+        if self.page is not None:
+            first, least = self.page.offset, self.page.min_score
+            best = replace(self, k=first + self.k, page=None).hits(texts, documents=documents)
+            return [[hit for hit in hits[first:] if least is None or hit.score >= least] for hits in best]
         if self.fusion is None:
             return [found.hits(known) for found in self._found(texts, self.bound, self.k, documents=documents)]
         rankings = self.rankings(texts)

@@ -205,7 +205,7 @@ def build_from_parts(
     """Build an index from all parts of a source, equal to one built from the documents.
 
     `model`: where the one of the parts is, if it cannot be opened by the name it was given there. `options`: `memory`,
-    `store` and `vector_index` as for `Index.create`.
+    `store`, `vector_index` and `positions` as for `Index.create`.
     """
     found = parts if isinstance(parts, PartSet) else PartSet(parts)
     chosen = found.model(model)

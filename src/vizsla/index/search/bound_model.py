@@ -52,6 +52,11 @@ class SparsePart:
         ends = pairwise([0, *accumulate(map(len, weighted))])
         return [(numbers[a:z], spaces[a:z], values[a:z]) for a, z in ends]
 
+    def encode_weights(self, weights: Mapping[str, float]) -> _Encoded:
+        """Term numbers, namespaces and weights, given what terms weigh in the end."""
+        numbers, _ = self.statistics.terms.lookup(self.space, list(weights))
+        return numbers, np.full(len(numbers), self.space, np.int64), np.array(list(weights.values()), np.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class DensePart:
@@ -163,6 +168,16 @@ class BoundModel:
             terms, spaces, weights = map(np.concatenate, zip(*encoded, strict=True))
             queries.append(Query(terms, spaces, weights, *some))
         return queries
+
+    def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]]) -> Query:
+        """A query as numbers, given what its terms weigh in the end, by the place of each sparse namespace.
+
+        `text`: what parts with vectors read.
+        """
+        encoded = [_NO_TERMS, *(part.encode_weights(weights[part.space]) for part in self.sparse)]
+        terms, spaces, values = map(np.concatenate, zip(*encoded, strict=True))
+        vectors = self._vectors([text])[0] if self.has_vectors and text.strip() else ({}, {}, {})
+        return Query(terms, spaces, values, *vectors)
 
     def _vectors(self, texts: Sequence[str]) -> list[_QueryVectors]:
         """For each query its vector in each dense namespace, and its token vectors in each namespace that has some."""

@@ -7,6 +7,7 @@ import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ MAX_CHARACTERS = 16 << 20
 _BATCH = 10_000  # documents that are read at once: searches wait for the connection meanwhile
 _MISSING = -1
 _NOTHING = (None,)
+_ORDER = {bool: 2, str: 1}  # numbers, then texts, then booleans
 
 Path = tuple[str, ...]
 Scalar = str | int | float | bool
@@ -117,7 +119,9 @@ class Column:
                     values.append(value)
                     characters += len(value) if isinstance(value, str) else 1
                     if characters > MAX_CHARACTERS:
-                        raise VizslaError(f"the field {name!r} has too many long values to count them; choose another")
+                        raise VizslaError(
+                            f"the field {name!r} has too many long values to count or sort them; choose another"
+                        )
                 if codes[document] == _MISSING:
                     codes[document] = code
                 else:
@@ -132,6 +136,41 @@ class Column:
         missing = int(counts[0])
         further = self.more_codes[documents[self.more_documents]]
         return counts[1:] + np.bincount(further, minlength=size), missing
+
+    def sort_keys(self, *, descending: bool) -> np.ndarray:
+        """[documents] whole numbers that sort documents by value: numbers, then texts, then false and true.
+
+        A document with several values sorts by its least, or by its greatest in descending order; one without by none,
+        behind all others.
+        """
+        return self._descending if descending else self._ascending
+
+    @cached_property
+    def _ascending(self) -> np.ndarray:
+        keys = np.where(self.codes < 0, len(self.values), self._order[self.codes])
+        np.minimum.at(keys, self.more_documents, self._order[self.more_codes])
+        return keys
+
+    @cached_property
+    def _descending(self) -> np.ndarray:
+        order = len(self.values) - 1 - self._order
+        keys = np.where(self.codes < 0, len(self.values), order[self.codes])
+        np.minimum.at(keys, self.more_documents, order[self.more_codes])
+        return keys
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """The place of each value among all values; at least one number, so that a code of -1 has one to ignore."""
+        places = np.zeros(max(len(self.values), 1), np.int64)
+        places[sorted(range(len(self.values)), key=lambda code: value_order(self.values[code]))] = np.arange(
+            len(self.values)
+        )
+        return places
+
+
+def value_order(value: Scalar) -> tuple[int, Scalar]:
+    """What sorts values of all types: numbers, then texts, then booleans."""
+    return _ORDER.get(type(value), 0), value
 
 
 class Columns:

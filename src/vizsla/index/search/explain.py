@@ -15,6 +15,7 @@ from vizsla.engine import DamagedSegmentError, MatchQuery, Weighting, exact_matc
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.word_query import PartWeights, WordQuery
 from vizsla.models import ExpandedBM25, SearchContext, TokenComponent
 from vizsla.runs import Explanation, Filter
 
@@ -65,7 +66,9 @@ class ExplainedDocument(ABC):
         """The names of its token vectors; an empty list where they are not known."""
 
 
-def explain(searcher: Searcher, bound: BoundModel, text: str, doc_id: str, condition: Filter | None) -> Explanation:
+def explain(
+    searcher: Searcher, bound: BoundModel, text: str, doc_id: str, condition: Filter | None, syntax: str | None = None
+) -> Explanation:
     """The score of a document, as a tree whose leaves add up to it; of a document in passages that of the best one.
 
     `condition`: the filter of the search, for queries that are expanded from documents.
@@ -75,16 +78,31 @@ def explain(searcher: Searcher, bound: BoundModel, text: str, doc_id: str, condi
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
         raise VizslaError(f"the document {doc_id!r} does not pass the filter")
-    context = searcher.context(condition)
+    context, weights = searcher.context(condition), None
+    if syntax is not None:
+        words = WordQuery(searcher, bound, text, condition)
+        numbers = [n for n in numbers if words.meets(n)]
+        if not numbers:
+            raise VizslaError(f"the document {doc_id!r} does not meet the query")
+        text, weights = words.plain_text, words.weights
     documents = [_SegmentDocument(searcher, n) for n in numbers]
     try:
-        return max((explain_document(d, bound, text, context) for d in documents), key=lambda e: e.score)
+        return max((explain_document(d, bound, text, context, weights) for d in documents), key=lambda e: e.score)
     except DamagedSegmentError:
         raise searcher.snapshot.damage() from None
 
 
-def explain_document(document: ExplainedDocument, bound: BoundModel, text: str, context: SearchContext) -> Explanation:
-    """The score of one document or passage."""
+def explain_document(
+    document: ExplainedDocument,
+    bound: BoundModel,
+    text: str,
+    context: SearchContext,
+    weights: Mapping[int, PartWeights] | None = None,
+) -> Explanation:
+    """The score of one document or passage.
+
+    `weights`: what each sparse part makes of the query, by its namespace's place, if that is not decided by the text.
+    """
     branches = []
     for part in bound.parts:
         if isinstance(part, DensePart):
@@ -96,8 +114,12 @@ def explain_document(document: ExplainedDocument, bound: BoundModel, text: str, 
             (vectors,) = part.component.query_embeddings([text])
             branches.append(_explain_tokens(document, part, text, vectors))
         else:
-            (terms,) = part.component.query_terms([text], context)
-            branches.append(_explain_sparse(document, part, text, terms))
+            if weights is None:
+                (terms,) = part.component.query_terms([text], context)
+                own = PartWeights(terms, part.query_weights([terms])[0])
+            else:
+                own = weights[part.space]
+            branches.append(_explain_sparse(document, part, text, own))
     name = bound.model.name
     if len(branches) == 1:
         only = branches[0]
@@ -167,18 +189,16 @@ def _explain_matches(document: ExplainedDocument, part: MatchPart, text: str) ->
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 
-def _explain_sparse(
-    document: ExplainedDocument, part: SparsePart, text: str, query: Mapping[str, float]
-) -> Explanation:
+def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, own: PartWeights) -> Explanation:
     component, statistics = part.component, part.statistics
-    (weights,) = part.query_weights([query])
+    query, weights = own.terms, own.weights
     numbers, frequencies = statistics.terms.lookup(part.space, list(query))
     code, weighting = document.length_code(part), document.weighting(part)
     unit = {} if document.unit is None else {"unit": document.unit}
     expanded = {}
     if isinstance(component, ExpandedBM25):
-        own = component.bm25.query_terms([text])[0]
-        expanded = {term: {"added": term not in own} for term in query}
+        typed = component.bm25.query_terms([text])[0]
+        expanded = {term: {"added": term not in typed} for term in query}
     leaves = []
     for i, (term, query_count) in enumerate(query.items()):
         value = document.value(part, int(numbers[i]))

@@ -11,7 +11,7 @@ import numpy as np
 from vizsla.datasets import document_of
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
-from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_at
+from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_at, value_order
 from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
 from vizsla.runs import Filter, Hit
@@ -24,7 +24,6 @@ _SAMPLE = 200  # documents that are looked at for fields worth counting
 _LONGEST = 60  # characters of a text that is worth counting
 _FEW = 10  # values that need not come again
 _DEEPEST = 8  # objects in one another
-_ORDER = {bool: 2, str: 1}  # numbers, then texts, then booleans
 
 
 @dataclass(frozen=True)
@@ -59,18 +58,29 @@ class Facets:
 
 
 def count_facets(
-    searcher: Searcher, bound: BoundModel, fields: object, query: str | None, condition: Filter | None, size: int
+    searcher: Searcher,
+    bound: BoundModel,
+    fields: object,
+    query: str | None,
+    condition: Filter | None,
+    size: int,
+    syntax: str | None = None,
 ) -> Facets:
     """The values of fields over all documents that match; see `facets` in the module `inspection`."""
     paths, size = _checked(fields, size)
-    documents = searcher.rows.matching_documents(matching_rows(searcher, bound, query, condition))
+    documents = searcher.rows.matching_documents(matching_rows(searcher, bound, query, condition, syntax))
     counted = {}
-    for name, path in paths.items():
-        column = searcher.columns.column(path)
-        if not column.values and len(searcher.rows):
-            raise VizslaError(f"no document has a text, a number, or true or false in the field {name!r}")
-        counted[name] = _facets(column, documents, size)
+    for name in paths:
+        counted[name] = _facets(column_of(searcher, name), documents, size)
     return Facets(counted, int(np.count_nonzero(documents)))
+
+
+def column_of(searcher: Searcher, name: str) -> Column:
+    """The values of a field; one in which no document has any is refused."""
+    column = searcher.columns.column(field_path(name))
+    if not column.values and len(searcher.rows):
+        raise VizslaError(f"no document has a text, a number, or true or false in the field {name!r}")
+    return column
 
 
 def facets_of_hits(hits: Sequence[Hit], fields: Sequence[str], size: int = 10) -> Facets:
@@ -99,7 +109,7 @@ def _facets(column: Column, documents: np.ndarray, size: int) -> FieldFacets:
         least = np.partition(counts[codes], distinct - size)[distinct - size]
         codes = codes[counts[codes] >= least]
     values = [FacetValue(column.values[code], int(counts[code])) for code in codes.tolist()]
-    values.sort(key=lambda v: (-v.count, _ORDER.get(type(v.value), 0), v.value))
+    values.sort(key=lambda v: (-v.count, *value_order(v.value)))
     return FieldFacets(tuple(values[:size]), distinct, missing)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import TopDocuments
@@ -19,6 +20,17 @@ def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool
         stored = {n: Document(doc_id, {}) for n, doc_id in store.ids(numbers).items()}
     pairs = (zip(top.numbers.tolist(), top.scores.tolist(), strict=True) for top in found)
     return [[Hit(rank, score, stored[n]) for rank, (n, score) in enumerate(some, 1)] for some in pairs]
+
+
+def page_hits(store: DocumentStore, top: TopDocuments, documents: bool, offset: int, in_passages: bool) -> list[Hit]:
+    """The hits of a page, ranked from where it begins; rows of passages become documents."""
+    (hits,) = hits_of(store, [top], documents)
+    if not in_passages:
+        return [replace(hit, rank=offset + hit.rank) for hit in hits]
+    return [
+        Hit(offset + hit.rank, hit.score, Document(document_of(hit.id), hit.document.content), passage_of(hit.id))
+        for hit in hits
+    ]
 
 
 def best_passages(search: Callable[[int], list[Hit]], k: int) -> list[Hit]:

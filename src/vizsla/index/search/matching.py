@@ -7,11 +7,16 @@ import numpy as np
 from vizsla.engine import Query, Segment
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.word_query import WordQuery
 from vizsla.runs import Filter
 
 
 def matching_rows(
-    searcher: Searcher, bound: BoundModel, query: str | None = None, condition: Filter | None = None
+    searcher: Searcher,
+    bound: BoundModel,
+    query: str | None = None,
+    condition: Filter | None = None,
+    syntax: str | None = None,
 ) -> list[np.ndarray]:
     """For each segment a mask of the living rows that a search without a limit would find; without a query all.
 
@@ -23,6 +28,8 @@ def matching_rows(
         return masks
     if not query.strip():
         return [np.zeros_like(mask) for mask in masks]
+    if syntax is not None:
+        return WordQuery(searcher, bound, query, condition).masks
     (encoded,) = searcher.encode([query], bound, condition)
     with snapshot.naming_damage():
         pairs = zip(snapshot.segments, masks, strict=True)

@@ -6,22 +6,30 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
+
+import numpy as np
 
 from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
-from vizsla.index.search.hits import best_passages, documents_by_id, hits_of
+from vizsla.index.search.hits import best_passages, documents_by_id, hits_of, page_hits
+from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.word_query import WordQuery
+from vizsla.index.search.words import word_parts
 from vizsla.models import DenseComponent, Model
-from vizsla.runs import Filter, FilterLike, Hit, Ranking
+from vizsla.runs import Filter, FilterLike, Hit, PageOptions, Ranking
+from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries
 
 T = TypeVar("T")
 BATCH_SIZE = 64  # queries that go to a thread together
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
+_PLAIN_PAGE = (0, None, None, None)
+_Ranker = Callable[[int], TopDocuments]
 
 
 class SearchOptions(NamedTuple):
@@ -32,6 +40,31 @@ class SearchOptions(NamedTuple):
     search_params: str | None = None
     approximate: float | None = None
     threads: int | None = None
+    syntax: str | None = None
+    offset: int = 0
+    sort: str | None = None
+    collapse: str | None = None
+    min_score: float | None = None
+
+
+class OtherOptions(TypedDict, total=False):
+    """How to search, apart from the model."""
+
+    combine: str | None
+    search_params: str | None
+    approximate: float | None
+    threads: int | None
+    syntax: str | None
+
+
+class SearchWay(OtherOptions, total=False):
+    """How to search."""
+
+    model: str | Model | None
+
+
+class SearchKeywords(SearchWay, PageOptions, total=False):
+    """How to search, and which results to give: the options of `Index.search`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +84,12 @@ class Search:
     fusion: Combination | None = None
     parts: tuple[Search, ...] = ()
     """The searches that are fused."""
+    syntax: str | None = None
+    """The language that queries are written in; None for plain texts."""
+    page: Page | None = None
+    """Which results are given; None for the best."""
+    masks: Sequence[np.ndarray] | None = None
+    """The rows that may be found, where a query says it."""
 
     @classmethod
     def prepare(cls, searcher: Searcher, k: int, filter: FilterLike, options: SearchOptions) -> Search:
@@ -66,20 +105,22 @@ class Search:
         bound = searcher.own if options.model is None else searcher.bind(options.model)
         own = searcher.snapshot.vector_index
         vector_index = own if options.search_params is None else _with_params(searcher, bound, options.search_params)
-        combination = (
-            _SUM if options.combine is None else Combination.parse(check_text(options.combine, "combine", "rrf"))
-        )
+        combination = combination_of(options.combine)
         single = len(bound.parts) == 1
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
+        syntax = None if options.syntax is None else check_syntax(options.syntax)
+        page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
+        if syntax is not None:
+            word_parts(searcher.words, bound)  # refuses an index without words
         if not bound.has_vectors and combination.name == "sum":
-            return cls(searcher, bound, k, condition, threads, expected)
+            return cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
             )
-        plan = cls(searcher, bound, k, condition, threads, expected)
+        plan = cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page)
         if vector_index.is_approximate and not exact_sum:
             plan = replace(plan, vector_index=vector_index)
         return plan if combination.name == "sum" else plan._combined(combination)
@@ -89,7 +130,7 @@ class Search:
             self._check_candidates()
         if combination.fusion is None:
             return replace(self, union=combination)
-        deep = replace(self, k=max(self.k, combination.depth))
+        deep = replace(self, k=max(self.k, combination.depth), page=None)
         sparse = replace(deep, vector_index=None)
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
         parts = tuple(replace(deep if bound.has_vectors else sparse, bound=bound) for bound in models)
@@ -146,19 +187,61 @@ class Search:
         return [result for batch in found for result in batch]
 
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
+        if self.page is not None:
+            return [self._page_hits(self.page, text, documents) for text in texts]
         if self.fusion is not None:
             return self._fused_hits(self.fusion, texts, documents)
-        searcher, how = self.searcher, self._how
-        queries = searcher.encode(texts, self.bound, self.condition)
-        if searcher.snapshot.splitter is None and self.union is None:
-            top = searcher.top_k(queries, self.bound, self.k, *how)
+        searcher = self.searcher
+        if searcher.snapshot.splitter is not None:
+            return [self._document_hits(self._ranker(text), documents) for text in texts]
+        if self.union is None and self.syntax is None:
+            queries = searcher.encode(texts, self.bound, self.condition)
+            top = searcher.top_k(queries, self.bound, self.k, *self._how)
             return hits_of(searcher.snapshot.documents, top, documents)
-        if searcher.snapshot.splitter is None:
-            return hits_of(searcher.snapshot.documents, self.top_k(queries, self.k), documents)
-        return [best_passages(lambda n, q=q: self._passages(q, n, documents), self.k) for q in queries]  # type: ignore[misc]
+        return hits_of(searcher.snapshot.documents, self._found(texts), documents)
 
-    def _passages(self, query: Query, depth: int, documents: bool) -> list[Hit]:
-        return hits_of(self.searcher.snapshot.documents, self.top_k([query], depth), documents)[0]
+    def _document_hits(self, rank: _Ranker, documents: bool) -> list[Hit]:
+        """The best documents by their best passages."""
+        store = self.searcher.snapshot.documents
+        return best_passages(lambda n: hits_of(store, [rank(n)], documents)[0], self.k)
+
+    def _page_hits(self, page: Page, text: str, documents: bool) -> list[Hit]:
+        snapshot = self.searcher.snapshot
+        top = page.select(self.searcher, self._ranker(text), self.k)
+        return page_hits(snapshot.documents, top, documents, page.offset, snapshot.splitter is not None)
+
+    def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
+        """The best k rows for each query; of a fusion see `_ranker`."""
+        if self.syntax is None:
+            return self.top_k(self.searcher.encode(texts, self.bound, self.condition), self.k)
+        return [self._ranker(text)(self.k) for text in texts]
+
+    def _ranker(self, text: str) -> _Ranker:
+        """What gives the best n rows for a query."""
+        if self.fusion is not None:
+            return lambda n: self._fused_rows(text, n)
+        if self.syntax is None:
+            (query,) = self.searcher.encode([text], self.bound, self.condition)
+            return lambda n: self.top_k([query], n)[0]
+        words = WordQuery(self.searcher, self.bound, text, self.condition)
+        return lambda n: self._top_k_of_words(words, n)
+
+    def _top_k_of_words(self, words: WordQuery, k: int) -> TopDocuments:
+        """The best of the rows that meet a query; models with vectors must know a row to find it."""
+        query = words.query
+        if self.union is None and not (query.vector_spaces or query.matches):
+            return words.top_k(k)
+        return replace(self, masks=words.masks).top_k([query], k)[0]
+
+    def _fused_rows(self, text: str, n: int) -> TopDocuments:
+        """The best rows of a fusion, which looks no deeper than its depth or the page."""
+        assert self.fusion is not None
+        offset = 0 if self.page is None else self.page.offset
+        k = min(n, max(self.k + offset, self.fusion.depth))
+        plan = replace(self, k=k, page=None, fusion=None, parts=())._combined(self.fusion)
+        hits, store = plan._hits([text], documents=False)[0], self.searcher.snapshot.documents
+        numbers = [store.numbers_of(hit.id)[hit.passage or 0] for hit in hits]
+        return TopDocuments(np.array(numbers, np.int64), np.array([hit.score for hit in hits], np.float64))
 
     def _rankings(self, texts: Sequence[str]) -> list[Ranking]:
         if self.fusion is not None:
@@ -166,7 +249,7 @@ class Search:
         snapshot = self.searcher.snapshot
         if snapshot.splitter is not None:
             return [_ranking(hits) for hits in self._hits(texts, documents=False)]
-        found = self.top_k(self.searcher.encode(texts, self.bound, self.condition), self.k)
+        found = self._found(texts)
         numbers = [top.numbers.tolist() for top in found]
         ids = snapshot.documents.ids({n for some in numbers for n in some})
         return [Ranking([ids[n] for n in some], top.scores) for some, top in zip(numbers, found, strict=True)]
@@ -178,9 +261,9 @@ class Search:
         return self.searcher.top_k(queries, self.bound, k, *self._how)
 
     @property
-    def _how(self) -> tuple[Filter | None, float, VectorIndex | None, int]:
+    def _how(self) -> tuple[Filter | None, float, VectorIndex | None, int, Sequence[np.ndarray] | None]:
         """What `Searcher.top_k` is told beside the queries."""
-        return self.condition, self.expected, self.vector_index, self.threads
+        return self.condition, self.expected, self.vector_index, self.threads, self.masks
 
     def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
         """The best, by the sum of all parts, of the documents that any part finds that looks for some."""

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Query, TopDocuments, VectorIndex, search_among, search_many
+from vizsla.engine import DamagedSegmentError, Query, TopDocuments, VectorIndex, search_among, search_many, search_rows
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows
 from vizsla.index.search.sql_filter import DocumentTable
 from vizsla.index.search.suggestions import Completer
+from vizsla.index.search.words import WordPart, parts_with_words
 from vizsla.index.storage import database
 from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
@@ -70,13 +71,15 @@ class Searcher:
         expected: float = 1.0,
         vector_index: VectorIndex | None = None,
         threads: int = 1,
+        masks: Sequence[np.ndarray | None] | None = None,
     ) -> list[TopDocuments]:
-        """For each query the best k living documents that pass the filter.
+        """For each query the best k living documents that pass the filter, or that are in `masks` where they are given.
 
         `expected` below 1, or a `vector_index`: approximately, see `engine.search_many`.
         """
         snapshot = self.snapshot
-        masks = snapshot.alive if condition is None else self.masks(condition)
+        if masks is None:
+            masks = snapshot.alive if condition is None else self.masks(condition)
         k = min(k, max(snapshot.stored_count, 1))
         try:
             options = {"expected": expected, "search_params": vector_index, "threads": threads}
@@ -88,6 +91,11 @@ class Searcher:
         """The best k of some living documents."""
         with self.snapshot.naming_damage():
             return search_among(self.snapshot.segments, query, bound.weightings, numbers, min(k, max(len(numbers), 1)))
+
+    def top_k_of_rows(self, query: Query, bound: BoundModel, rows: Sequence[np.ndarray], k: int) -> TopDocuments:
+        """The best k of some rows of each segment; one without a term of the query has the score 0."""
+        with self.snapshot.naming_damage():
+            return search_rows(self.snapshot.segments, query, bound.weightings, rows, k)
 
     def masks(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment which of its documents pass a filter."""
@@ -116,6 +124,11 @@ class Searcher:
     def columns(self) -> Columns:
         """The values of fields, to count them."""
         return Columns(self.snapshot, self.rows)
+
+    @cached_property
+    def words(self) -> list[WordPart]:
+        """The namespaces that hold words."""
+        return parts_with_words(self.snapshot, self.own.sparse)
 
     @cached_property
     def completer(self) -> Completer:

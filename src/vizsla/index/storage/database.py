@@ -31,6 +31,7 @@ FILE = "index.db"
 LOG = FILE + "-wal"
 JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
+POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
 _LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
@@ -243,6 +244,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 
 _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     DENSE: lambda v: isinstance(v, str),
+    POSITIONS: lambda v: isinstance(v, bool),
     checksums.KEY: checksums.are_checksums,
 }
 

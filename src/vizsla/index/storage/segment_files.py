@@ -24,6 +24,7 @@ from vizsla.engine import (
     ResidualRows,
     ScaledRows,
     Segment,
+    TermSequences,
     TokenRows,
     VectorRows,
     build_ann_index,
@@ -32,7 +33,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import match_files, token_files, trust
+from vizsla.index.storage import match_files, sequence_files, token_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -83,6 +84,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     SCALES: (1, ("<f4",)),
     TOKENS: (1, ("<i8",)),
     **token_files.ARRAY_TYPES,
+    **sequence_files.ARRAY_TYPES,
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
@@ -95,7 +97,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    if not match_files.are_complete(facts):
+    if not match_files.are_complete(facts) or not sequence_files.are_complete(facts):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -118,14 +120,15 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    kinds = "|".join((DENSE, CODES, SCALES, TOKENS, ANN, *token_files.KINDS))
+    kinds = "|".join((DENSE, CODES, SCALES, TOKENS, ANN, *token_files.KINDS, *sequence_files.ARRAY_TYPES))
     space = re.fullmatch(f"({kinds})[0-9]{{1,4}}", part)
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
     if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
         return False
-    added = "(-[0-9]+)?" if space and space[1] in token_files.KINDS else ""
+    later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
+    added = "(-[0-9]+)?" if space and space[1] in later else ""
     if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}{added}[.]npy", name):
         return False
     dimensions, types = _ARRAY_TYPES[space[1] if space else re.sub("^(small|large)_", "", part)]
@@ -177,7 +180,7 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str)
                 written |= token_files.write_residuals(folder, space, int(starts[-1]), pieces, codec)
             else:
                 written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
-        return written
+        return written | sequence_files.write_merged_sequences(folder, merge, chunk)
 
 
 def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Facts]:
@@ -226,6 +229,19 @@ def write_token_index(path: Path, segment: str, generation: int, space: int, row
     """Write the centroids and lists of the token vectors of a segment, and their codes if they have any."""
     with _writing(path, segment, new=False) as folder:
         return token_files.write_token_index(folder, space, generation, rows)
+
+
+def write_sequences(
+    path: Path, segment: str, generation: int, space: int, pieces: Iterable[TermSequences]
+) -> dict[str, Facts]:
+    """Write the term sequences of the documents of a segment, piece by piece."""
+    with _writing(path, segment, new=False) as folder:
+        return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
+
+
+def without_sequences(facts: Mapping[str, Facts]) -> dict[str, Facts]:
+    """The files of a segment without term sequences."""
+    return {name: f for name, f in facts.items() if not name.startswith(tuple(sequence_files.ARRAY_TYPES))}
 
 
 def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool) -> dict[str, Facts]:
@@ -288,7 +304,6 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     small = {_LIST_ARRAYS[p]: arrays[f"small_{p}"] for p in SMALL_PARTS}
     small |= {"values": np.zeros(0, np.uint8), "maxima": np.zeros(0)}
     large = {_LIST_ARRAYS[p]: arrays[f"large_{p}"] for p in LARGE_PARTS}
-    documents = {p: arrays[p] for p in DOCUMENT_PARTS}
     matches = match_files.read_matches(path, segment, facts)
     dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
@@ -299,13 +314,16 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     }
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
-        **documents,
+        numbers=arrays["numbers"],
+        lengths=arrays["lengths"],
+        sizes=arrays["sizes"],
         small=PostingLists(**small),
         large=PostingLists(**large),
         dense=dense,
         ann=ann,
         tokens=tokens,
         matches=matches,
+        sequences=sequence_files.read_sequences(path, segment, facts),
     )
     if not mapped.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")

@@ -29,8 +29,9 @@ from vizsla.engine import (
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
-from vizsla.models import Model
+from vizsla.models import BM25, ExpandedBM25, Model
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
@@ -68,6 +69,8 @@ class Compaction:
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
         self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
+        self._positions = bool(database.get_meta(db, database.POSITIONS))
+        self._builders: dict[int, SequenceBuilder] = {}
         self._token_indexes = TokenIndexes(vector_index, [entry.segment for entry in self._entries])
 
     def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _SegmentState:
@@ -98,6 +101,7 @@ class Compaction:
                 self._update(entry)
             self._build_ann_indexes(entry)
             self._build_token_indexes(entry, whole)
+            self._build_sequences(entry)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
@@ -217,6 +221,19 @@ class Compaction:
                 coded = isinstance(built.vectors, ResidualRows)
                 files = segment_files.without_token_index(files, space, vectors=coded)
                 files |= segment_files.write_token_index(self._path, entry.name, self._generation, space, built)
+        self._set_files(entry, files)
+
+    def _build_sequences(self, entry: _SegmentState) -> None:
+        """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
+        files = entry.files if self._positions else segment_files.without_sequences(entry.files)
+        for space, (_, component) in enumerate(self._model.parts):
+            bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
+            if not self._positions or not isinstance(bm25, BM25) or space in entry.segment.sequences:
+                continue
+            if space not in self._builders:
+                self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
+            pieces = self._builders[space].sequences(entry.segment)
+            files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
         self._set_files(entry, files)
 
     def _set_files(self, entry: _SegmentState, files: dict[str, arrays.Facts]) -> None:

@@ -297,7 +297,14 @@ class WriteTransaction:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
-    def commit(self, *, compact: bool, just_before: Callable[[], None], vector_index: VectorIndex | None) -> None:
+    def commit(
+        self,
+        *,
+        compact: bool,
+        just_before: Callable[[], None],
+        vector_index: VectorIndex | None,
+        positions: bool | None = None,
+    ) -> None:
         """Make all changes visible at once; after that the transaction can only be closed.
 
         Segments are merged where it pays, or into one segment if `compact`. `just_before` is called right before the
@@ -307,6 +314,8 @@ class WriteTransaction:
         with self._storing():
             if vector_index is not None:
                 database.set_meta(self._db, database.DENSE, str(vector_index))
+            if positions is not None:
+                database.set_meta(self._db, database.POSITIONS, positions)
             chosen = vector_index or self._vector_index
             compaction = Compaction(self._path, self._db, self.model, self._generation, self._memory, chosen)
             compaction.run(whole=compact)

@@ -147,14 +147,15 @@ class Writer:
             if self._transaction is not None:
                 self._finish(compact=False)
 
-    def compact(self, vector_index: VectorIndex | None = None) -> None:
+    def compact(self, vector_index: VectorIndex | None = None, *, positions: bool | None = None) -> None:
         """Commit, and rewrite the index as one segment without deleted and replaced documents.
 
         `vector_index`: how dense vectors are stored and searched from now on; by default as before.
+        `positions`: whether the positions of words are stored from now on; by default as before.
         """
         with self._turns:
             self._check_idle()
-            self._finish(compact=True, vector_index=vector_index)
+            self._finish(compact=True, vector_index=vector_index, positions=positions)
 
     def rollback(self) -> None:
         """Discard all changes since the last commit."""
@@ -247,10 +248,15 @@ class Writer:
                 if not self._keep_lock:
                     self._release_lock()
 
-    def _finish(self, *, compact: bool, vector_index: VectorIndex | None = None) -> None:
+    def _finish(self, *, compact: bool, vector_index: VectorIndex | None = None, positions: bool | None = None) -> None:
         try:
             transaction = self._begin()
-            transaction.commit(compact=compact, just_before=self._hooks.before_commit, vector_index=vector_index)
+            transaction.commit(
+                compact=compact,
+                just_before=self._hooks.before_commit,
+                vector_index=vector_index,
+                positions=positions,
+            )
             self._model = transaction.model
             self._after_commit()
             if compact:  # the write-ahead log now holds a copy of everything; empty it as soon as nobody reads it

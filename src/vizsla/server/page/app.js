@@ -75,7 +75,9 @@ function drawControls(state) {
 	const compare = button(".button", () => change({ b: get().b ? null : { ...plain().a, model: other }, page: 1, doc: "" }),
 		{ id: "compare", "aria-pressed": Boolean(state.b), title: "Two models side by side (c)" }, icon("compare"), state.b ? "One model" : "Compare");
 	const filters = button(".button.rail-button", toggleRail, { id: "filters", title: "Filters (f)" }, icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
-	fill($("controls"), filters, state.b ? null : picker("a", info), compare);
+	const syntax = button(".button", () => change({ syntax: get().syntax ? "" : "lucene", page: 1, doc: "" }),
+		{ id: "syntax", "aria-pressed": Boolean(state.syntax), title: 'Read +must, -not, "phrases", title:words and prefix* as Lucene does' }, "Query syntax");
+	fill($("controls"), filters, state.b ? null : picker("a", info), syntax, compare);
 }
 
 /** Draws what the state says. Only a change of what is searched starts a search. */

@@ -15,8 +15,8 @@ export async function toggleExplanation(node, button, hit, ctx) {
 	node.querySelector(".body").append(box);
 	button.setAttribute("aria-expanded", true);
 	try {
-		const { query, filter, model, expand } = ctx.request;
-		const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, id: hit.id, filter, model, expand })).explanation;
+		const { query, syntax, filter, model, expand } = ctx.request;
+		const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, syntax, id: hit.id, filter, model, expand })).explanation;
 		fill(box, ...explanationNodes(explanation, query, hit, ctx.info));
 	} catch (e) {
 		fill(box, el("p.wrong", e.message));

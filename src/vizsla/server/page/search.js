@@ -55,7 +55,8 @@ function failed(e, state, info, server) {
 }
 
 /** What both sides of a search share. */
-const common = (state) => ({ ...(state.like ? { like: state.like } : { query: state.q }), filter: filterOf(state) });
+const common = (state) => ({ ...(state.like ? { like: state.like } : queryOf(state)), filter: filterOf(state) });
+const queryOf = ({ q, syntax }) => ({ query: q, ...(syntax && { syntax }) });
 const offset = (state) => (state.page - 1) * PAGE_SIZE;
 const highlight = (info) => ({ fields: [...new Set([...(info.fields.includes("title") ? ["title"] : []), ...textFields(info)])], width: 260 });
 const context = (key, state, info, server) => ({ info, side: key, judging: server.judging && state.q, request: { ...common(state), ...sideOf(state[key]) } });
@@ -99,7 +100,7 @@ function finish(state, info, server, signal, found) {
 		if (signal.aborted) return;
 		countFacets(state, info, signal, found).catch(() => signal.aborted || drawFacets());
 		if (server.judging && state.q) loadGrades(info.name, state.q).catch(() => {});
-		if (state.q && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
+		if (state.q && !state.syntax && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
 	}, AFTER);
 }
 

@@ -5,7 +5,7 @@ const SIDE = ["model", "expand", "rerank", "combine"];
 
 const emptySide = () => Object.fromEntries(SIDE.map((name) => [name, ""]));
 /** A search without filters, by the index's own model. */
-export const plain = () => ({ filters: [], where: "", page: 1, doc: "", a: emptySide(), b: null });
+export const plain = () => ({ filters: [], where: "", syntax: "", page: 1, doc: "", a: emptySide(), b: null });
 
 function fromAddress() {
 	const params = new URLSearchParams(location.search);
@@ -17,6 +17,7 @@ function fromAddress() {
 		like: text("like"),  // the id of a document: search for others like it
 		filters: params.getAll("f").map(readFilter).filter(Boolean),  // chosen values of facets
 		where: text("where"),  // a condition in words
+		syntax: text("syntax") === "lucene" ? "lucene" : "",  // the language of the query; empty for plain words
 		page: Math.max(1, Number.parseInt(text("page"), 10) || 1),
 		a: side(""),
 		b: params.has("compare") ? side("b.") : null,
@@ -29,7 +30,7 @@ function toAddress(state) {
 	const params = new URLSearchParams();
 	const put = (name, value) => value && params.append(name, value);
 	const putSide = (prefix, side) => SIDE.forEach((name) => put(prefix + name, side[name]));
-	for (const name of ["index", "q", "like", "where", "doc"]) put(name, state[name]);
+	for (const name of ["index", "q", "like", "where", "syntax", "doc"]) put(name, state[name]);
 	for (const { field, value } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(value)}`);
 	put("page", state.page > 1 && state.page);
 	putSide("", state.a);

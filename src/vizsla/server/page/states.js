@@ -48,7 +48,7 @@ export function showUnknownWords(node, info, query, signal) {
 export function noResults(state, info, signal) {
 	const words = el("p");
 	const filtered = Boolean(state.filters.length || state.where);
-	if (state.q) showUnknownWords(words, info, state.q, signal);
+	if (state.q && !state.syntax) showUnknownWords(words, info, state.q, signal);
 	return el("div.empty", el("h2", state.page > 1 ? "No more results." : "Nothing found."), words,
 		filtered && el("p", "Filters are active. ", button(".button", clearFilters, "Search without filters")),
 		state.page > 1 && el("p", button(".button", () => change({ page: 1 }), "Back to the first page")),
@@ -60,8 +60,10 @@ export function showError(error, retry) {
 	const { filters, where, a, b } = get();
 	const chosen = [a, b].some((side) => side && Object.values(side).some(Boolean));
 	const wrong = error.status === 400;
+	const [problem, ...place] = error.message.split("\n");  // a mistake in a query is shown in its place
 	fill($("notice"), el("div.notice", { role: "alert" },
-		el("p", el("b", error.offline ? "Cannot reach the server. " : ""), error.offline ? "Trying again …" : sentence(error.message)),
+		el("p", el("b", error.offline ? "Cannot reach the server. " : ""), error.offline ? "Trying again …" : sentence(problem)),
+		place.length > 0 && el("pre.place", place.join("\n")),
 		el("div.row",
 			!wrong && button(".button", retry, { id: "retry" }, "Try again"),
 			wrong && Boolean(filters.length || where) && button(".button", clearFilters, "Search without filters"),

@@ -41,6 +41,7 @@ async def indexes(service: InService) -> Response:
             "keys": bool(settings.keys),
             "limits": {"k": settings.limits.k, "offset": settings.limits.offset, "queries": settings.limits.queries,
                        "query_characters": settings.limits.query_characters, "seconds": settings.limits.seconds},
+            "abilities": ["syntax", "sort", "collapse", "min_score"],
             "indexes": described,
         }
     )  # fmt: skip

@@ -76,7 +76,7 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
     model = hosted.models.model(body.model, body.weights, body.expand)
     if index.get(doc_id) is None:
         raise NotFoundError(f"there is no document with the id {doc_id[:200]!r}")
-    explanation = index.explain(body.query, doc_id, filter_text(body.filter), model=model)
+    explanation = index.explain(body.query, doc_id, filter_text(body.filter), model=model, syntax=body.syntax)
     return {
         "index": hosted.name,
         "model": (model or index.model).name,

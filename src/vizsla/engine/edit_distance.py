@@ -1,0 +1,66 @@
+"""Which of many words are at most one or two edits from a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.kernels import njit
+
+
+@dataclass(frozen=True, eq=False)
+class WordList:
+    """Many words as code points, end to end.
+
+    >>> words = WordList.of(["dog", "dig", "god", "cat"])
+    >>> words.within("dgo", 1).tolist(), words.within("dog", 2).tolist()
+    ([True, False, False, False], [True, True, True, False])
+    """
+
+    codes: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> WordList:
+        sizes = np.fromiter(map(len, words), np.int64, len(words))
+        return cls(_code_points("".join(words)), np.append(0, np.cumsum(sizes)))
+
+    def within(self, word: str, edits: int) -> np.ndarray:
+        """Which words become the given one by inserting, leaving out or replacing a letter, or by swapping two
+        neighbours, at most `edits` times, no letter twice (optimal string alignment).
+        """
+        out = np.zeros(len(self.starts) - 1, np.bool_)
+        _find_near(self.codes, self.starts, _code_points(word), edits, out)
+        return out
+
+
+def _code_points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+@njit
+def _find_near(codes, starts, word, edits, out):
+    n = word.size
+    before, above, row = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    for w in range(out.size):
+        a, m = starts[w], starts[w + 1] - starts[w]
+        if abs(m - n) > edits:
+            continue
+        for j in range(n + 1):
+            above[j] = j
+        for i in range(1, m + 1):
+            row[0] = i
+            least = row[0]
+            for j in range(1, n + 1):
+                cost = above[j - 1] + (codes[a + i - 1] != word[j - 1])
+                cost = min(cost, above[j] + 1, row[j - 1] + 1)
+                if i > 1 and j > 1 and codes[a + i - 1] == word[j - 2] and codes[a + i - 2] == word[j - 1]:
+                    cost = min(cost, before[j - 2] + 1)
+                row[j] = cost
+                least = min(least, cost)
+            before, above, row = above, row, before
+            if least > edits:
+                break
+        out[w] = above[n] <= edits

@@ -1,0 +1,170 @@
+"""Rows of a segment by their terms, and the top k of rows that are known: for queries that say what must match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, DamagedSegmentError
+from vizsla.engine.query import Query
+from vizsla.engine.scores import (
+    PROBE,
+    ScoringScratch,
+    Terms,
+    block_bounds,
+    find_block,
+    find_posting,
+    score_documents,
+)
+from vizsla.engine.search import TopDocuments
+from vizsla.engine.segment import Segment
+from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.weighting import Weightings
+from vizsla.kernels import njit, njit_no_alloc
+
+_MOST_MARKS = 200  # terms at once: a mark is a byte
+
+
+def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
+    """A mask of the rows that have one of some terms, given by their numbers; -1 is no term."""
+    mask = np.zeros(len(segment), np.bool_)
+    blocks, _ = segment.blocks_of(terms)
+    arrays = segment.arrays(None, 0)
+    if not _mark(arrays.small, blocks[:, :2], mask) or not _mark(arrays.large, blocks[:, 2:], mask):
+        raise DamagedSegmentError
+    return mask
+
+
+def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
+    """The rows, ascending, that have all of some different terms, given by their numbers; -1 is no term."""
+    if len(terms) > _MOST_MARKS:
+        some, others = (rows_with_all(segment, part) for part in (terms[:_MOST_MARKS], terms[_MOST_MARKS:]))
+        return np.intersect1d(some, others, assume_unique=True)
+    blocks, _ = segment.blocks_of(terms)
+    arrays = segment.arrays(None, 0)
+    rows: np.ndarray = _intersect(arrays.small, arrays.large, blocks, len(segment))
+    if len(rows) and rows[0] < 0:
+        raise DamagedSegmentError
+    return np.sort(rows, kind="stable")  # two ascending runs
+
+
+def search_rows(
+    segments: Sequence[Segment], query: Query, weightings: Weightings, rows: Sequence[np.ndarray], k: int
+) -> TopDocuments:
+    """The best k of some rows of each segment, ascending; a row that has no term of the query has the score 0.
+
+    Every row is scored, as `search` would score it.
+    """
+    ordered = SegmentList.of(segments)
+    places, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+    for segment, first, some in zip(ordered.segments, ordered.firsts, rows, strict=False):
+        if not len(some):
+            continue
+        scratch = ScoringScratch.of_size(len(some))
+        arrays = segment.arrays(None, 0)
+        terms = Terms(query.weights, query.spaces, segment.blocks_of(query.terms)[0])
+        documents = some.astype(np.uint32)
+        if not score_documents(arrays.small, arrays.large, arrays.lengths, terms, weightings, documents, scratch):
+            raise DamagedSegmentError
+        places.append(first + some)
+        scores.append(scratch.scores.astype(np.float32) + np.float32(0))
+    return _best(ordered, np.concatenate(places), np.concatenate(scores), k)
+
+
+def _best(segments: SegmentList, places: np.ndarray, scores: np.ndarray, k: int) -> TopDocuments:
+    """The best k of documents by ascending places; equal scores in their order."""
+    if len(scores) > k:
+        least = np.partition(scores, len(scores) - k)[len(scores) - k]
+        keep = scores >= least
+        places, scores = places[keep], scores[keep]
+    order = np.argsort(-scores, kind="stable")[:k]
+    return TopDocuments(segments.numbers_at(places[order]), scores[order])
+
+
+@njit
+def _mark(lists, blocks, mask):
+    """Mark the rows of the lists of some terms; False if a list is damaged."""
+    for i in range(blocks.shape[0]):
+        for r in range(blocks[i, 0], blocks[i, 1]):
+            a, z = block_bounds(lists, r)
+            base = np.int64(lists.ranges[r]) << RANGE_BITS
+            if z < a:
+                return False
+            for x in range(a, z):
+                row = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
+                if row >= mask.size:
+                    return False
+                mask[row] = True
+    return True
+
+
+@njit_no_alloc
+def _raise_marks(lists, first, last, doc_range, rare, marks, level):
+    """Raise the marks of a term's documents in a range that are at a level; False if its block is damaged.
+
+    `rare`: the postings whose marks may be at the level. Few are looked up, for many the block is read.
+    """
+    r = find_block(lists.ranges, first, last, doc_range)
+    if r == last or lists.ranges[r] != doc_range:
+        return True
+    a, z = block_bounds(lists, r)
+    if z <= a:
+        return z == a
+    postings, above = lists.postings, np.uint8(level + 1)
+    if np.int64(rare.size) * PROBE < z - a:
+        for x in range(np.uint64(rare.size)):
+            offset = rare[x] & np.uint16(OFFSET_MASK)
+            if marks[offset] == level:
+                at = find_posting(postings, a, z, offset)
+                if (postings[at] & np.uint16(OFFSET_MASK)) == offset:
+                    marks[offset] = above
+    else:
+        for x in range(np.uint64(a), np.uint64(z)):
+            offset = postings[x] & np.uint16(OFFSET_MASK)
+            marks[offset] = above if marks[offset] == level else marks[offset]
+    return True
+
+
+@njit
+def _intersect(small, large, blocks, size):
+    """The rows that have all terms; -1 alone if there is damage.
+
+    The rarest term leads: first its small list, then its large one. The mark of a document is the number of terms it
+    has so far.
+    """
+    damage = np.full(1, -1, np.int64)
+    lengths = np.zeros(blocks.shape[0], np.int64)
+    for i in range(blocks.shape[0]):
+        lengths[i] = np.int64(small.starts[blocks[i, 1]]) - np.int64(small.starts[blocks[i, 0]])
+        lengths[i] += np.int64(large.starts[blocks[i, 3]]) - np.int64(large.starts[blocks[i, 2]])
+        if not 0 <= lengths[i] <= size:
+            return damage
+    order = np.argsort(lengths)
+    lead = blocks[order[0]]
+    out, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
+    count, all_terms = 0, blocks.shape[0]
+    for kind in range(2):
+        lists = small if kind == 0 else large
+        for r in range(lead[2 * kind], lead[2 * kind + 1]):
+            doc_range = np.int64(lists.ranges[r])
+            a, z = block_bounds(lists, r)
+            if z < a or count + z - a > out.size:
+                return damage
+            rare = lists.postings[a:z]
+            for x in range(np.uint64(rare.size)):
+                marks[rare[x] & np.uint16(OFFSET_MASK)] = 1
+            for i in range(1, all_terms):
+                own = blocks[order[i]]
+                sound = _raise_marks(small, own[0], own[1], doc_range, rare, marks, i)
+                if not sound or not _raise_marks(large, own[2], own[3], doc_range, rare, marks, i):
+                    return damage
+            for x in range(np.uint64(rare.size)):
+                offset = rare[x] & np.uint16(OFFSET_MASK)
+                if marks[offset] == all_terms:
+                    out[count] = (doc_range << RANGE_BITS) + np.int64(offset)
+                    count += 1
+                marks[offset] = 0
+    if count and out[:count].max() >= size:
+        return damage
+    return out[:count].copy()

@@ -1,0 +1,88 @@
+"""The terms of documents in the order of the text: as an index stores them, or read from the stored texts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine import PhrasePattern, rows_with_all, rows_with_phrase
+from vizsla.errors import VizslaError
+from vizsla.index.reading.snapshot import Snapshot
+from vizsla.models import BM25, SequenceEncoder
+
+_BATCH = 2000  # documents whose texts are read at once
+
+
+class PhraseShape(NamedTuple):
+    """Where the terms of a phrase stand: places relative to the first, steps they may be moved by, and the field."""
+
+    offsets: Sequence[int] = (0,)
+    slop: int = 0
+    field: str | None = None
+
+
+class PhraseFinder:
+    """Finds phrases, and words of a field, in the documents of one namespace of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, space: int, bm25: BM25) -> None:
+        self._snapshot = snapshot
+        self._space = space
+        self._bm25 = bm25
+        self._encoder = SequenceEncoder(bm25)
+        self._turn = threading.Lock()  # the encoder learns words
+
+    def places(self, text: str) -> tuple[list[str], list[int]]:
+        """The terms of a phrase, and their places relative to the first; words that are dropped keep theirs."""
+        terms: list[str] = []
+        places: list[int] = []
+        at = 0
+        for word in self._bm25.text_analyzer.terms_by_word(text):
+            terms += word
+            places += range(at, at + len(word))
+            at += max(len(word), 1)
+        return terms, [place - places[0] for place in places]
+
+    def rows(self, segment: int, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape) -> np.ndarray:
+        """The rows of a segment that have terms in their places, ascending.
+
+        `numbers`: the index's numbers of the terms, none of them -1.
+        """
+        candidates = self.candidates(segment, numbers)
+        found: np.ndarray = candidates[self.check(segment, candidates, terms, numbers, shape)]
+        return found
+
+    def candidates(self, segment: int, numbers: np.ndarray) -> np.ndarray:
+        """The rows of a segment that have all terms, wherever, ascending."""
+        different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
+        return rows_with_all(self._snapshot.segments[segment], different)
+
+    def check(
+        self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
+    ) -> np.ndarray:
+        """Which of some rows of a segment have terms in their places."""
+        if not len(rows):
+            return np.zeros(0, np.bool_)
+        field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
+        rest = (shape.offsets, shape.slop, field)
+        stored = self._snapshot.segments[segment].sequences.get(self._space)
+        if stored is not None:
+            return rows_with_phrase(stored, rows, PhrasePattern.of(numbers.tolist(), *rest))
+        if not self._snapshot.documents.has_texts:
+            what = "a phrase" if len(terms) > 1 else "a word of one field"
+            raise VizslaError(
+                f"{self._snapshot.path}: {what} cannot be found, since the index stores neither texts nor positions; "
+                "build it again, with texts"
+            )
+        with self._turn:
+            pattern = PhrasePattern.of([self._encoder.lexicon.number(term) for term in terms], *rest)
+            batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
+            return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
+
+    def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
+        numbers = self._snapshot.segments[segment].numbers[rows].tolist()
+        documents = self._snapshot.documents.by_number(numbers)
+        sequences = self._encoder.encode([documents[n].content for n in numbers])
+        return rows_with_phrase(sequences, np.arange(len(rows)), pattern)

@@ -1,0 +1,334 @@
+"""A query of the query language, bound to an index: which rows meet it, and what its words weigh.
+
+Which documents are found is decided by the words alone, as Lucene's boolean queries decide it. How they are ranked is
+decided by the model: each word that is not excluded counts as it would in a plain query, times its boost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.engine import Query, TopDocuments, rows_with_any
+from vizsla.errors import VizslaError
+from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.sequences import PhraseShape
+from vizsla.index.search.words import WordPart, word_parts
+from vizsla.models import BM25
+from vizsla.runs import Filter
+from vizsla.runs.conditions import field_name, number, reads_as_number
+from vizsla.runs.query_language import (
+    MUST,
+    MUST_NOT,
+    SHOULD,
+    Fuzzy,
+    Group,
+    Leaf,
+    Phrase,
+    Prefix,
+    QuerySyntaxError,
+    parse_query,
+)
+
+_NONE = np.zeros(0, np.int64)
+_CHECKED = 4  # times k rows are looked at first for a phrase
+_PLACE = re.compile(r" \(character \d+ of the filter\)")
+
+
+class _Terms(NamedTuple):
+    """The terms of a leaf in one namespace."""
+
+    part: WordPart
+    terms: list[str]
+    numbers: np.ndarray
+    """-1 for a term that no document has."""
+    shape: PhraseShape
+
+
+@dataclass(frozen=True, eq=False)
+class PartWeights:
+    """What a part of a model makes of a query."""
+
+    terms: Mapping[str, float]
+    """How often each term counts, before its rarity does."""
+    weights: Mapping[str, float]
+    """What each term weighs in the end; terms that no document has are left out."""
+
+
+class WordQuery:
+    """A query bound to a model and the documents that may be found."""
+
+    def __init__(self, searcher: Searcher, bound: BoundModel, text: str, condition: Filter | None) -> None:
+        self._searcher = searcher
+        self._bound = bound
+        self._condition = condition
+        self._text = text
+        self._group = parse_query(text)
+        self._parts = word_parts(searcher.words, bound)
+        self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
+        self._known: dict[Leaf, list[_Terms]] = {}
+        self._values: dict[Leaf, list[np.ndarray]] = {}
+
+    # Which rows
+
+    @cached_property
+    def rows(self) -> list[np.ndarray]:
+        """For each segment the living rows that meet the query and the filter, ascending."""
+        return self._living_rows(frozenset())
+
+    def _living_rows(self, unchecked: frozenset[Leaf]) -> list[np.ndarray]:
+        """The same, but of some phrases rows need only have the words."""
+        snapshot = self._searcher.snapshot
+        allowed = snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
+        found = []
+        with snapshot.naming_damage():
+            for s, mask in enumerate(allowed):
+                rows = self._rows(self._group, s, unchecked)
+                rows = _NONE if rows is None else rows
+                found.append(rows if mask is None else rows[mask[rows]])
+        return found
+
+    def top_k(self, k: int) -> TopDocuments:
+        """The best k rows that meet the query, for a query without vectors.
+
+        Without positions, phrases that must be met are looked for in the texts of the best rows first, until there are
+        enough.
+        """
+        unchecked = frozenset() if self._has_positions() else self._required_phrases()
+        if not unchecked:
+            return self._searcher.top_k_of_rows(self.query, self._bound, self.rows, k)
+        rows = self._living_rows(unchecked)
+        ranked = self._searcher.top_k_of_rows(self.query, self._bound, rows, max(sum(map(len, rows)), 1))
+        kept, count, first, size = [_NONE], 0, 0, max(_CHECKED * k, 64)
+        while first < len(ranked) and count < k:
+            found = first + np.flatnonzero(self._has_phrases(unchecked, ranked.numbers[first : first + size]))
+            kept.append(found)
+            first, size, count = first + size, 2 * size, count + len(found)
+        best = np.concatenate(kept)[:k]
+        return TopDocuments(ranked.numbers[best], ranked.scores[best])
+
+    def _has_positions(self) -> bool:
+        segments, spaces = self._searcher.snapshot.segments, [part.space for part in self._parts]
+        return all(space in segment.sequences for segment in segments for space in spaces)
+
+    def _required_phrases(self) -> frozenset[Leaf]:
+        """The phrases that each row must have, those inside of groups left out."""
+        clauses = self._group.clauses
+        alone = len(clauses) == 1
+        required = [c.node for c in clauses if c.occur == MUST or (alone and c.occur == SHOULD)]
+        phrases = [node for node in required if isinstance(node, Phrase) and not self._is_value(node)]
+        return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
+
+    def _has_phrases(self, phrases: frozenset[Leaf], numbers: np.ndarray) -> np.ndarray:
+        """Which rows, by insertion numbers, have all phrases."""
+        keep = np.ones(len(numbers), np.bool_)
+        with self._searcher.snapshot.naming_damage():
+            for s, segment in enumerate(self._searcher.snapshot.segments):
+                wanted = numbers.astype(segment.numbers.dtype)  # of another type all numbers of the segment were copied
+                rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
+                here = np.flatnonzero(keep & (segment.numbers[rows] == numbers))
+                for leaf in phrases:
+                    found = np.zeros(len(here), np.bool_)
+                    for part, terms, known, shape in self._terms_of(leaf):
+                        if (known >= 0).all():
+                            found |= part.finder.check(s, rows[here], terms, known, shape)
+                    keep[here[~found]] = False
+                    here = here[found]
+        return keep
+
+    @cached_property
+    def masks(self) -> list[np.ndarray]:
+        """The same as a mask for each segment."""
+        pairs = zip(self._searcher.snapshot.segments, self.rows, strict=True)
+        return [_mask(rows, len(segment)) for segment, rows in pairs]
+
+    def meets(self, insertion_number: int) -> bool:
+        """Whether a document meets the query."""
+        position = self._searcher.snapshot.position(insertion_number)
+        return position is not None and bool(self.masks[position[0]][position[1]])
+
+    def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
+        """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
+        if isinstance(node, Leaf):
+            return self._leaf_rows(node, s, node in unchecked)
+        found: dict[str, list[np.ndarray]] = {MUST: [], SHOULD: [], MUST_NOT: []}
+        for clause in node.clauses:
+            rows = self._rows(clause.node, s, unchecked)
+            if rows is not None:
+                found[clause.occur].append(rows)
+        if not any(found.values()):
+            return None
+        size = len(self._searcher.snapshot.segments[s])
+        if found[MUST]:
+            met = min(found[MUST], key=len)
+            for rows in found[MUST]:
+                met = met if rows is met else met[_mask(rows, size)[met]]
+        else:
+            met = _union(found[SHOULD], size)
+        for rows in found[MUST_NOT]:
+            met = met[~_mask(rows, size)[met]]
+        return met
+
+    def _leaf_rows(self, leaf: Leaf, s: int, unchecked: bool) -> np.ndarray | None:
+        if self._is_value(leaf):
+            return np.flatnonzero(self._value_masks(leaf)[s])
+        found = self._terms_of(leaf)
+        if not found:
+            return None
+        size = len(self._searcher.snapshot.segments[s])
+        return _union([self._rows_with(leaf, terms, s, unchecked) for terms in found], size)
+
+    def _rows_with(self, leaf: Leaf, found: _Terms, s: int, unchecked: bool) -> np.ndarray:
+        """The rows of a segment that have the terms of a leaf in one namespace."""
+        segment, (part, terms, numbers, shape) = self._searcher.snapshot.segments[s], found
+        if isinstance(leaf, Phrase) and len(terms) > 1:
+            if (numbers < 0).any():
+                return _NONE
+            return part.finder.candidates(s, numbers) if unchecked else part.finder.rows(s, terms, numbers, shape)
+        if shape.field is None or len(part.bm25.fields) == 1:
+            return np.flatnonzero(rows_with_any(segment, numbers[numbers >= 0]))
+        known = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
+        return _union([part.finder.rows(s, terms[one], numbers[one], shape) for one in known], len(segment))
+
+    # Which terms
+
+    def _is_value(self, leaf: Leaf) -> bool:
+        """Whether a leaf names a field whose words are not indexed, so that it stands for a value."""
+        return leaf.field is not None and leaf.field not in self._fields
+
+    def _value_masks(self, leaf: Leaf) -> list[np.ndarray]:
+        """For each segment the rows with a value in a field; an error shows the place in the query."""
+        masks = self._values.get(leaf)
+        if masks is None:
+            assert leaf.field is not None
+            if isinstance(leaf, Prefix | Fuzzy):
+                read = ", ".join(sorted(self._fields))
+                problem = f"only whole values of {leaf.field!r} are found; * and ~ are for the fields {read}"
+                raise QuerySyntaxError(problem, self._text, leaf.position)
+            try:
+                masks = self._values[leaf] = list(self._searcher.masks(_filter(leaf.field, leaf.text)))
+            except VizslaError as e:
+                said = _PLACE.sub("", str(e))
+                raise QuerySyntaxError(f"{said}; \\: is the sign itself", self._text, leaf.position) from None
+        return masks
+
+    def _terms_of(self, leaf: Leaf) -> list[_Terms]:
+        """The terms of a leaf in each namespace whose model reads its field; without those that have none."""
+        known = self._known.get(leaf)
+        if known is None:
+            parts = [p for p in self._parts if leaf.field is None or leaf.field in p.bm25.fields]
+            known = self._known[leaf] = [found for part in parts if (found := self._found(leaf, part)) is not None]
+        return known
+
+    def _found(self, leaf: Leaf, part: WordPart) -> _Terms | None:
+        shape = PhraseShape(field=leaf.field)
+        if isinstance(leaf, Prefix | Fuzzy):
+            try:
+                terms = part.beginning_with(leaf.text) if isinstance(leaf, Prefix) else part.near(leaf.text, leaf.edits)
+            except VizslaError as e:
+                raise QuerySyntaxError(str(e), self._text, leaf.position) from None
+            if terms is None:
+                return None
+        else:
+            terms, offsets = part.finder.places(leaf.text)
+            if not terms:
+                return None
+            if isinstance(leaf, Phrase) and len(terms) > 1:
+                shape = PhraseShape(offsets, leaf.slop, leaf.field)
+        return _Terms(part, terms, part.numbers(terms), shape)
+
+    # What they weigh
+
+    @cached_property
+    def plain_text(self) -> str:
+        """The words that count, without signs, for models that read a query as a text."""
+        return " ".join(leaf.text for leaf in self._group.leaves() if not self._is_value(leaf))
+
+    @cached_property
+    def weights(self) -> dict[int, PartWeights]:
+        """What each sparse part makes of the query, by its namespace's place."""
+        return {part.space: self._weights_in(part) for part in self._bound.sparse}
+
+    def _weights_in(self, part: SparsePart) -> PartWeights:
+        if not isinstance(part.component, BM25):
+            plain = self.plain_text
+            context = self._searcher.context(self._condition)
+            terms = part.component.query_terms([plain], context)[0] if plain.strip() else {}
+            return PartWeights(terms, part.query_weights([terms])[0])
+        counts: dict[str, float] = {}
+        expanded: list[tuple[Leaf, list[str]]] = []
+        for leaf, own in self._leaves_in(part):
+            if isinstance(leaf, Prefix | Fuzzy):
+                expanded.append((leaf, own))
+            else:
+                for term in own:
+                    counts[term] = counts.get(term, 0.0) + leaf.boost
+        weights = dict(part.query_weights([counts])[0])
+        for leaf, own in expanded:
+            shared = _shared_weight(part, own)
+            for term in own:
+                counts[term] = counts.get(term, 0.0) + leaf.boost
+                weights[term] = weights.get(term, 0.0) + leaf.boost * shared
+        return PartWeights(counts, weights)
+
+    def _leaves_in(self, part: SparsePart) -> Iterator[tuple[Leaf, list[str]]]:
+        """The leaves that count in a namespace, with their terms there."""
+        for leaf in self._group.leaves():
+            if not self._is_value(leaf):
+                yield from ((leaf, found.terms) for found in self._terms_of(leaf) if found.part.space == part.space)
+
+    @cached_property
+    def query(self) -> Query:
+        """The query as numbers for the engine."""
+        return self._bound.encode_weighted(self.plain_text, {s: own.weights for s, own in self.weights.items()})
+
+    @property
+    def weights_by_namespace(self) -> dict[str, Mapping[str, float]]:
+        """What terms weigh in each namespace, for highlighting."""
+        return {part.component.namespace: self.weights[part.space].weights for part in self._bound.sparse}
+
+
+def _mask(rows: np.ndarray, size: int) -> np.ndarray:
+    mask = np.zeros(size, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _union(rows: Sequence[np.ndarray], size: int) -> np.ndarray:
+    """The rows that are in any of some arrays, ascending."""
+    if len(rows) < 2:
+        return rows[0] if rows else _NONE
+    mask = np.zeros(size, np.bool_)
+    for some in rows:
+        mask[some] = True
+    return np.flatnonzero(mask)
+
+
+def _shared_weight(part: SparsePart, terms: list[str]) -> float:
+    """What each term of a prefix or a fuzzy word weighs: as much as the most frequent of them.
+
+    By its own rarity a misspelt word would count most.
+    """
+    if not terms:
+        return 0.0
+    frequencies = part.statistics.document_frequencies(terms)
+    most = terms[int(np.argmax(frequencies))]
+    return part.query_weights([{most: 1.0}])[0][most]
+
+
+def _filter(field: str, text: str) -> Filter:
+    """The documents with a value in a field, a text or what the text can be read as."""
+    values: list[str | float | bool] = [text]
+    if reads_as_number(text):
+        values.append(number(text))
+    if text in ("true", "false"):
+        values.append(text == "true")
+    condition = Filter.of({field_name(tuple(field.split("."))): values})
+    assert condition is not None
+    return condition

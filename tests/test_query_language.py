@@ -1,0 +1,369 @@
+"""The query language: what is read, what is refused and where, and that results are those of its definition."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queries import WORDS, Definition, edit_distance, query_text, random_documents, random_query
+from scattered import Scattered
+from vizsla import Index, VizslaError, parse_model
+from vizsla.engine import PhrasePattern, TermSequences, WordList, rows_with_phrase
+from vizsla.errors import CollectionError
+from vizsla.index import facets, verify
+from vizsla.runs.query_language import Group, Phrase, QuerySyntaxError, parse_query
+
+# Reading
+
+
+def shape(group: Group) -> list[object]:
+    """Occurrences and texts, groups as lists."""
+    signs = {"must": "+", "must_not": "-", "should": ""}
+    return [
+        (signs[c.occur], shape(c.node)) if isinstance(c.node, Group) else signs[c.occur] + c.node.text
+        for c in group.clauses
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b", ["a", "b"]),
+        ("a AND b c", ["+a", "+b", "c"]),  # as Lucene's classic parser reads it
+        ("a OR b AND c", ["a", "+b", "+c"]),
+        ("a AND NOT b", ["+a", "-b"]),
+        ("a && !b || c", ["+a", "-b", "c"]),
+        ("+a -b NOT c d", ["+a", "-b", "-c", "d"]),
+        ("AND\\ b ANDY", ["AND b", "ANDY"]),
+        ("+(a -b) (c)", [("+", ["a", "-b"]), ("", ["c"])]),
+        (r"a\:b \+c d-e f+g \"h", ["a:b", "+c", "d-e", "f+g", '"h']),
+        ('"a \\" b" "c', None),
+    ],
+)
+def test_reading(text: str, expected: list[object] | None) -> None:
+    if expected is None:
+        with pytest.raises(QuerySyntaxError):
+            parse_query(text)
+    else:
+        assert shape(parse_query(text)) == expected
+
+
+def test_fields_boosts_and_steps() -> None:
+    (clause, other) = parse_query('title:(a b^2 text:c)^3 "x y"~4^0.5').clauses
+    assert isinstance(clause.node, Group)
+    assert [(leaf.field, leaf.boost) for leaf in clause.node.leaves()] == [("title", 3), ("title", 6), ("text", 3)]
+    assert other.node == Phrase("x y", 23, None, 0.5, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "place"),
+    [
+        ("", "the query is empty", 0),
+        ('dogs "big cats', "quotation mark is not closed", 5),
+        ("dogs (cats", "parenthesis is not closed", 5),
+        ("dogs) cats", "no ( that this parenthesis closes", 4),
+        ("dogs ()", "nothing between", 5),
+        ("-dogs -cats", "everything here is excluded", 0),
+        ("dogs (-cats)", "everything here is excluded", 5),
+        ("dogs + cats", "+ stands right before", 5),
+        ("AND dogs", "AND needs a word before it", 0),
+        ("dogs OR", "OR needs a word after it", 5),
+        ("dogs NOT", "NOT needs a word after it", 5),
+        ("d*gs", "only at the end", 1),
+        ("*dogs", "at the end of a word", 0),
+        ("do?s", "? is not read here", 2),
+        ("dogs~3", "1 or 2 edits", 5),
+        ("dogs~0.8", "1 or 2 edits", 5),
+        ('"a b"~x', "whole number", 6),
+        ('"a b"~1001', "at most 1,000 steps", 6),
+        ("dogs^x", "needs a number", 5),
+        ("dogs^2000000", "at most 1,000,000 times", 5),
+        ("((dogs)^1000)^100000", "at most 1,000,000 times", 2),
+        ("year:[1999 TO 2001]", "give a filter", 5),
+        ("title:", "needs a word after it", 0),
+        ("a:b:c", "between a field and one word", 3),
+        ("dogs\\", "here is none", 4),
+        ("(" * 60 + "a" + ")" * 60, "at most 50 deep", 50),
+        ("a " * 2000, "at most 1,024", 2048),
+        ("dogs \ud800", "half a surrogate pair", 5),
+    ],
+)
+def test_a_mistake_is_shown_in_its_place(text: str, problem: str, place: int) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_query(text)
+    assert problem in caught.value.problem
+    assert caught.value.position == place
+    sentence, line, mark = str(caught.value).split("\n")
+    assert sentence == caught.value.problem
+    assert mark.endswith("^")
+    if text.isascii() and len(text) < 60:
+        assert line == f"  {text}"
+        assert mark == "  " + " " * place + "^"
+
+
+def test_the_mark_stands_below_wide_and_control_characters() -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_query('\u72ac\u732b \x07"x')
+    assert str(caught.value).split("\n")[1:] == ['  \u72ac\u732b \\x07"x', "  " + " " * 9 + "^"]
+
+
+@given(st.text(st.sampled_from('ab \t"\\()[]{}:^~*?+-!&|/.0123456789\ud800\u72acANDORT'), max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    mistake = None
+    try:
+        assert parse_query(text).clauses
+    except QuerySyntaxError as e:
+        mistake = e
+    assert mistake is None or (0 <= mistake.position <= len(text) and str(mistake).count("\n") == 2)
+
+
+# Kernels
+
+
+@given(st.lists(st.text("abc", max_size=6), max_size=8), st.text("abc", max_size=6), st.sampled_from([1, 2]))
+def test_edit_distances(words: list[str], word: str, edits: int) -> None:
+    found = WordList.of(words).within(word, edits).tolist()
+    assert found == [edit_distance(word, other) <= edits for other in words]
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 5))
+def test_phrases_in_a_row(row: list[int], pattern: list[int], slop: int) -> None:
+    from queries import _has_phrase
+
+    rows = TermSequences.join(np.array(row, np.int64), np.array([len(row)]), 1)
+    (found,) = rows_with_phrase(rows, np.array([0]), PhrasePattern.of(pattern, range(len(pattern)), slop)).tolist()
+    named = [(place, str(n)) for place, n in enumerate(pattern)]
+    assert found == _has_phrase([str(n) for n in row], named, slop)
+
+
+# Results
+
+COLLECTIONS = {"texts": 1, "positions": 2, "segments and deletions": 3, "compacted": 4}
+
+
+@pytest.fixture(scope="module", params=COLLECTIONS)
+def collection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Index, Definition]]:
+    kind = request.param
+    rng = random.Random(COLLECTIONS[kind])
+    documents = random_documents(rng, 60)
+    with Index.create(tmp_path_factory.mktemp("words") / "i", positions=kind != "texts") as index:
+        if kind in ("texts", "positions"):
+            index.add(documents)
+            index.commit()
+        else:
+            extra = [{**document, "id": f"x{i}", "text": "dog big"} for i, document in enumerate(documents[:10])]
+            for part in (extra, documents[:25], documents[25:40], documents[40:]):
+                index.add(part)
+                index.commit()
+            index.delete([document["id"] for document in extra])
+            replaced, documents = documents[3], documents[:3] + documents[4:]
+            documents.append({**replaced, "text": "running dogs of the state"})
+            index.add(documents[-1:])
+            index.commit()
+            if kind == "compacted":
+                index.compact(positions=False)
+                assert index.info()["position_bytes"] == 0
+                index.compact(positions=True)
+            assert index.info()["position_bytes"] > 0
+        yield index, Definition(documents)
+
+
+def test_results_are_those_of_the_definition(collection: tuple[Index, Definition]) -> None:
+    index, definition = collection
+    rng = random.Random(7)
+    finding = 0
+    for _ in range(120):
+        query = random_query(rng)
+        text = query_text(query)
+        expected = definition.found(query)
+        hits = index.search(text, 100, syntax="lucene")
+        assert {hit.id for hit in hits} == expected.keys(), text
+        np.testing.assert_allclose([hit.score for hit in hits], [expected[hit.id] for hit in hits], atol=1e-5)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        few = index.search(text, 3, syntax="lucene")
+        assert [hit.id for hit in few] == [hit.id for hit in hits[:3]]
+        assert facets(index, [], text, syntax="lucene").documents == len(hits)
+        finding += bool(hits)
+        if hits:
+            explained = index.explain(text, hits[-1].id, syntax="lucene")
+            assert explained.score == pytest.approx(hits[-1].score, abs=1e-5)
+    assert finding > 50
+
+
+def test_filters_apply_to_the_query_language(collection: tuple[Index, Definition]) -> None:
+    index, definition = collection
+    rng = random.Random(8)
+    years = {document["id"]: document["year"] for document in definition.documents}
+    for _ in range(40):
+        query = random_query(rng)
+        expected = {doc_id for doc_id in definition.found(query) if years[doc_id] == 1999}
+        hits = index.search(query_text(query), 100, "year = 1999", syntax="lucene")
+        assert {hit.id for hit in hits} == expected
+
+
+@given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=6))
+def test_plain_words_find_what_they_find_without_it(words: list[str]) -> None:
+    index = _plain_index()
+    text = " ".join(words)
+    assert index.search(text, 50, syntax="lucene") == index.search(text, 50)
+    run = index.run({"q": text}, syntax="lucene")
+    assert run["q"].documents == index.run({"q": text})["q"].documents
+
+
+_PLAIN: list[Index] = []
+
+
+def _plain_index() -> Index:
+    if not _PLAIN:
+        import tempfile
+
+        index = Index.create(Path(tempfile.mkdtemp()) / "i")
+        index.add(random_documents(random.Random(5), 80))
+        index.commit()
+        _PLAIN.append(index)
+    return _PLAIN[0]
+
+
+def small_index(folder: Path, model: object = "bm25", **options: object) -> Index:
+    index = Index.create(folder / "i", model, **options)  # type: ignore[arg-type]
+    index.add([
+        {"id": "1", "title": "Big dogs", "text": "Big dogs bark at cats.", "lang": "en", "tags": ["a", "b"]},
+        {"id": "2", "title": "Cats", "text": "Cats see big old dogs.", "lang": "en", "n": 7},
+        {"id": "3", "title": "Fish", "text": "The state of the art of fish retrieval.", "lang": "de", "old": True},
+    ])  # fmt: skip
+    index.commit()
+    return index
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"big dogs"', ["1"]),
+        ('"big dogs"~1', ["1", "2"]),
+        ('"dogs big"~2', ["1"]),
+        ('"dogs bark" -title:cats', ["1"]),
+        ('"dogs big"', []),  # the title ends with dogs and the text begins with big
+        ('"state of the art"', ["3"]),
+        ('"state art"', []),  # stop words keep their places
+        ("retrieving~1", ["3"]),
+        ("lang:de", ["3"]),
+        ("+lang:en +cats -tags:b", ["2"]),
+        ("n:7 old:true", ["2", "3"]),
+        ("+title:cats", ["2"]),
+        ("title:dogs", ["1"]),
+        ("title:bark", []),
+        ("text:(bark fish)", ["3", "1"]),
+        ("the", []),
+        ("+the +fish", ["3"]),
+    ],
+)
+def test_examples(query: str, expected: list[str], tmp_path: Path) -> None:
+    for positions in (False, True):
+        with small_index(tmp_path / str(positions), positions=positions) as index:
+            assert [hit.id for hit in index.search(query, syntax="lucene")] == expected
+
+
+def test_mistakes_that_only_the_index_knows(tmp_path: Path) -> None:
+    with small_index(tmp_path) as index:
+        for query, problem in {
+            "dogs colour:red": "no document has a field 'colour'",
+            "lang:e*": "only whole values of 'lang' are found",
+            "wi-fi*": "* needs a single word before it",
+            "wi-fi~1": "~ needs a single word before it",
+            "\\-*": "* needs a single word",
+        }.items():
+            with pytest.raises(QuerySyntaxError, match=problem.replace("*", r"\*")):
+                index.search(query, syntax="lucene")
+        with pytest.raises(VizslaError, match="unknown syntax 'sql'"):
+            index.search("dogs", syntax="sql")
+        with pytest.raises(VizslaError, match="does not meet the query"):
+            index.explain("+fish dogs", "1", syntax="lucene")
+
+
+def test_an_index_without_texts_finds_words_and_refuses_phrases(tmp_path: Path) -> None:
+    with small_index(tmp_path, store=False) as index:
+        assert [hit.id for hit in index.search("+dogs -bark", syntax="lucene")] == ["2"]
+        with pytest.raises(VizslaError, match="stores neither texts nor positions"):
+            index.search('"big dogs"', syntax="lucene")
+    with pytest.raises(VizslaError, match="this index stores none"):
+        Index.create(tmp_path / "j", store=False, positions=True)
+
+
+def test_damaged_positions_are_told(tmp_path: Path) -> None:
+    with small_index(tmp_path, positions=True):
+        pass
+    assert verify(tmp_path / "i") == []
+    (file,) = (tmp_path / "i" / "segments").rglob("sequencestarts_0*.npy")
+    data = bytearray(file.read_bytes())
+    data[-16:-8] = (1 << 40).to_bytes(8, "little")  # where the last document begins
+    file.write_bytes(data)
+    with Index.open(tmp_path / "i") as index, pytest.raises(CollectionError, match="a segment is damaged"):
+        index.search('"fish retrieval"', syntax="lucene")
+    assert verify(tmp_path / "i") != []
+
+
+def test_highlights_are_the_words_that_count(tmp_path: Path) -> None:
+    with small_index(tmp_path) as index:
+        shown = index.highlighter('"big dogs" -fish bark*', syntax="lucene").snippet(index.get("1"), "text")  # type: ignore[arg-type]
+        assert [shown.text[a:z] for a, z in shown.matches] == ["Big", "dogs", "bark"]
+        excluded = index.highlighter("dogs -fish", syntax="lucene").snippet(index.get("3"), "text")  # type: ignore[arg-type]
+        assert excluded.matches == ()
+
+
+def test_a_sum_with_vectors_is_constrained_by_words(tmp_path: Path) -> None:
+    with small_index(tmp_path, parse_model("bm25") + 2 * Scattered()) as index:
+        everything = {hit.id: hit.score for hit in index.search("dogs bark")}
+        assert set(everything) == {"1", "2", "3"}
+        hits = index.search("dogs bark", syntax="lucene")
+        assert [(hit.id, pytest.approx(hit.score, abs=1e-5)) for hit in hits] == [
+            (d, s) for d, s in everything.items() if d != "3"
+        ]
+        assert {hit.id for hit in index.search('"big old dogs" bark^0', syntax="lucene")} == {"1", "2"}
+        assert [hit.id for hit in index.search("+dogs -bark", syntax="lucene")] == ["2"]
+        for combine in ("union", "rrf"):
+            assert {h.id for h in index.search("+dogs bark", syntax="lucene", combine=combine)} == {"1", "2"}
+        alone = index.search("+dogs -bark", syntax="lucene", model=index.model.parts[1].component)
+        assert [hit.id for hit in alone] == ["2"]
+        explained = index.explain("+dogs -bark", "2", syntax="lucene")
+        assert explained.score == pytest.approx(index.search("+dogs -bark", syntax="lucene")[0].score, abs=1e-5)
+
+
+def test_a_model_without_words_is_refused(tmp_path: Path) -> None:
+    with small_index(tmp_path, Scattered()) as index:
+        with pytest.raises(VizslaError, match="needs a model with words"):
+            index.search("dogs", syntax="lucene")
+        with pytest.raises(VizslaError, match="positions are those of words"):
+            index.compact(positions=True)
+
+
+def test_passages_meet_a_query_one_at_a_time(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", passages=4, positions=True) as index:
+        index.add([{"id": "1", "text": "dogs bark at cats while fish swim past"}, {"id": "2", "text": "fish and dogs"}])
+        index.commit()
+        assert [(h.id, h.passage) for h in index.search("+dogs +fish", syntax="lucene")] == [("2", 0)]
+        assert [(h.id, h.passage) for h in index.search('"fish swim"', syntax="lucene")] == [("1", 1)]
+
+
+def test_word_pieces_have_phrases_and_no_prefixes(tmp_path: Path) -> None:
+    with small_index(tmp_path, "bm25-wp") as index:
+        assert [hit.id for hit in index.search('"big dogs"', syntax="lucene")] == ["1"]
+        with pytest.raises(QuerySyntaxError, match="pieces of words"):
+            index.search("retriev*", syntax="lucene")
+
+
+def test_random_and_damaged_queries_do_no_harm(collection: tuple[Index, Definition]) -> None:
+    from query_fuzz import garbage, survives
+
+    index, _ = collection
+    rng = random.Random(11)
+    for _ in range(80):
+        survives(index, query_text(random_query(rng)))
+        survives(index, garbage(rng))
