@@ -127,6 +127,33 @@ def test_an_index_keeps_what_was_fitted(documents: list[dict[str, str]], tmp_pat
         assert told.score == pytest.approx(hits[0][1], rel=1e-5)
 
 
+def test_weights_are_fitted_again(documents: list[dict[str, str]], tmp_path: Path) -> None:
+    others = [{"text": d["text"].upper() + " " + d["text"]} for d in documents_of(300, seed=5, words=200)]
+    with Index.create(tmp_path / "i", 2 * BM25() + 7 * Hashed()) as index:
+        index.add([{"id": str(i), **d} for i, d in enumerate([*documents, *others])])
+        fitted = index.fit_weights()  # commits
+        weight, norm = fitted.parts[1].weight, fitted.parts[0].component.query_norm  # type: ignore[attr-defined]
+        assert fitted.parts[0].weight == 2
+        assert weight not in (7, 0)
+        assert norm > 0
+        assert index.model == fitted
+        assert len(index) == 450
+    with Index.open(tmp_path / "i") as index:
+        assert index.model.parts == fitted.parts
+        assert index.fit_weights() == fitted
+        index.delete([str(i) for i in range(440)])
+        with pytest.raises(VizslaError, match="here are fewer"):
+            index.fit_weights()
+        assert index.model.parts == fitted.parts
+        assert len(index) == 10  # what was deleted is committed all the same
+    with Index.create(tmp_path / "j", BM25() + Hashed(), store=False) as index:
+        index.add([{"id": str(i), **d} for i, d in enumerate(documents)])
+        with pytest.raises(VizslaError, match="texts are not stored"):
+            index.fit_weights()
+    with Index.create(tmp_path / "k", BM25()) as index, pytest.raises(VizslaError, match="is no sum"):
+        index.fit_weights()
+
+
 @given(st.lists(st.dictionaries(st.sampled_from(WORDS), st.floats(0.1, 9), max_size=9), max_size=5), st.floats(0, 2))
 @settings(max_examples=50, deadline=None)
 def test_a_norm_keeps_the_order_of_terms(queries: list[dict[str, float]], norm: float) -> None:

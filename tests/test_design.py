@@ -193,4 +193,4 @@ def test_one_search_is_a_short_walk(tmp_path: Path) -> None:
     files = [file for file, _ in calls]
     assert 0 < len(calls) <= 60
     assert sum(a != b for a, b in pairwise(files)) <= 26
-    assert max(depth for _, depth in calls) <= 10
+    assert max(depth for _, depth in calls) <= 11

@@ -9,9 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
-from vizsla.errors import CollectionError
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
@@ -26,7 +28,7 @@ from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
-from vizsla.models import Model, check_model, parse_model
+from vizsla.models import SAMPLE, Model, check_model, fitted_again, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
@@ -165,6 +167,26 @@ class Index(SearchableCollection):
         if positions is not None:
             check_positions(positions, self.model, self._searcher.snapshot.documents.has_texts)
         self._open_own_writer().compact(vectors, positions=positions)
+
+    def fit_weights(self) -> Model:
+        """Commit, and fit the weights of a sum to the documents that are here now; gives the model with its weights.
+
+        The weights of `auto(bm25, minilm)` are fitted to the first documents that are added. This fits them again, to
+        documents from all over the index, and those of any other sum. It needs stored texts. Nothing is indexed again.
+        """
+        self.commit()
+        with self._reading() as searcher:
+            documents = searcher.snapshot.documents
+            if not documents.has_texts:
+                raise VizslaError(f"{self.path}: the texts are not stored, so there is nothing to fit weights to")
+            numbers = searcher.snapshot.numbers()
+            spread = np.unique(np.linspace(0, max(len(numbers) - 1, 0), min(SAMPLE, len(numbers))).astype(np.int64))
+            contents = [document.content for document in documents.all(numbers[spread].tolist())]
+        fitted = fitted_again(self.model, contents)
+        writer = self._open_own_writer()
+        writer.set_weights(fitted)
+        writer.commit()
+        return self.model
 
     def rollback(self) -> None:
         """Discard what `add` and `delete` have changed since the last commit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vizsla.encoders.network import Network
 from vizsla.models.augmenter import Augmenter
-from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum, auto, fitted_description, with_norm_of
+from vizsla.models.auto_weighted import SAMPLE, AutoWeightedSum, auto, fitted_again, fitted_description, with_norm_of
 from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
 from vizsla.models.coil import Coil
 from vizsla.models.colbert import ColBERT
@@ -92,6 +92,7 @@ __all__ = [
     "count_statistics",
     "expression",
     "field_text",
+    "fitted_again",
     "fitted_description",
     "is_text",
     "parse_expander",

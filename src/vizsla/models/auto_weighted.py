@@ -88,6 +88,18 @@ def _first_guess(component: Component) -> float:
     return 1.0 if isinstance(component, SparseComponent) else DEFAULT_DENSE_WEIGHT
 
 
+def fitted_again(model: Model, documents: Sequence[Fields]) -> Model:
+    """A sum with its weights fitted to documents, whatever they are now."""
+    if len(model.parts) < 2:
+        raise VizslaError(f"the model {model.name} is no sum, so there are no weights to fit")
+    fitted = AutoWeightedSum(model.parts, model.name).fit(documents)
+    if fitted.needs_fit:
+        raise VizslaError(
+            f"weights are fitted to {MIN_QUERIES} documents or more that have twelve words; here are fewer"
+        )
+    return fitted
+
+
 def fitted_description(description: Mapping[str, Any], fitted: Model) -> dict[str, Any]:
     """The description of an auto-weighted sum with the weights and norms of the fitted one."""
     pairs = zip(description["parts"], fitted.parts, strict=True)

@@ -25,7 +25,7 @@ from vizsla.index.storage.schema import FORMAT
 from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
-from vizsla.models import QUERIES, SAMPLE, AutoWeightedSum, Model, fitted_description
+from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
@@ -297,6 +297,12 @@ class WriteTransaction:
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
+    def set_weights(self, model: Model) -> None:
+        """Search with the weights of this model from now on; its parts are those of the index."""
+        with self._storing():
+            database.set_meta(self._db, "model", fitted_description(database.get_meta(self._db, "model"), model))
+        self.model, self.changed = model, True
+
     def commit(
         self,
         *,
@@ -351,18 +357,14 @@ class WriteTransaction:
 
     def _store_fitted_weights(self) -> None:
         """Fit the weights of a model that needs it to the sample of documents, and store them."""
-        if self._sample:
-            self.model = self.model.fit([d.content for d in self._sample])
-        description = database.get_meta(self._db, "model")
-        if description.get(AutoWeightedSum.kind) and not self.model.needs_fit:
-            database.set_meta(self._db, "model", fitted_description(description, self.model))
+        if self._sample and self.model.needs_fit:
+            fitted = self.model.fit([d.content for d in self._sample])
+            if not fitted.needs_fit:
+                self.set_weights(fitted)
 
     def _shrink(self) -> None:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""
-        with (
-            suppress(sqlite3.Error),
-            forking.inside_sqlite(),
-        ):  # without free space the database keeps its size, which does no harm
+        with suppress(sqlite3.Error), forking.inside_sqlite():  # without free space it keeps its size, which is no harm
             self._db.execute("VACUUM")
 
     def empty_log(self) -> None:

@@ -140,6 +140,10 @@ class Writer:
         stored_ids = document_ids(ids)
         return self._change(lambda transaction: transaction.delete(stored_ids))
 
+    def set_weights(self, model: Model) -> None:
+        """Search with the weights of this model from now on; its parts are those of the index. `commit` makes it so."""
+        self._change(lambda transaction: transaction.set_weights(model))
+
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
         with self._turns:
