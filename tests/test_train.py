@@ -15,7 +15,7 @@ import vizsla
 from conftest import Cli
 from small import VOCABULARY, documents_of
 from vizsla.index import Index, verify
-from vizsla.models import LearnedSparse, parse_model
+from vizsla.models import LearnedSparse, Splade, parse_model
 
 SETTINGS = ("training.batch_size=16", "training.steps=4", "training.warmup_steps=1", "training.save_steps=2",
             "training.precision=float32", "training.tokens_per_chunk=200", "data.window=40")  # fmt: skip
@@ -48,7 +48,7 @@ def test_train_makes_a_model_to_index_with(cli: Cli, corpus: Path, start: Path, 
     assert (code, "there is a model here already" in said) == (2, True)
 
 
-@pytest.mark.parametrize("recipe", ["unicoil", "splade", "sparta"])
+@pytest.mark.parametrize("recipe", ["unicoil", "splade", "splade-doc", "sparta"])
 def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_path: Path, recipe: str) -> None:
     changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=2", "training.warmup_steps=1",
                "data.negatives_per_query=2", "training.precision=float32", "masked_lm.active_terms=20",
@@ -59,14 +59,45 @@ def test_training_on_judged_queries(cli: Cli, judged: Path, start: Path, tmp_pat
     assert "Best at step 2" in said
     assert ("masked     2" in said) == (recipe != "unicoil")
     model = parse_model(str(tmp_path / "m"))
-    assert isinstance(model, LearnedSparse)
-    assert model.network.kind == recipe
+    assert isinstance(model, Splade if recipe == "splade-doc" else LearnedSparse)
+    assert model.network.kind == recipe.removesuffix("-doc")
     with Index.create(tmp_path / "i", model) as index:
         index.add(documents_of(5))
         index.commit()
         assert verify(index.path) == []
     code, _, said = cli("train", recipe, "--corpus", judged / "corpus.jsonl", "-o", tmp_path / "n", *options)
     assert (code, "name a data set with --dataset" in said) == (2, True)
+
+
+def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
+    """The weights of a query are learnt, saved and searched with; no network reads it."""
+    import torch
+
+    from vizsla.networks import SpladeDoc, packed
+    from vizsla.training.prepare.base_model import base_sparse_network
+
+    network = base_sparse_network(str(start), "splade-doc").network
+    assert isinstance(network, SpladeDoc)
+    ids = torch.tensor([[101, 3899, 3899, 4937, 102], [101, 4937, 102, 0, 0]])
+    batch = packed(ids, ids > 0, 100, side=0)
+    rows = network.vectors([network(chunk) for chunk in batch.chunks], batch)
+    assert rows.nonzero().tolist() == [[0, 3899], [0, 4937], [1, 4937]]
+    assert rows.max() == 1
+    rows.sum().backward()  # each piece of a query counts once
+    assert network.query_changes.grad[3899] == network.query_changes.grad[4937] / 2 > 0
+    changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=20", "training.warmup_steps=1",
+               "data.negatives_per_query=2", "training.precision=float32", "training.learning_rate=0.001",
+               "masked_lm.steps=0")  # fmt: skip
+    options = [part for change in changes for part in ("--set", change)]
+    assert cli("train", "splade-doc", "--dataset", judged, "-o", tmp_path / "m", *options)[0] == 0
+    model = parse_model(str(tmp_path / "m"))
+    assert isinstance(model, Splade)
+    (terms,) = model.query_terms(["the dog, the dog"])
+    assert terms.keys() == {"the", "dog", ","}
+    assert len(set(terms.values())) > 1  # learnt
+    again = base_sparse_network(str(tmp_path / "m"), "splade-doc")
+    assert not again.new_head
+    assert again.network.query_weights[3899].item() == pytest.approx(terms["dog"], rel=1e-5)
 
 
 def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus: Path, cli: Cli) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vizsla.networks.pooled import Pooled
     from vizsla.networks.sparta import Sparta
     from vizsla.networks.splade import Splade, TiedHead
+    from vizsla.networks.splade_doc import SpladeDoc
     from vizsla.networks.towers import Towers, WithFrozenCompanion
     from vizsla.networks.unicoil import UniCoil
 
@@ -36,6 +37,7 @@ _HOMES = {
     "Pooled": "pooled",
     "Sparta": "sparta",
     "Splade": "splade",
+    "SpladeDoc": "splade_doc",
     "TermRegression": "deepct",
     "TiedHead": "splade",
     "Towers": "towers",
@@ -61,6 +63,7 @@ __all__ = [
     "Pooled",
     "Sparta",
     "Splade",
+    "SpladeDoc",
     "TermRegression",
     "TiedHead",
     "Towers",

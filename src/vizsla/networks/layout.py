@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vizsla.networks.colbert import TokenProjection
 from vizsla.networks.cross import Cross
 from vizsla.networks.inference import plain_name, transformers
@@ -25,14 +27,14 @@ _PROJECTED = [
 ]
 
 
-def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
+def save_layout(network: Any, tokenizer: bytes, folder: Path, query_weights: np.ndarray | None = None) -> None:
     """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
 
     SPLADE's and uniCOIL's become what sentence-transformers' SparseEncoder opens (`save_sparse_layout`), a dense one a
     SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
     ColBERT's becomes the modules of PyLate, which also wants to know how texts are read (`write_pylate_settings`).
     DeepCT's, COIL's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
-    `weigh.safetensors`.
+    `weigh.safetensors`. `query_weights`: a weight for each piece of a query, beside a SPLADE of documents.
     """
     from safetensors.torch import save_file
 
@@ -43,7 +45,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path) -> None:
         arrays = {name: value.numpy() for name, value in values.items()}
         save_sparse_layout(
             folder, arrays, network.kind, heads=config.num_attention_heads, tokenizer=tokenizer,
-            length=config.max_position_embeddings, pooling=getattr(network, "pooling", ()),
+            length=config.max_position_embeddings, pooling=getattr(network, "pooling", ()), query_weights=query_weights,
         )  # fmt: skip
         return
     if isinstance(network, Cross):

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vizsla.encoders.checkpoint import Checkpoint
+from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network
+from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network, Splade
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
@@ -51,6 +52,13 @@ def _start(model: str) -> list[str]:
     if isinstance(known, LearnedSparse):
         length = known.length or known.network.length
         return [*_reading(base, length, length), f"network.head={known.network.kind}"]
+    if isinstance(known, Splade):
+        if not isinstance(known.query_network, TermWeights | None):
+            raise InputError("only a SPLADE with one network can be adapted", file=model)
+        _check_prompts(model, known.query_prompt, known.document_prompt)
+        length = known.length or known.network.length
+        head = "splade" if known.query_network is None else "splade-doc"
+        return [*_reading(base, length, length), f"network.head={head}"]
     if isinstance(known, DeepCT):
         raise VizslaError(f"{model} is a DeepCT, which learns from judged queries; train it with: vizsla train deepct")
     if isinstance(known, ColBERT):

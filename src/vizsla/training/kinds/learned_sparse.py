@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model, Sparta
+from vizsla.models import LearnedSparse, Model, Sparta, Splade
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.models.sparta import TERMS as SPARTA_TERMS
 from vizsla.training.inputs import TrainingData, TrainingInputs
@@ -46,7 +48,8 @@ class SparseNetwork:
 
     base_model: str = setting("bm26", "shipped network, saved model, or transformers encoder (folder or name)")
     head: str = setting(
-        "unicoil", "unicoil weighs a text's own terms, splade adds terms, sparta adds them to documents"
+        "unicoil",
+        "unicoil weighs a text's own terms, splade adds terms, splade-doc and sparta add them to documents alone",
     )
 
     def __post_init__(self) -> None:
@@ -156,7 +159,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to search with, and in floats as other libraries open it."""
-        from vizsla.models.card import write_card
+        from vizsla.networks import SpladeDoc
         from vizsla.networks.layout import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
 
@@ -170,18 +173,24 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
                 "--set training.learning_rate=1e-5"
             )
         sample = sample_of(corpus, SAMPLE, length)
-        written = write_network(network, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
-        is_sparta = network.kind == "sparta"
-        (Sparta if is_sparta else LearnedSparse)(
-            written,
-            base.analyzer,
-            min(SPARTA_LENGTH, written.length) if is_sparta else 0,
-            fields=self.settings.data.document_fields,
-            namespace=self.name,
-            name=self.name,
-        ).save(output)
+        reads, table = (network.documents, network.query_weights) if isinstance(network, SpladeDoc) else (network, None)
+        written = write_network(reads, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
+        told: dict[str, Any] = {"fields": self.settings.data.document_fields, "namespace": self.name, "name": self.name}
+        model: Model
+        if table is not None:
+            weights = table.detach().float().numpy()
+            queries = TermWeights.write(output / "queries", weights)
+            model = Splade(written, base.analyzer, queries, max_weight=_HEADROOM * highest, **told)
+            model.save(output)
+            shutil.rmtree(queries.folder)  # it has been copied under its hash
+            save_layout(reads, base.analyzer.tokenizer.content, output, weights)
+            return
+        if network.kind == "sparta":
+            model = Sparta(written, base.analyzer, min(SPARTA_LENGTH, written.length), **told)
+        else:
+            model = LearnedSparse(written, base.analyzer, **told)
+        model.save(output)
         save_layout(network, base.analyzer.tokenizer.content, output)
-        write_card(output)
 
     def open_model(self, output: Path) -> Model:
         """The written model."""
@@ -189,8 +198,9 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def usage(self, output: Path) -> str:
         """A command that indexes with the model."""
-        name = "sparta" if self.settings.network.head == "sparta" else "bm51"
-        return f'vizsla index SOURCE -o DIR --model {output}, or "{name}(network={output})"'
+        head = self.settings.network.head
+        other = {"sparta": f"sparta(network={output})", "splade-doc": f"auto(bm25, {output})"}
+        return f'vizsla index SOURCE -o DIR --model {output}, or "{other.get(head, f"bm51(network={output})")}"'
 
     def _documents(self, folder: Path) -> TokenCorpus:
         from vizsla.training.arrays.token_corpus import TokenCorpus

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from vizsla.encoders.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.encoders.network import ABOUT, Network
-from vizsla.encoders.transformer import Transformer
+from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model
+from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model, Splade
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-SPARSE_HEADS = ("unicoil", "splade", "sparta")
-_WITH_NETWORK = (LearnedSparse, Dense, DeepCT, ColBERT)
+SPARSE_HEADS = ("unicoil", "splade", "splade-doc", "sparta")
+_WITH_NETWORK = (LearnedSparse, Splade, Dense, DeepCT, ColBERT)
 
 
 class Base(NamedTuple):
@@ -49,23 +49,31 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     """A uniCOIL, SPLADE or SPARTA network; the head is the base model's where it has one of this kind."""
     import torch
 
-    from vizsla.networks import Sparta, Splade, TiedHead, UniCoil
+    from vizsla.networks import Sparta, SpladeDoc, TiedHead, UniCoil
+    from vizsla.networks import Splade as SpladeNetwork
 
     model = known_model(base_model)
-    if model is not None and model.network.kind == head:
+    for_documents = head == "splade-doc"
+    if model is not None and model.network.kind == ("splade" if for_documents else head):
         torch.manual_seed(seed)
         assert isinstance(model.analyzer, Analyzer)
-        return Base(load_network(model.network), model.analyzer, new_head=False)
+        network = load_network(model.network)
+        if for_documents:
+            network = SpladeDoc(network.encoder, network.head)
+            if isinstance(model, Splade) and isinstance(model.query_network, TermWeights):
+                network.start_from(torch.tensor(model.query_network.values))
+        return Base(network, model.analyzer, new_head=False)
     encoder, analyzer, _ = base_encoder(base_model, seed)
     networks: dict[str, Callable[[Any], Any]] = {
         "unicoil": UniCoil,
-        "splade": lambda encoder: Splade(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
+        "splade": lambda encoder: SpladeNetwork(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
+        "splade-doc": lambda encoder: SpladeDoc(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
         "sparta": Sparta,
     }
     return Base(networks[head](encoder), analyzer)
 
 
-def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | None:
+def known_model(base_model: str) -> LearnedSparse | Splade | Dense | DeepCT | ColBERT | None:
     """A model of Vizsla's own, by name or by folder; None if it is none."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
         raise VizslaError(
@@ -109,7 +117,7 @@ def _transformers_encoder(base_model: str) -> Base:
     return Base(encoder_of(encoder), analyzer)
 
 
-def load_network(network: Network | Transformer) -> Any:
+def load_network(network: Any) -> Any:
     """A saved network, in torch."""
     if not isinstance(network, Network):
         raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
