@@ -21,7 +21,7 @@ FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo test test-slow test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -31,6 +31,10 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+# Tests that take ten seconds or more each: several processes, kills, whole trainings. About six minutes.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n 2 -m slow
 
 # Vizsla in other frameworks, and what sentence-transformers makes of the same checkpoints. Their dependencies are many,
 # so they have an environment of their own.

@@ -85,6 +85,7 @@ def test_text_and_metadata() -> None:
     assert text_and_metadata(hit, "body")[0] == ""
 
 
+@pytest.mark.slow
 def test_documents_that_a_framework_brings(tmp_path: Path) -> None:
     search = CollectionSearch(BM25())
     with pytest.raises(VizslaError, match="there is nothing to search yet"):

@@ -400,6 +400,7 @@ if distributed.is_main:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     made = same_in_processes(SHARED, Path(__file__).parent, tmp_path)

@@ -77,6 +77,7 @@ def test_states_are_those_of_bert(bert: Path) -> None:
     assert tokens == [0, 101, 102]
 
 
+@pytest.mark.slow
 def test_it_learns_judged_and_generated_queries_and_is_written_in_8_bits_and_in_floats(
     bert: Path, tmp_path: Path
 ) -> None:

@@ -166,6 +166,7 @@ def test_the_life_of_an_index(cli: Cli, index: Path, tmp_path: Path) -> None:
 HEAVY = ("scipy", "torch", "transformers", "onnx", "onnxruntime", "pyarrow", "faiss", "ir_measures", "beir")
 
 
+@pytest.mark.slow
 def test_the_demo_needs_the_light_install_alone_and_says_what_next(tmp_path: Path) -> None:
     """What is not among the dependencies is hidden; the commands at the end are then run as they stand."""
     (tmp_path / "docs").mkdir()

@@ -59,6 +59,7 @@ def test_ids_and_terms_reach_the_terminal_spelt_out(cli: Cli, tmp_path: Path) ->
     assert "\u202e" not in cli("search", tmp_path / "i", "dog", "--json")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_any_output_encoding_will_do(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "x.jsonl").write_text('{"id": "東京", "text": "dog … 東京", "title": "Tokio – 東京"}')

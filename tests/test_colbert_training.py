@@ -122,6 +122,7 @@ def test_it_learns_and_its_dev_figures_are_those_of_a_search(judged: Path, start
         again.with_changes(["network.dimensions=8"]).make().load_base()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taught", [[], ["data.teacher=bm25", "loss.name=kl"], ["data.refresh_steps=2"]])
 def test_a_stopped_run_goes_on_as_if_it_was_not(judged: Path, start: Path, tmp_path: Path, taught: list[str]) -> None:
     whole, resumed = whole_and_resumed(recipe_of("colbert", start, *SMALL, *taught), inputs_of(judged), tmp_path)

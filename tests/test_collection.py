@@ -176,7 +176,11 @@ HOSTILE_HEADERS = [
 
 
 @pytest.mark.parametrize(
-    ("model", "seed"), [("bm25", seed) for seed in range(40)] + [(ScatteredTokens(), seed) for seed in range(10)]
+    ("model", "seed"),
+    [
+        *[pytest.param("bm25", seed, marks=[pytest.mark.slow] if seed > 3 else []) for seed in range(40)],
+        *[pytest.param(ScatteredTokens(), seed, marks=[pytest.mark.slow] if seed > 1 else []) for seed in range(10)],
+    ],
 )
 def test_damage_is_found_and_never_followed(folder: Path, model: Model | str, seed: int) -> None:
     rng = random.Random(seed)
@@ -280,6 +284,7 @@ def test_deleting_what_is_not_there(folder: Path) -> None:
         assert len(index) == 1
 
 
+@pytest.mark.slow
 def test_large_documents_and_long_ids(folder: Path) -> None:
     with Index.create(folder) as index:
         index.add([{"id": "x" * 10_000, "text": "dog"}, {"id": "big", "text": "cat word " * 2_000_000}])
@@ -330,6 +335,7 @@ def test_a_closed_index_says_so(folder: Path) -> None:
         index.search("common")
 
 
+@pytest.mark.slow
 def test_several_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words in other orders for every worker; the second build forgets terms all the time."""
     monkeypatch.setattr("vizsla.datasets.sources.RAW_LINES", 50)

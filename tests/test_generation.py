@@ -45,6 +45,7 @@ def test_greedy_texts_are_those_of_transformers(tmp_path: Path, kind: str) -> No
         assert own == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampled_texts_follow_the_distribution_of_the_model(tmp_path: Path, kind: str) -> None:
     """Each token is the one that inverting the model's own distribution at the random number gives."""

@@ -221,6 +221,7 @@ for n in range(1_000_000):
 """
 
 
+@pytest.mark.slow
 def test_a_crash_in_the_middle_loses_nothing_that_was_done(file: Path) -> None:
     """Writers killed at random moments, the first ones while the file is made: what was done before is there."""
     rng = random.Random(5)

@@ -76,6 +76,7 @@ for line in sys.stdin:
         self._child.communicate()
 
 
+@pytest.mark.slow
 def test_a_commit_survives_a_verify_in_another_process(folder: Path) -> None:
     """The chain that once lost twenty documents: verifying dropped the locks that the process held."""
     a = Process(folder)

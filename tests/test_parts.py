@@ -167,6 +167,7 @@ def test_shards_in_any_order_are_one_build(models: dict[str, Model], kind: str, 
     assert_equal(tmp_path / "a.index", build(records, tmp_path / "b.index", model))
 
 
+@pytest.mark.slow
 def test_weights_passages_and_texts_that_are_not_stored(tmp_path: Path) -> None:
     weights = [{"dog": 1, "cat": 70_000}, {"dog": 0.25}, {}, {"cat": 3, "a": 2.5}, {"dog": 2.0, "b": 4.0}]
     vectors = [{"id": str(i), "vector": row} for i, row in enumerate(weights)]

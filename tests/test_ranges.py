@@ -111,6 +111,7 @@ def test_weights_far_apart(weights: list[float]) -> None:
         assert_equal(hits, collection.exhaustive(query, BM25_LIKE, k))
 
 
+@pytest.mark.slow
 def test_more_length_codes_than_bounds_tell_apart() -> None:
     norms = 0.6 + 0.4 * np.arange(5000) / 100
     weighting = Weighting(slope=0.9, norms=norms)

@@ -84,6 +84,7 @@ def test_refreshing_changes_the_negatives(judged: Path, start: Path, tmp_path: P
     assert any(set(first[i].tolist()) != set(second[i].tolist()) for i in range(30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("refresh", "save", "last", "kept"), [(2, 2, 3, "4"), (3, 4, 5, "3")])
 def test_a_stopped_run_goes_on_identically(
     judged: Path, start: Path, tmp_path: Path, refresh: int, save: int, last: int, kept: str

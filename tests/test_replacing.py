@@ -306,6 +306,7 @@ def killed_at(step: int, place: Path, work: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["create", "replace"])
 def test_killed_at_any_step_one_of_the_two_is_there(

@@ -51,6 +51,7 @@ def test_texts_are_logged_only_when_told(folder: Path) -> None:
         eventually(lambda: any("query=secret%1B%5B2Jdog" in line for line in server.log))
 
 
+@pytest.mark.slow
 def test_what_does_not_start(folder: Path, tmp_path: Path) -> None:
     assert refused() == "nothing to serve: name at least one index, as in vizsla serve my.index"
     assert str(tmp_path / "none") in refused(tmp_path / "none")
@@ -97,6 +98,7 @@ def test_settings_from_a_file_and_the_environment(folder: Path, tmp_path: Path) 
     assert f"{config}: unknown setting 'prot'" in refused(folder, "--config", config)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_under_load(folder: Path) -> None:
     """No wrong answer, and no errors later than a second after it was killed."""
     with running(folder, "--workers", 2, "--quiet") as server:
@@ -151,6 +153,7 @@ def test_workers_see_commits_and_share_figures(tmp_path: Path) -> None:
         assert sum(float(line.split()[-1]) for line in counted) >= 41
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_supervisor(folder: Path) -> None:
     with running(folder, "--workers", 2, "--quiet") as server:
         eventually(lambda: len(server.workers()) == 2)

@@ -115,6 +115,7 @@ def test_the_in_batch_teacher_scores_all_documents_of_a_batch(judged: Path, star
     assert np.nanstd(whole[factor > 0] / factor[factor > 0]) < 1e-5, "scaled by one number"
 
 
+@pytest.mark.slow
 def test_a_stopped_run_of_tas_b_goes_on_identically(judged: Path, start: Path, tmp_path: Path) -> None:
     recipe = recipe_of("tas-b", start, "data.teacher=bm25", "data.in_batch_teacher=bm25-wp", "data.clusters=3")
     whole, resumed = whole_and_resumed(recipe, inputs_of(judged), tmp_path)

@@ -249,6 +249,7 @@ def test_repbert_is_trained_written_and_searched(cli: Cli, start: Path, judged: 
     assert cli("search", str(tmp_path / "ix"), "some words")[0] == 0
 
 
+@pytest.mark.slow
 def test_lambda_and_models_trained_with_it(cli: Cli, start: Path, judged: Path, tmp_path: Path) -> None:
     taught = ["data.depth=12", "data.top_positives=3", "data.bottom_negatives=2", f"network.base_model={start}"]
     folder = tmp_path / "lambda"

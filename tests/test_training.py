@@ -112,6 +112,7 @@ def test_the_second_pass_draws_the_same_random_numbers() -> None:
     assert not torch.equal(first[0], first[len(side.chunks)])  # the two sides had random numbers of their own
 
 
+@pytest.mark.slow
 def test_a_head_learns_to_name_masked_words() -> None:
     """Every text repeats one word, so that what is masked can be told from its neighbours."""
     corpus = TokenCorpus.pack([[word] * 12 for word in range(5, 25)] * 4)
@@ -319,6 +320,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
         small_trainer(tmp_path / "nothing").run(resume=True)
 
 
+@pytest.mark.slow
 def test_training_learns_and_stops_in_time() -> None:
     trainer = small_trainer(None, steps=40, learning_rate=3e-2)
     losses = [trainer.step()["loss"] for _ in range(40)]
@@ -386,6 +388,7 @@ def same_in_processes(script: str, tests: Path, folder: Path) -> list[list[torch
     return made
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     for a, b in zip(*same_in_processes(SHARED, Path(__file__).parent, tmp_path), strict=True):

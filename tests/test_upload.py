@@ -95,6 +95,7 @@ def test_parts_give_what_documents_give(tmp_path: Path, where: str, model: Model
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same(tmp_path: Path, where: str) -> None:
     some = records(200)
     parts = encode(some, tmp_path / "parts", "bm25", batch=10)
