@@ -30,7 +30,7 @@ from vizsla.training import (  # noqa: E402
 )
 from vizsla.training.arrays.batch import TrainingBatch  # noqa: E402
 from vizsla.training.arrays.scored_pairs import Margins  # noqa: E402
-from vizsla.training.loop.losses import contrastive_loss, kl_loss, own_margins  # noqa: E402
+from vizsla.training.loop.losses import contrastive_loss, kl_loss, own_margins, taught_loss  # noqa: E402
 from vizsla.training.loop.objectives import Step, loss_of  # noqa: E402
 from vizsla.training.loop.trainer import Report  # noqa: E402
 from vizsla.training.prepare import teacher as teachers  # noqa: E402
@@ -195,6 +195,32 @@ def test_judged_pairs_have_the_scores_of_their_teacher(judged: Path, tmp_path: P
     assert isinstance(one.pairs, MinedPairs)
     total, count = MarginSquares.of(one.pairs.positives, one.pairs.negatives, one.positive_scores, one.negative_scores)
     assert total / count == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_model_beside_adds_to_what_is_learnt(judged: Path, tmp_path: Path, start: Path) -> None:
+    """Margins of the sum are compared with the teacher's: of the network, and of the model beside it."""
+    settings = ["data.teacher=bm25(k1=2.0)", "data.beside=bm25", "loss.name=kl", "data.teacher_scale=1"]
+    data = recipe_of("dpr", start, *settings).settings.data
+    inputs = TrainingInputs(datasets=[BeirDataset.open(judged)])
+    data.prepare(inputs, Analyzer.parse("wordpiece"), tmp_path)
+    pairs = data.open_pairs(tmp_path)
+    assert isinstance(pairs, ScoredPairs)
+    assert pairs.beside is not None
+    batch = pairs.batch(4, 0, 0, torch.device("cpu"))
+    margins, beside = batch.extra.pairs, batch.extra.beside
+    assert beside.shape == margins.shape
+    assert not torch.equal(beside, margins)
+    count = margins.shape[1]
+    scores = torch.randn(4, 4 + 4 * count, dtype=torch.float64)
+    for name in ("kl", "margin-mse"):
+        moved = scores.clone()
+        for query in range(4):  # the definition: negatives of a query score less by what the other model tells apart
+            own = slice(4 + query * count, 4 + (query + 1) * count)
+            moved[query, own] -= beside[query]
+        expected = taught_loss(name, moved, margins)
+        assert taught_loss(name, scores, margins, beside).item() == pytest.approx(expected.item(), rel=1e-9)
+    with pytest.raises(VizslaError, match=r"set both"):
+        recipe_of("dpr", start, "data.beside=bm25")
 
 
 def test_several_teachers_count_equally(judged: Path, tmp_path: Path, start: Path) -> None:

@@ -17,6 +17,7 @@ from vizsla.training.arrays.files import read_arrays, save_arrays
 from vizsla.training.arrays.mined_pairs import MinedPairs
 
 _SCORES = "scores.npz"
+_BESIDE = "beside_positives", "beside_negatives"
 
 
 class Margins(NamedTuple):
@@ -26,6 +27,8 @@ class Margins(NamedTuple):
     """[queries, negatives_per_query] than each of its own negatives."""
     in_batch: Tensor | None = None
     """[queries, documents] than each document of the batch, as a second teacher scores them."""
+    beside: Tensor | None = None
+    """[queries, negatives_per_query] what the model that is searched in a sum with the trained one gives already."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class ScoredPairs:
     pairs: MinedPairs
     positive_scores: np.ndarray
     negative_scores: np.ndarray
+    beside: tuple[np.ndarray, np.ndarray] | None = None
+    """The scores of positives and negatives by the model that is searched in a sum with the trained one."""
 
     def __post_init__(self) -> None:
         if not self.pairs.negatives_per_query:
@@ -51,8 +56,12 @@ class ScoredPairs:
     @classmethod
     def concatenate(cls, several: Sequence[ScoredPairs]) -> ScoredPairs:
         """Pairs of several data sets as pairs of one."""
-        scores = ([getattr(one, name) for one in several] for name in ("positive_scores", "negative_scores"))
-        return cls(MinedPairs.concatenate([one.pairs for one in several]), *map(np.concatenate, scores))
+        positive, negative = (
+            np.concatenate([getattr(one, name) for one in several]) for name in ("positive_scores", "negative_scores")
+        )
+        held = [one.beside for one in several if one.beside is not None]
+        beside = (np.concatenate([p for p, _ in held]), np.concatenate([n for _, n in held])) if held else None
+        return cls(MinedPairs.concatenate([one.pairs for one in several]), positive, negative, beside)
 
     def __len__(self) -> int:
         """How many queries are drawn in an epoch."""
@@ -66,9 +75,10 @@ class ScoredPairs:
         """The batch of some queries, and of positives and negatives given by their places in the arrays of numbers."""
         queries, positives, negatives = places
         batch = self.pairs.batch_of(self.pairs.numbers_at(*places), device)
-        others = self.negative_scores[negatives].reshape(len(queries), -1)
-        margins = self.positive_scores[positives][:, None] - others
-        return batch._replace(extra=Margins(torch.from_numpy(margins.astype(np.float32)).to(device)))
+        sides = [(self.positive_scores, self.negative_scores), *([] if self.beside is None else [self.beside])]
+        margins = [one[positives][:, None] - other[negatives].reshape(len(queries), -1) for one, other in sides]
+        taught, *beside = (torch.from_numpy(one.astype(np.float32)).to(device) for one in margins)
+        return batch._replace(extra=Margins(taught, beside=beside[0] if beside else None))
 
     def narrow(self) -> ScoredPairs:
         """The same pairs, with all numbers in as few bytes as they need."""
@@ -77,13 +87,16 @@ class ScoredPairs:
     def save(self, folder: str | Path) -> None:
         """Write texts, numbers and scores into a folder."""
         self.pairs.save(folder)
-        save_arrays(Path(folder) / _SCORES, positives=self.positive_scores, negatives=self.negative_scores)
+        beside = {} if self.beside is None else dict(zip(_BESIDE, self.beside, strict=True))
+        scores = {"positives": self.positive_scores, "negatives": self.negative_scores, **beside}
+        save_arrays(Path(folder) / _SCORES, **scores)
 
     @classmethod
-    def open(cls, folder: str | Path, **options: Any) -> ScoredPairs:
-        """Saved pairs with scores; `options` say how they are drawn."""
-        scores = read_arrays(Path(folder) / _SCORES, "positives", "negatives")
-        return cls(MinedPairs.open(folder, **options), *scores)
+    def open(cls, folder: str | Path, *, beside: bool = False, **options: Any) -> ScoredPairs:
+        """Saved pairs with scores, `beside` with those of a model beside; `options` say how they are drawn."""
+        names = "positives", "negatives", *(_BESIDE if beside else ())
+        positive, negative, *others = read_arrays(Path(folder) / _SCORES, *names)
+        return cls(MinedPairs.open(folder, **options), positive, negative, (others[0], others[1]) if beside else None)
 
 
 def open_pairs(folder: str | Path, **options: Any) -> MinedPairs | ScoredPairs:

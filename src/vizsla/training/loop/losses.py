@@ -86,9 +86,24 @@ def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
     return F.mse_loss(own[others], margins.to(scores.dtype)[others])
 
 
-def taught_loss(name: str, scores: Tensor, margins: Tensor) -> Tensor:
-    """The loss that learns a teacher's margins, by its name."""
+def taught_loss(name: str, scores: Tensor, margins: Tensor, beside: Tensor | None = None) -> Tensor:
+    """The loss that learns a teacher's margins, by its name; `beside`: what another model adds to those of the network.
+
+    >>> scores, margins = torch.tensor([[3.0, 1.0]]), torch.tensor([[5.0]])
+    >>> [taught_loss("margin-mse", scores, margins, beside).item() for beside in (None, torch.tensor([[3.0]]))]
+    [9.0, 0.0]
+    """
+    if beside is not None:  # taken from a query's negatives, its margins grow by as much
+        scores = torch.cat([scores[:, : len(scores)], _lowered(scores, beside)], dim=1)
     return kl_loss(scores, margins) if name == KL else margin_mse_loss(scores, margins)
+
+
+def _lowered(scores: Tensor, beside: Tensor) -> Tensor:
+    """The scores of all negatives, those of each query's own lowered."""
+    count = len(scores)
+    others = scores[:, count:].reshape(count, count, -1)
+    own = torch.eye(count, dtype=scores.dtype, device=scores.device)[:, :, None] * beside.to(scores.dtype)[:, None]
+    return (others - own).flatten(1)
 
 
 def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:

@@ -17,6 +17,7 @@ from vizsla.training.arrays.bm25_rows import query_vectors
 from vizsla.training.arrays.cross_encoder import Group
 from vizsla.training.arrays.max_sim import scores_of
 from vizsla.training.arrays.products import sparse_product
+from vizsla.training.arrays.scored_pairs import Margins
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.losses import (
     contrastive_loss,
@@ -128,7 +129,9 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives)
     if settings.name in TAUGHT:
-        taught = taught_loss(settings.name, scores, step.batch.extra.pairs)
+        given: Margins = step.batch.extra
+        beside = None if given.beside is None else given.beside / settings.temperature
+        taught = taught_loss(settings.name, scores, given.pairs, beside)
         if not settings.contrastive_weight:
             return taught
         contrastive = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)

@@ -18,7 +18,7 @@ from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
 from vizsla.training.prepare.answers import AnsweredQueries
 from vizsla.training.prepare.searching import temporary_index
-from vizsla.training.prepare.teacher import TeacherSettings, open_teachers, scaled, taught_pairs
+from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.schema import setting
 from vizsla.training.settings import require_at_least, require_positive
 
@@ -33,7 +33,7 @@ _SEARCHED = 20_000  # queries searched at once
 
 
 @dataclass(frozen=True)
-class GeneratedQueries(TeacherSettings):
+class GeneratedQueries(SumTeacherSettings):
     """How many queries are generated, and what they are paired with; the defaults are those of GenQ in BEIR.
 
     Documents that have a field `queries` bring their queries; a generator writes those of others.
@@ -97,7 +97,9 @@ def generated_pairs(
     if not settings.teacher:
         return mined
     teachers = open_teachers(settings.teacher)
-    return scaled(taught_pairs(mined, answered.documents, answered.queries, teachers, folder / _SCORES), settings)
+    given = answered.documents, answered.queries, teachers, folder / _SCORES, settings.open_beside()
+    taught = taught_pairs(mined, *given)
+    return scaled(taught, settings)
 
 
 def generated_queries(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> AnsweredQueries:

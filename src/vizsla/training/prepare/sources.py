@@ -19,7 +19,7 @@ from vizsla.training.inputs import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
-from vizsla.training.prepare.teacher import TeacherSettings, open_teachers, scaled, taught_pairs
+from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
 from vizsla.training.schema import setting
 from vizsla.training.settings import CropSettings, require_at_least
@@ -83,7 +83,7 @@ class CropSource(CropSettings):
 
 
 @dataclass(frozen=True)
-class JudgedSource(TeacherSettings):
+class JudgedSource(SumTeacherSettings):
     """Judged queries of data sets, each with a document that answers it and hard negatives."""
 
     reads_datasets: ClassVar[bool] = True
@@ -139,11 +139,11 @@ class JudgedSource(TeacherSettings):
             if self.refresh_steps:
                 collections_of(several).save(folder / _COLLECTIONS)
             return
-        teachers = open_teachers(self.teacher)
-        taught = [
-            taught_pairs(pairs, documents, list(queries.values()), teachers, folder / f"teacher-{number}.scores")
-            for number, (documents, queries, pairs) in enumerate(collections)
-        ]
+        teachers, beside = open_teachers(self.teacher), self.open_beside()
+        taught = []
+        for number, (documents, queries, pairs) in enumerate(collections):
+            file = folder / f"teacher-{number}.scores"
+            taught.append(taught_pairs(pairs, documents, list(queries.values()), teachers, file, beside))
         scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
 
     def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
@@ -213,8 +213,9 @@ def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPa
     from vizsla.training.arrays.mined_pairs import MinedPairs
     from vizsla.training.arrays.scored_pairs import ScoredPairs
 
-    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if source.teacher else MinedPairs
-    return kind.open(folder / _PAIRS, **_options(source))
+    if not source.teacher:
+        return MinedPairs.open(folder / _PAIRS, **_options(source))
+    return ScoredPairs.open(folder / _PAIRS, beside=bool(source.beside), **_options(source))
 
 
 def _options(source: JudgedSource | GeneratedSource) -> dict[str, int]:

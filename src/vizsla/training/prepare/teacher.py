@@ -53,6 +53,24 @@ class TeacherSettings:
             raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
 
 
+@dataclass(frozen=True)
+class SumTeacherSettings(TeacherSettings):
+    """Whose scores a model learns, by itself or in a sum with another model."""
+
+    beside: str = setting(
+        "", "model that is searched in a sum with the trained one, as bm25: the teacher is learnt by their sum"
+    )
+
+    def check_teacher(self, negatives_per_query: int) -> None:
+        super().check_teacher(negatives_per_query)
+        if self.beside and not self.teacher:
+            raise VizslaError("data.beside adds to the scores that are compared with data.teacher's; set both")
+
+    def open_beside(self) -> list[Model | Reranker]:
+        """The model of the sum, if there is one."""
+        return [open_teacher(self.beside)] if self.beside else []
+
+
 def check_loss(data: object, loss_name: str, losses: tuple[str, ...] = TAUGHT) -> None:
     """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads.
 
@@ -245,12 +263,15 @@ def taught_pairs(
     queries: Sequence[str],
     teachers: Sequence[Model | Reranker],
     file: Path,
+    beside: Sequence[Model | Reranker] = (),
 ) -> ScoredPairs:
-    """Pairs with the scores of teachers, as `answer_scores` gives them."""
+    """Pairs with the scores of teachers, as `answer_scores` gives them; and with those of a model `beside`."""
     from vizsla.training.arrays.scored_pairs import ScoredPairs
 
     given = replace(pairs, negatives_per_query=max(pairs.negatives_per_query, 1))
-    return ScoredPairs(given, *answer_scores(documents, queries, pairs.positives, pairs.negatives, teachers, file))
+    texts = documents, queries, pairs.positives, pairs.negatives
+    others = answer_scores(*texts, beside, file.with_stem(f"{file.stem}-beside")) if beside else None
+    return ScoredPairs(given, *answer_scores(*texts, teachers, file), others)
 
 
 class MarginSquares(NamedTuple):
