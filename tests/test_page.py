@@ -753,6 +753,22 @@ def test_all_four_grades_in_the_document(page: Page) -> None:
     page.get_by_text("Judgement taken back").wait_for()
 
 
+def test_a_judgement_outlives_an_older_answer(page: Page) -> None:
+    """Grades that were asked for before a judgement, and come after it, do not take it away."""
+    waiting: list[Route] = []
+    page.route(re.compile(r"/judgements\?"), lambda route: waiting.append(route))
+    page.goto("?q=spaniel&doc=d4")
+    page.get_by_role("button", name="3 perfect").click()
+    page.get_by_text("Judged perfect").wait_for()
+    for route in waiting:
+        route.fulfill(json={"query": "spaniel", "grades": {}})
+    page.wait_for_timeout(300)
+    assert waiting
+    assert page.locator(".scale [aria-pressed=true]").inner_text().split() == ["3", "perfect"]
+    page.keyboard.press("x")
+    page.get_by_text("Judgement taken back").wait_for()
+
+
 # Hostile documents and queries
 
 

@@ -16,6 +16,8 @@ export const GRADES = ["not relevant", "relevant", "very relevant", "perfect"];
 let info = null;
 let grades = {};
 let gradesOf = null;
+let loads = 0;
+let judgedMeanwhile = {};
 
 export const useIndex = (chosen) => { info = chosen; };
 
@@ -23,8 +25,13 @@ export const useIndex = (chosen) => { info = chosen; };
 export async function loadGrades(index, query) {
 	const key = JSON.stringify([index, query]);
 	if (gradesOf !== key) { grades = {}; gradesOf = key; paint(); }
+	const load = ++loads;
+	judgedMeanwhile = {};
 	const answer = await api.judgements(index, query);
-	if (gradesOf === key) { grades = answer.grades ?? {}; paint(); }
+	if (load !== loads) return;
+	grades = answer.grades ?? {};
+	for (const [id, grade] of Object.entries(judgedMeanwhile)) put(id, grade); // the answer may be older than these
+	paint();
 }
 
 export const gradeOf = (id) => (Object.hasOwn(grades, id) ? grades[id] : null);
@@ -62,9 +69,14 @@ export async function judge(id, grade) {
 }
 
 function set(id, grade) {
+	judgedMeanwhile[id] = grade;
+	put(id, grade);
+	paint();
+}
+
+function put(id, grade) {
 	if (grade === null) delete grades[id];
 	else grades[id] = grade;
-	paint();
 }
 
 function paint() {
