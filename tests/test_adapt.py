@@ -182,6 +182,7 @@ def test_a_generator_writes_what_documents_lack(tmp_path: Path, monkeypatch: pyt
     assert generator.calls[0][1] == generators.Sampling(texts=5, top_k=25, top_p=0.95, seed=3)
 
 
+@pytest.mark.slow
 def test_negatives_are_what_a_model_finds_and_no_positives() -> None:
     settings = GeneratedQueries(negatives_per_query=1, negatives_depth=6, max_documents=10)
     pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), settings, UNUSED)
@@ -275,6 +276,7 @@ def test_adapt_knows_sparse_models_and_teachers(cli: Cli, expanded: Path, start:
     assert (model.name, model.network.kind) == ("model-gpl", "unicoil")
 
 
+@pytest.mark.slow
 def test_a_stopped_adaptation_goes_on(
     cli: Cli, expanded: Path, dense_start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

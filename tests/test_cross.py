@@ -195,6 +195,7 @@ def test_gradients_of_chunks_are_those_of_the_whole(start: Path, kept_chunks: in
         torch.testing.assert_close(grown[name], parameter.grad, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["contrastive", "binary"])
 def test_training_learns_what_an_answer_is(start: Path, loss: str) -> None:
     torch.manual_seed(0)

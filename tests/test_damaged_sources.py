@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pytest
 import zstandard
 
 from files import LINES, RECORDS, TABLE, write
@@ -68,6 +69,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return bytes(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.1 else data)
 
 
+@pytest.mark.slow
 def test_damaged_files_are_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
     rng = random.Random(20)
     sentences = []
@@ -86,6 +88,7 @@ def test_damaged_files_are_read_or_refused_in_a_sentence(tmp_path: Path) -> None
     assert not [sentence for sentence in sentences if "\n" in sentence]
 
 
+@pytest.mark.slow
 def test_damaged_queries_judgements_and_runs_are_read_or_refused(tmp_path: Path) -> None:
     rng = random.Random(21)
     write_packed(Run({"q": [("d", 2.0), ("e", 1.0)]}), tmp_path / "run.npz")

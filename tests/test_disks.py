@@ -17,6 +17,7 @@ from vizsla.index import Index
 from vizsla.index.storage.verify import verify
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "times"), [("sparse", 4), ("tokens", 2), ("plaid", 2), ("coil", 2)])
 def test_a_killed_writer_leaves_the_last_commit(tmp_path: Path, kind: str, times: int) -> None:
     """The short form of tests/crash.py."""

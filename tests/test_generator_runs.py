@@ -69,6 +69,7 @@ def test_the_loss_is_that_of_transformers_on_the_targets(tmp_path: Path, kind: s
         assert row[0] / row[1] == pytest.approx(loss.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiny", [tiny_causal, tiny_seq2seq])
 def test_a_generator_learns_its_pairs_and_is_opened_again(tmp_path: Path, tiny: Any) -> None:
     dataset = write_dataset(tmp_path / "data")

@@ -326,6 +326,7 @@ except JudgementsError as e:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room_left", [100, 60_000])
 def test_a_full_disk_is_told_and_nothing_is_lost(file: Path, room_left: int) -> None:
     command = [sys.executable, "-c", FULL, str(file), str(room_left)]

@@ -217,6 +217,7 @@ def test_a_sum_waits_for_enough_documents(small: LearnedSparse, tmp_path: Path) 
         assert not index.model.needs_fit
 
 
+@pytest.mark.slow
 def test_workers_have_networks_of_their_own(small: LearnedSparse, tmp_path: Path) -> None:
     code = (
         "import sys, json\n"

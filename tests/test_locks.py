@@ -160,6 +160,7 @@ def handles() -> int:
     return len(os.listdir("/proc/self/fd")) if LINUX else 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_handles")
 def test_handles_are_closed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No garbage collection comes to help; `python tests/endurance.py` does each ten thousand times."""

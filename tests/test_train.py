@@ -85,7 +85,7 @@ def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path
     assert rows.max() == 1
     rows.sum().backward()  # each piece of a query counts once
     assert network.query_changes.grad[3899] == network.query_changes.grad[4937] / 2 > 0
-    changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=20", "training.warmup_steps=1",
+    changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=4", "training.warmup_steps=1",
                "data.negatives_per_query=2", "training.precision=float32", "training.learning_rate=0.001",
                "masked_lm.steps=0")  # fmt: skip
     options = [part for change in changes for part in ("--set", change)]

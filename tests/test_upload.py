@@ -265,6 +265,7 @@ def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatc
     connection.close()
 
 
+@pytest.mark.slow
 def test_a_killed_upload_goes_on(tmp_path: Path, where: str) -> None:
     """More moments: make cluster-crash."""
     some = records(300)
