@@ -55,7 +55,7 @@ def draw_phrases(corpus: Path, count: int, seed: int = 1) -> list[str]:
 
 
 def open_vizsla(corpus: Path, folder: Path) -> Index:
-    """An index with positions, in one segment as tantivy's; built where there is none."""
+    """An index with positions, in one segment like tantivy's; built if it does not exist."""
     if not folder.exists():
         command = [sys.executable, "-m", "vizsla", "index", str(corpus), "-o", str(folder), "--positions"]
         subprocess.run(command, check=True)

@@ -19,7 +19,7 @@ K = 10
 
 
 def open_index(corpus: Path, folder: Path) -> tantivy.Index:
-    """An index with positions, one segment for each of two writer threads; built where there is none."""
+    """An index with positions, one segment for each of two writer threads; built if it does not exist."""
     schema = tantivy.SchemaBuilder()
     schema.add_text_field("id", stored=True, tokenizer_name="raw")
     schema.add_text_field("body", tokenizer_name=CHAIN, index_option="position")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qdrant_client import QdrantClient, models
@@ -231,3 +232,15 @@ def drop_others(connection: Connection, name: str, *, grace: float = GRACE) -> l
     for base in dropped:
         drop_collections(connection, base)
     return dropped
+
+
+@contextmanager
+def writing_live(connection: Connection, name: str, timeout: float) -> Iterator[tuple[Generations, WriteLock]]:
+    """The generations of a collection, and the lock of the one that is searched; no other writer comes in meanwhile."""
+    live = read_state(connection, name).base  # raises an error if there is no such collection
+    check_alias(connection, find_generations(connection, name))
+    with WriteLock(connection, live, timeout) as lock:
+        generations = find_generations(connection, name)
+        if generations.live != live:
+            raise CollectionError(f"the collection {name!r} has been replaced by another one; try again")
+        yield generations, lock

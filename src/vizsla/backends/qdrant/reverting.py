@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from vizsla.backends.qdrant.address import Address
 from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.generations import Generations, check_alias, find_generations, generation_status, swap
+from vizsla.backends.qdrant.generations import Generations, generation_status, swap, writing_live
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
-from vizsla.backends.qdrant.state import BUILDING, read_state, replaced_state, restored_state
+from vizsla.backends.qdrant.state import BUILDING, replaced_state, restored_state
 from vizsla.errors import CollectionError
 
 
@@ -39,12 +39,8 @@ def revert(
     where = Address.parse(address) if isinstance(address, str) else address
     asked = connection or Connection(where.servers)
     try:
-        live = read_state(asked, where.name).base  # says what is wrong where there is none
-        check_alias(asked, find_generations(asked, where.name))
-        with WriteLock(asked, live, timeout) as lock:
-            generations = find_generations(asked, where.name)
-            if generations.live != live:
-                raise CollectionError(f"the collection {where.name!r} has been replaced by another one; try again")
+        with writing_live(asked, where.name, timeout) as (generations, lock):
+            live = lock.state().base
             base = _chosen(asked, generations, to)
             documents = _restore(asked, base, timeout)
             swap(asked, where.name, base)

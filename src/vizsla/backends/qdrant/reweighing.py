@@ -32,12 +32,11 @@ from vizsla.backends.qdrant.filling import (
 from vizsla.backends.qdrant.generations import (
     Generations,
     begin_generation,
-    check_alias,
     drop_others,
     find_finished,
-    find_generations,
     swap,
     version_of,
+    writing_live,
 )
 from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
@@ -91,8 +90,8 @@ def reweigh(
 ) -> ReweighReport:
     """Renew the weights of all documents if the mean length has drifted by at least `threshold`, as in 0.01.
 
-    Searches go on meanwhile; writers wait, or are told who writes. A reweighing that was stopped goes on with the same
-    call. `workers`: how many processes write. `drop_old`: remove the generations before.
+    Searches continue during it. Other writers wait, or get an error that names this one. A reweighing that was stopped
+    goes on with the same call. `workers`: how many processes write. `drop_old`: remove the generations before.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold >= 0:
         raise VizslaError(f"the threshold is a share of the mean length of 0 or more, as in 0.01, not {threshold!r}")
@@ -100,12 +99,7 @@ def reweigh(
     where = Address.parse(address) if isinstance(address, str) else address
     asked = connection or Connection(where.servers)
     try:
-        base = read_state(asked, where.name).base  # says what is wrong where there is none
-        check_alias(asked, find_generations(asked, where.name))
-        with WriteLock(asked, base, timeout) as lock:
-            generations = find_generations(asked, where.name)
-            if generations.live != base:
-                raise CollectionError(f"the collection {where.name!r} has been replaced by another one; try again")
+        with writing_live(asked, where.name, timeout) as (generations, lock):
             report = _Reweighing(asked, generations, lock, workers).run(threshold, progress)
         if drop_old:
             report.dropped = tuple(drop_others(asked, where.name))

@@ -193,7 +193,7 @@ class _Upload:
         base, resumed = begin_generation(self._connection, self._name, self._model, fresh, is_reweighing, **layout)
         live = None if generations.live == base else generations.live
         report = UploadReport(base, counts.documents, resumed=resumed, replaced=live)
-        if generations.live is None:  # whoever opens it reads that it is not finished, and not that there is none
+        if generations.live is None:  # so that opening it says "not finished" instead of "not found"
             swap(self._connection, self._name, base)
         with WriteLock(self._connection, base, self._options.timeout) as lock, ExitStack() as stack:
             record, state = read_record(self._connection, base), lock.state()
