@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vizsla
+from conftest import Cli
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, AutoWeightedSum, DenseComponent, Fields, Model, Part, auto, parse_model
@@ -152,6 +153,17 @@ def test_weights_are_fitted_again(documents: list[dict[str, str]], tmp_path: Pat
             index.fit_weights()
     with Index.create(tmp_path / "k", BM25()) as index, pytest.raises(VizslaError, match="is no sum"):
         index.fit_weights()
+
+
+def test_the_command_line_fits_a_shipped_network(cli: Cli, documents: list[dict[str, str]], tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i", parse_model("bm25 + 3 * bm26")) as index:
+        index.add([{"id": str(i), **d} for i, d in enumerate(documents[:80])])
+        index.commit()
+    code, _, said = cli("fit", tmp_path / "i")
+    assert code == 0, said
+    assert "before: 1 * bm25 + 3 * bm26" in said
+    assert "now:    1 * bm25 + " in said
+    assert (cli("fit", tmp_path / "i")[2]).endswith("the weights are as before\n")
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(WORDS), st.floats(0.1, 9), max_size=9), max_size=5), st.floats(0, 2))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vizsla.cli import console, options
+
+if TYPE_CHECKING:
+    from vizsla.models import Model
 
 
 def fit(index: options.IndexFolder) -> None:
@@ -12,10 +17,18 @@ def fit(index: options.IndexFolder) -> None:
     documents; do it again when there are many others. To choose weights by judged queries, see vizsla tune.
     """
     from vizsla.index import Index
-    from vizsla.models import expression
 
     with Index.open(index) as opened:
-        before = expression(opened.model)
-        after = expression(opened.fit_weights())
+        before = _weights(opened.model)
+        after = _weights(opened.fit_weights())
     console.remark(f"before: {before}")
     console.remark(f"now:    {after}" if after != before else "the weights are as before")
+
+
+def _weights(model: Model) -> str:
+    """The parts of a sum with their weights, and the norms of queries where there are some."""
+    terms = []
+    for weight, component in model.parts:
+        norm = getattr(component, "query_norm", 0.0)
+        terms.append(f"{weight:g} * {component.name}" + (f" (query_norm {norm:g})" if norm else ""))
+    return " + ".join(terms)
