@@ -234,8 +234,8 @@ def cpu(folder: Path, options: argparse.Namespace) -> None:
         reranker, first = Reranker.open(str(options.reranker)), whole.with_model(bm25, threads=1)
         retriever = RerankedRetriever(first, reranker, DEPTH)
         timings[RERANKED] = Timing(retriever, lambda _: None, queries, options.k)
-        shape = shape_of(reranker.network.folder, reranker.network.heads)
-        facts[RERANKED] = {"kind": "reranking", "vectors": "", "bytes": facts["bm25"]["bytes"], "shapes": [shape]}
+        shapes = [shape_of(n.folder, n.heads) for n in (getattr(reranker.network, "network", None),) if n is not None]
+        facts[RERANKED] = {"kind": "reranking", "vectors": "", "bytes": facts["bm25"]["bytes"], "shapes": shapes}
     take_turns(timings, options.rounds, options.slow)
     for name, timing in timings.items():
         total, encoding = 1000 * timing.total, 1000 * timing.encoding
