@@ -48,10 +48,7 @@ class SpladeDoc(Splade):
         if chunk.side != 0:
             return super().forward(chunk)
         texts = torch.repeat_interleave(chunk.starts.diff())
-        device = chunk.ids.device
-        precision = (
-            torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else self.has_weight.dtype
-        )
-        present = torch.zeros(len(chunk.starts) - 1, self.vocabulary, dtype=precision, device=device)  # type: ignore[arg-type]
+        # in 32 bits, as the vectors of documents are after their logarithm
+        present = torch.zeros(len(chunk.starts) - 1, self.vocabulary, device=chunk.ids.device)
         present[texts, chunk.ids] = 1
-        return present * self.query_weights.to(present.dtype)
+        return present * self.query_weights
