@@ -28,12 +28,12 @@ _OPTIONS = (
 @MODELS.register("bm51", help="BM51: BM25 plus BM26 at equal strength, in one index.", options=_OPTIONS, needs=NEEDS)
 def bm51(weight: float | None = None, network: str = "", **options: Any) -> Model:
     learned = load_learned("bm26", network) if network else LearnedSparse.shipped("bm26")
-    return _with_bm25("bm51", learned, weight, options)
+    return with_bm25("bm51", learned, weight, options)
 
 
 @MODELS.register("bm51e", help="BM51e: BM25 plus a BM26e of your own.", options=_OPTIONS, needs=NEEDS)
 def bm51e(weight: float | None = None, network: str = "", **options: Any) -> Model:
-    return _with_bm25("bm51e", load_learned("bm51e", network), weight, options)
+    return with_bm25("bm51e", load_learned("bm51e", network), weight, options)
 
 
 @MODELS.register(
@@ -79,7 +79,11 @@ def _reading(learned: LearnedSparse, options: dict[str, Any]) -> LearnedSparse:
     return replace(learned, fields=options["fields"]) if "fields" in options else learned
 
 
-def _with_bm25(name: str, learned: LearnedSparse, weight: float | None, options: dict[str, Any]) -> Model:
+def with_bm25(name: str, learned: LearnedSparse, weight: float | None, options: dict[str, Any]) -> Model:
+    """BM25 with these options plus a learned model that reads the same fields.
+
+    `weight`: of the learned model; None fits it to the documents.
+    """
     if weight is not None and not 0 < weight < math.inf:
         raise VizslaError(f"the weight of {learned.name} in {name} must be a number above 0, not {number_text(weight)}")
     learned = _reading(learned, options)

@@ -1,0 +1,44 @@
+"""vizsla-sparse: BM25 plus a SPLADE network that was trained inside this sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vizsla.models.bm25 import BM25_OPTIONS
+from vizsla.models.bm51 import with_bm25
+from vizsla.models.learned_sparse import LEARNED_OPTIONS, NEEDS, LearnedSparse
+from vizsla.models.model import Model
+from vizsla.models.registry import MODELS
+from vizsla.spec import Option, with_defaults
+
+_NETWORK = "vizsla-splade"
+
+
+@MODELS.register(
+    _NETWORK,
+    help="A SPLADE network trained beside BM25; search with vizsla-sparse, its sum with BM25.",
+    options=with_defaults(LEARNED_OPTIONS, namespace=_NETWORK),
+    needs=NEEDS,
+)
+def vizsla_splade(**options: Any) -> LearnedSparse:
+    """The network alone.
+
+    >>> vizsla_splade().network.kind
+    'splade'
+    """
+    return LearnedSparse.shipped(_NETWORK, **options)
+
+
+@MODELS.register(
+    "vizsla-sparse",
+    help="BM25 plus a SPLADE network that was trained inside this sum: the best sparse model that comes with Vizsla.",
+    options=(Option("weight", "float", 1.0, "of the network; 1 is what it was trained with"), *BM25_OPTIONS),
+    needs=NEEDS,
+)
+def vizsla_sparse(weight: float = 1.0, **options: Any) -> Model:
+    """BM25 and the network in one index.
+
+    >>> [part.component.name for part in vizsla_sparse().parts]
+    ['bm25', 'vizsla-splade']
+    """
+    return with_bm25("vizsla-sparse", LearnedSparse.shipped(_NETWORK), weight, options)
