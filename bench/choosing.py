@@ -1,0 +1,224 @@
+"""Which model to choose: what each gains over BM25, and what it costs, as a table and a picture.
+
+    vizsla compare SET ... -m "bm25,bm51,vizsla-sparse,auto(bm25, minilm)" --report quality.json
+    python bench/choosing.py cost cost.json --corpus corpus.jsonl --queries questions.jsonl [--documents 300] MODEL ...
+    python bench/choosing.py table cost.json quality.json ... [--seen SET ...] [--picture choosing.svg]
+
+`cost` indexes the first documents of a collection with each model, and asks queries one at a time, from text to ids and
+scores. Documents a second are those of `Index.add` and `commit` with all processors, the milliseconds of a query the
+median on one thread. Models take turns, and the fastest round counts. Megabytes are those of the weights, and of the
+postings and vectors that a thousand documents take. A name can be given to an expression: `NAME=EXPRESSION`.
+
+`table` reads the reports of `vizsla compare` whose baseline is bm25. `--seen`: data sets whose train queries a model of
+the table was trained on; the mean without them has a column of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+BASELINE, MEASURE = "bm25", "nDCG@10"
+WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 420, 64, 48, 24
+STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#1f2328}.axis{stroke:#8b949e}.grid{stroke:#8b949e;stroke-opacity:.25}"
+    "circle{fill:#0969da}@media(prefers-color-scheme:dark){text{fill:#e6edf3}circle{fill:#58a6ff}}"
+)
+
+
+# --------------------------------------------------------------------------------------------------------------- cost
+def cost(options: argparse.Namespace) -> None:
+    with open(options.corpus, encoding="utf-8") as lines:
+        documents = [json.loads(line) for line in islice(lines, options.documents)]
+    with open(options.queries, encoding="utf-8") as lines:
+        queries = [json.loads(line)["text"] for line in islice(lines, options.asked)]
+    found: dict[str, dict[str, Any]] = {}
+    for _ in range(options.rounds):
+        for given in options.models:
+            name, _, expression = given.rpartition("=") if "=" in given.partition("(")[0] else (given, "", given)
+            keep_fastest(found, name, measured(expression, documents, queries))
+    Path(options.file).write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+def keep_fastest(found: dict[str, dict[str, Any]], name: str, new: dict[str, Any]) -> None:
+    """Keep the better of two rounds."""
+    old = found.setdefault(name, new)
+    old["documents_per_second"] = max(old["documents_per_second"], new["documents_per_second"])
+    old["milliseconds"] = min(old["milliseconds"], new["milliseconds"])
+
+
+def measured(expression: str, documents: Sequence[dict[str, Any]], queries: Sequence[str]) -> dict[str, Any]:
+    from vizsla.index import Index, bytes_of
+    from vizsla.models import parse_model
+
+    folder = Path(tempfile.mkdtemp(prefix="choosing-"))
+    try:
+        model = parse_model(expression)
+        with Index.create(folder / "index", model) as index:
+            index.add(documents[:8])  # opens networks and compiles kernels
+            index.rollback()
+            started = time.perf_counter()
+            index.add(documents)
+            index.commit()
+            seconds = time.perf_counter() - started
+            view = index.with_model(threads=1)
+            times = []
+            for query in [*queries[:3], *queries]:
+                started = time.perf_counter()
+                view.search_many([query], 10, documents=False)
+                times.append(time.perf_counter() - started)
+            size = bytes_of(index, index.model)
+    finally:
+        shutil.rmtree(folder)
+    times = sorted(times[3:])
+    return {
+        "documents_per_second": len(documents) / seconds,
+        "milliseconds": 1000 * times[len(times) // 2],
+        "weights": sum(weights_of(part.component) for part in model.parts),
+        "index": size / len(documents) * 1000,
+        "needs": sorted(needs_of(expression)),
+    }
+
+
+def weights_of(component: Any) -> int:
+    """Bytes of the networks that a part of a model reads."""
+    networks = [getattr(component, name, None) for name in ("network", "query_network", "augmenter")]
+    folders = {network.folder for network in networks if hasattr(network, "folder")}
+    return sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
+
+
+def needs_of(expression: str) -> set[str]:
+    """The packages that the models of an expression need, besides Vizsla's own."""
+    from vizsla.models import MODELS, parse_model
+
+    names = {part.component.name.partition("(")[0] for part in parse_model(expression).parts}
+    names.add(expression.partition("(")[0].strip())
+    return {need.partition("|")[0] for name in names if name in MODELS for need in MODELS[name].needs}
+
+
+# -------------------------------------------------------------------------------------------------------------- table
+def read_quality(files: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """For each system and data set the figure, from reports of `vizsla compare`."""
+    figures: dict[str, dict[str, float]] = {}
+    for file in files:
+        for one in json.loads(file.read_text())["figures"]:
+            if one["measure"] == MEASURE:
+                figures.setdefault(one["system"], {})[one["dataset"]] = one["value"]
+    if BASELINE not in figures:
+        raise SystemExit(f"no report has the system {BASELINE}; name it first: vizsla compare SET -m bm25,...")
+    return figures
+
+
+def rows(
+    costs: dict[str, dict[str, Any]], quality: dict[str, dict[str, float]], seen: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What is known of each model that has both a cost and figures on all data sets of the baseline."""
+    base = quality[BASELINE]
+    unseen = [name for name in base if name not in seen]
+    table = []
+    for name, figures in quality.items():
+        if name not in costs or figures.keys() != base.keys():
+            continue
+        gains = {dataset: 100 * (figures[dataset] - base[dataset]) for dataset in base}
+        worst = min(gains, key=gains.__getitem__)
+        table.append({
+            "model": name, "mean": sum(figures.values()) / len(figures),
+            "gain": sum(gains.values()) / len(gains),
+            "unseen": sum(gains[d] for d in unseen) / len(unseen) if unseen else float("nan"),
+            "worst": gains[worst], "worst_set": worst, **costs[name],
+        })  # fmt: skip
+    return sorted(table, key=lambda row: float(row["mean"]))
+
+
+def markdown(table: Sequence[dict[str, Any]], datasets: Sequence[str], seen: Sequence[str]) -> str:
+    """The table for the docs."""
+    unseen = [name for name in datasets if name not in seen]
+    head = f"| model | mean nDCG@10, {len(datasets)} sets | over BM25, points |"
+    head += f" on {len(unseen)} unseen sets |" if seen else ""
+    head += " worst set | ms a query | documents a second | weights, MB | index, MB for 1,000 documents | needs |"
+    lines = [head, "|---" * (head.count("|") - 1) + "|"]
+    for row in table:
+        cells = [f"`{row['model']}`", f"{row['mean']:.4f}", f"{row['gain']:+.1f}"]
+        cells += [f"{row['unseen']:+.1f}"] if seen else []
+        cells += [
+            "" if row["model"] == BASELINE else f"{row['worst']:+.1f} ({row['worst_set']})",
+            f"{row['milliseconds']:.2g}", f"{row['documents_per_second']:,.0f}", f"{row['weights'] / 1e6:.0f}",
+            f"{row['index'] / 1e6:.2g}", ", ".join(row["needs"]),
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def picture(table: Sequence[dict[str, Any]]) -> str:
+    """The mean figure against the time of a query, as an SVG."""
+    from math import ceil, floor, log10
+
+    low, high = floor(min(log10(r["milliseconds"]) for r in table)), ceil(max(log10(r["milliseconds"]) for r in table))
+    bottom, top = floor(min(r["mean"] for r in table) * 50) / 50, ceil(max(r["mean"] for r in table) * 50) / 50
+
+    def across(milliseconds: float) -> float:
+        return LEFT + (WIDTH - LEFT - 140) * (log10(milliseconds) - low) / max(high - low, 1)
+
+    def up(value: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - EDGE) * (value - bottom) / (top - bottom)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><style>{STYLE}</style>'
+    ]
+    parts.append("<title>Mean nDCG@10 of the models against the milliseconds of a query</title>")
+    for step in range(round((top - bottom) * 50) + 1):
+        value = bottom + step / 50
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - EDGE}" y1="{up(value):.0f}" y2="{up(value):.0f}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{up(value) + 4:.0f}" text-anchor="end">{value:.2f}</text>')
+    parts += [
+        f'<text x="{across(10.0**power):.0f}" y="{HEIGHT - 26}" text-anchor="middle">{10.0**power:g}</text>'
+        for power in range(low, high + 1)
+    ]
+    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - EDGE}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>')
+    parts.append(f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">milliseconds a query</text>')
+    parts.append(f'<text x="{LEFT - 8}" y="14" text-anchor="end">nDCG@10</text>')
+    for row in table:
+        x, y = across(row["milliseconds"]), up(row["mean"])
+        parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="5"/>')
+        parts.append(f'<text x="{x + 9:.0f}" y="{y + 4:.0f}">{escape(row["model"])}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, dest="verb")
+    costs = verbs.add_parser("cost")
+    costs.add_argument("file")
+    costs.add_argument("models", nargs="+", metavar="MODEL")
+    costs.add_argument("--corpus", required=True)
+    costs.add_argument("--queries", required=True)
+    costs.add_argument("--documents", type=int, default=300)
+    costs.add_argument("--asked", type=int, default=50)
+    costs.add_argument("--rounds", type=int, default=3)
+    tables = verbs.add_parser("table")
+    tables.add_argument("cost", type=Path)
+    tables.add_argument("quality", type=Path, nargs="+")
+    tables.add_argument("--seen", nargs="*", default=())
+    tables.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    if options.verb == "cost":
+        cost(options)
+        return
+    quality = read_quality(options.quality)
+    table = rows(json.loads(options.cost.read_text()), quality, options.seen)
+    print(markdown(table, list(quality[BASELINE]), options.seen))
+    if options.picture:
+        options.picture.write_text(picture(table))
+
+
+if __name__ == "__main__":
+    main()
