@@ -361,3 +361,22 @@ def test_an_auto_weighted_model_takes_the_weights_of_its_index(small: LearnedSpa
         hits = [(hit.id, hit.score) for hit in index.search("dog bark")]
         assert [(hit.id, hit.score) for hit in index.search("dog bark", model=both)] == hits
         assert [(hit.id, hit.score) for hit in before.search("dog bark")] == hits
+
+
+def test_only_the_heaviest_terms_are_kept(small: LearnedSparse, tmp_path: Path) -> None:
+    """An index with fewer terms scores as vectors of the heaviest terms do; queries can be cut without reindexing."""
+    text = "A long text about dogs that bark at night and sleep all day in the sun"
+    short = replace(small, max_terms=3, max_query_terms=2)
+    all_terms, few_terms = small.query_terms([text])[0], short.query_terms([text])[0]
+    assert few_terms == dict(sorted(all_terms.items(), key=lambda pair: -pair[1])[:2])
+    with Index.create(tmp_path / "i", replace(small, max_terms=3)) as index:
+        index.add([{"id": "1", "text": text}, {"id": "2", "text": "Sun"}])
+        index.commit()
+        assert index.info()["postings"] == 4
+        hits = index.search(text, model=short)
+        assert [hit.id for hit in hits] == ["1"]
+        with pytest.raises(VizslaError):
+            index.search(text, model=small)  # whose documents have more terms
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(VizslaError, match="max_terms must be a whole number"):
+            replace(small, max_terms=wrong)  # type: ignore[arg-type]

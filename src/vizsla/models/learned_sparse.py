@@ -26,6 +26,7 @@ from vizsla.models.sparse_component import (
     shortened,
 )
 from vizsla.models.statistics import Statistics
+from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.networks.heads import HEADS
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token
@@ -44,6 +45,7 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
     many as the network can; the rest of the text cannot be found. `whole`: query weights are rounded to 8 bits like
     document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
+    `max_terms` and `max_query_terms`: of a document or query the heaviest are kept, 0 for all.
 
     >>> bm26 = LearnedSparse.shipped("bm26", length=64)
     >>> bm26.name, bm26.length, bm26.network.kind
@@ -58,13 +60,18 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     namespace: str = "learned"
     name: str = "learned"
     query_norm: float = 0.0
+    max_terms: int = 0
+    max_query_terms: int = 0
 
     kind: ClassVar[str] = "learned"
-    expression_options: ClassVar[tuple[str, ...]] = ("length", "query_norm", "fields", "namespace")
+    expression_options: ClassVar[tuple[str, ...]] = (
+        "length", "max_terms", "max_query_terms", "query_norm", "fields", "namespace",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_query_norm(self.query_norm)
+        check_term_limits(max_terms=self.max_terms, max_query_terms=self.max_query_terms)
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
 
@@ -75,7 +82,8 @@ class LearnedSparse(PieceNetwork, SparseComponent):
 
     @property
     def index_signature(self) -> tuple[Any, ...]:
-        return self.kind, self.network, self.analyzer, self.length, self.fields
+        limits = (self.max_terms,) if self.max_terms else ()
+        return self.kind, self.network, self.analyzer, self.length, self.fields, *limits
 
     @property
     def expression_name(self) -> str:
@@ -93,14 +101,15 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         return self.analyzer.tokens(text)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
-        pointers, indices, weights = self.rows(*joined(self.pieces.ids(texts)))
+        rows = self.rows(*joined(self.pieces.ids(texts)))
+        pointers, indices, weights = heaviest(*rows, self.max_query_terms)
         if self.whole:
             weights = whole_weights(weights, self.network.max_weight)
         names = self.pieces.vocabulary
         pairs = zip(indices.tolist(), weights.tolist(), strict=True)
         terms = [(names[i], w) for i, w in pairs]
-        rows = [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
-        return shortened(rows, self.query_norm) if self.query_norm else rows
+        queries = [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
+        return shortened(queries, self.query_norm) if self.query_norm else queries
 
     def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, pieces and weights of texts given as token ids behind one another; weights of 0 are left out."""
@@ -151,18 +160,21 @@ class _WeightEncoder(SparseDocumentEncoder):
         numbers, ends = self._lexicon.encode([field_text(d, self._model.fields) for d in documents])
         new = self._lexicon.terms[len(self._ids) :]
         self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
-        pointers, indices, weights = self._model.rows(self._ids[numbers], np.concatenate([[0], ends]))
+        rows = self._model.rows(self._ids[numbers], np.concatenate([[0], ends]))
+        pointers, indices, weights = heaviest(*rows, self._model.max_terms)
         whole = whole_weights(weights, self._model.network.max_weight)
         kept = whole > 0
         pointers = np.concatenate([[0], np.cumsum(kept)])[pointers]
-        rows = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])
-        return SparseDocuments(rows, np.diff(pointers))
+        vectors = SparseVectors(self._vocabulary, pointers, indices[kept], whole[kept])
+        return SparseDocuments(vectors, np.diff(pointers))
 
 
 LEARNED_OPTIONS = options_of(
     LearnedSparse,
     analyzer="the word pieces the network was trained with",
     length="how many tokens of a text are read; 0 for as many as the network can",
+    max_terms=MAX_TERMS,
+    max_query_terms=MAX_QUERY_TERMS,
     query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
     fields="the fields it reads, separated by /",
     namespace="keeps its terms apart from those of other parts of a sum",

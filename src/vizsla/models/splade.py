@@ -31,6 +31,7 @@ from vizsla.models.sparse_component import (
     shortened,
 )
 from vizsla.models.statistics import Statistics
+from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import TokenizerOptions, known
 from vizsla.spec import Option, options_of
@@ -52,6 +53,7 @@ class Splade(SparseComponent):
     are weighed, where it is another way: by another network, or by a table (`TermWeights`), without a network.
     `max_weight`: 0 stores document weights as 32-bit floats; above 0 in 8 bits, and weights above it as this one.
     `length` and `query_length`: how many tokens are read, 0 for as many as the network can. `query_norm`: as for BM25.
+    `max_terms` and `max_query_terms`: of a document or query the heaviest are kept, 0 for all.
 
     `Splade.open(folder)` reads a model as sentence-transformers or transformers save it. What can be set:
 
@@ -71,10 +73,12 @@ class Splade(SparseComponent):
     namespace: str = "splade"
     name: str = "splade"
     query_norm: float = 0.0
+    max_terms: int = 0
+    max_query_terms: int = 0
 
     kind: ClassVar[str] = "splade"
     expression_options: ClassVar[tuple[str, ...]] = (
-        "max_weight", "length", "query_length", "query_norm", "fields", "namespace",
+        "max_weight", "length", "query_length", "max_terms", "max_query_terms", "query_norm", "fields", "namespace",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -97,6 +101,7 @@ class Splade(SparseComponent):
         if not 0 <= self.max_weight < float("inf"):
             raise VizslaError(f"max_weight must be a number of 0 or more, not {self.max_weight}")
         check_query_norm(self.query_norm)
+        check_term_limits(max_terms=self.max_terms, max_query_terms=self.max_query_terms)
 
     @classmethod
     def open(
@@ -134,7 +139,8 @@ class Splade(SparseComponent):
     @property
     def index_signature(self) -> tuple[Any, ...]:
         read = self.document_prompt, self.length, self.max_weight, self.fields
-        return self.kind, self.network, self.analyzer, *read
+        limits = (self.max_terms,) if self.max_terms else ()
+        return self.kind, self.network, self.analyzer, *read, *limits
 
     @property
     def expression_name(self) -> str:
@@ -173,7 +179,8 @@ class Splade(SparseComponent):
         if isinstance(network, TermWeights):
             rows = network.rows(self._token_ids([self.query_prompt + text for text in texts]))
             return [{names[i]: weight for i, weight in row.items()} for row in rows]
-        pointers, indices, weights = self._rows(texts, network, self.query_prompt, self.query_length)
+        found = self._rows(texts, network, self.query_prompt, self.query_length)
+        pointers, indices, weights = heaviest(*found, self.max_query_terms)
         pairs = [(names[i], w) for i, w in zip(indices.tolist(), weights.tolist(), strict=True)]
         return [dict(pairs[a:z]) for a, z in pairwise(pointers.tolist())]
 
@@ -235,7 +242,8 @@ class _TermEncoder(SparseDocumentEncoder):
         self._vocabulary = Vocabulary(model.namespace, list(model.terms))
 
     def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
-        pointers, terms, weights = self._model.document_rows([field_text(d, self._model.fields) for d in documents])
+        found = self._model.document_rows([field_text(d, self._model.fields) for d in documents])
+        pointers, terms, weights = heaviest(*found, self._model.max_terms)
         values = weights.astype(np.float64)
         if self._model.max_weight:
             values = whole_weights(weights, self._model.max_weight)
@@ -268,6 +276,8 @@ def _opened(folder: Path) -> Tower | TermWeights:
             max_weight="stores document weights in 8 bits, up to this one; 0 for 32-bit floats",
             length="how many tokens of a document are read; 0 for as many as the network can",
             query_length="how many tokens of a query are read; 0 for as many as the network can",
+            max_terms=MAX_TERMS,
+            max_query_terms=MAX_QUERY_TERMS,
             query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
             fields="the fields it reads, separated by /",
             namespace="keeps its terms apart from those of other parts of a sum",
