@@ -107,9 +107,8 @@ def _gather(data, sizes, starts, rows):
         if begin < 0 or begin + np.int64(sizes[row]) > data.size:
             return np.empty(0, np.uint8), ends[:0], 0
         begins[x] = begin
-        total += np.int64(sizes[row])
-        ends[x] = total
-        total += 1
+        ends[x] = total + np.int64(sizes[row])
+        total = ends[x] + 1
     out = np.empty(total - 1 if total else 0, np.uint8)
     breaks, at = 0, 0
     for x in range(rows.size):
