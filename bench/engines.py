@@ -196,16 +196,23 @@ class Bench:
                     continue
                 facts = {key: built[key] for key in ("seconds", "bytes", "peak_mb", "child_peak_mb") if key in built}
                 self.add(task="text", what="build", engine=name, round=turn, **facts)
-        for name in names:
-            engine = self.start(name)
-            if engine.tell(do="open", folder=str(self.folder / "indexes" / "text" / name))["ok"]:
-                for k in (10, 100, 1000):
-                    answer = engine.tell(do="search_text", queries=str(questions), k=k, limit=500)
+        engines = {name: self.start(name) for name in names}
+        opened = {
+            name: engine
+            for name, engine in engines.items()
+            if engine.tell(do="open", folder=str(self.folder / "indexes" / "text" / name))["ok"]
+        }
+        for turn in range(self.options.rounds):
+            for k in (10, 100, 1000):
+                for name in list(opened) if turn % 2 == 0 else reversed(list(opened)):
+                    answer = opened[name].tell(do="search_text", queries=str(questions), k=k, limit=500)
                     if answer["ok"]:
-                        self.add(task="text", what="end to end", engine=name, k=k, round=0,
-                                 milliseconds=1000 * answer["seconds"] / answer["queries"])  # fmt: skip
+                        self.add(task="text", what="end to end", engine=name, k=k, round=turn,
+                                 milliseconds=1000 * answer["seconds"] / answer["queries"],
+                                 p99=1000 * float(np.percentile(answer["per_query"], 99)))  # fmt: skip
                     else:
                         self.cannot(name, f"searching text at k = {k}", answer)
+        for engine in engines.values():
             engine.quit()
 
     def _corpus(self) -> str:

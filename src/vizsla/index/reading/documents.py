@@ -75,6 +75,7 @@ class DocumentStore:
         segments: Sequence[SegmentIds] = (),
     ) -> None:
         self._connection = connection
+        self._is_unlocked = connection.is_unlocked
         self._segments = segments
         self._found: weakref.WeakSet[FoundDocuments] = weakref.WeakSet()
         self.turn = connection.lock
@@ -88,7 +89,7 @@ class DocumentStore:
     def found(self, numbers: Sequence[int]) -> FoundDocuments:
         """Documents to be read when they are looked at, as long as this store is open and after."""
         found = FoundDocuments(self, numbers)
-        if self._connection.is_unlocked:  # what is read later could be of another commit
+        if self._is_unlocked:  # what is read later could be of another commit
             found.read()
         else:
             self._found.add(found)
