@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit, njit_no_alloc
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
+_CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
+_NO_PLACES = np.zeros(0, np.int64)
 
 
 def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
@@ -50,15 +53,40 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
 
 
 def search_rows(
-    segments: Sequence[Segment], query: Query, weightings: Weightings, rows: Sequence[np.ndarray], k: int
+    segments: Sequence[Segment],
+    query: Query,
+    weightings: Weightings,
+    rows: Sequence[np.ndarray],
+    k: int,
+    check: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> TopDocuments:
     """The best k of some rows of each segment, ascending; a row that has no term of the query has the score 0.
 
-    Every row is scored, as `search` would score it.
+    Every row is scored, as `search` would score it. `check`: says which rows of a segment, given by its place, may be
+    found. It is asked for the best rows first, until there are k: where it takes long, few need it.
     """
     ordered = SegmentList.of(segments)
-    places, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
-    for segment, first, some in zip(ordered.segments, ordered.firsts, rows, strict=False):
+    places, scores = _score(ordered, query, weightings, rows)
+    if check is None:
+        best = next(_best_first(scores, k), _NO_PLACES)[:k]
+        return TopDocuments(ordered.numbers_at(places[best]), scores[best])
+    kept, count = [_NO_PLACES], 0
+    for some in _best_first(scores, max(_CHECKED * k, _LEAST_CHECKED)):
+        found = some[_checked(ordered, places[some], check)]
+        kept.append(found)
+        count += len(found)
+        if count >= k:
+            break
+    best = np.concatenate(kept)[:k]
+    return TopDocuments(ordered.numbers_at(places[best]), scores[best])
+
+
+def _score(
+    segments: SegmentList, query: Query, weightings: Weightings, rows: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of rows, ascending, and their scores."""
+    places, scores = [_NO_PLACES], [np.zeros(0, np.float32)]
+    for segment, first, some in zip(segments.segments, segments.firsts, rows, strict=False):
         if not len(some):
             continue
         scratch = ScoringScratch.of_size(len(some))
@@ -69,17 +97,36 @@ def search_rows(
             raise DamagedSegmentError
         places.append(first + some)
         scores.append(scratch.scores.astype(np.float32) + np.float32(0))
-    return _best(ordered, np.concatenate(places), np.concatenate(scores), k)
+    return np.concatenate(places), np.concatenate(scores)
 
 
-def _best(segments: SegmentList, places: np.ndarray, scores: np.ndarray, k: int) -> TopDocuments:
-    """The best k of documents by ascending places; equal scores in their order."""
-    if len(scores) > k:
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        keep = scores >= least
-        places, scores = places[keep], scores[keep]
-    order = np.argsort(-scores, kind="stable")[:k]
-    return TopDocuments(segments.numbers_at(places[order]), scores[order])
+def _best_first(scores: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """The places of scores, highest first, equal ones as they come: at least `size` of them, then four times as many,
+    and so on.
+    """
+    left = np.arange(len(scores))
+    while len(left):
+        some = left
+        if len(left) > size:
+            least = np.partition(scores[left], len(left) - size)[len(left) - size]
+            high = scores[left] >= least
+            some, left = left[high], left[~high]
+        else:
+            left = left[:0]
+        yield some[np.argsort(-scores[some], kind="stable")]
+        size *= 4
+
+
+def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Which places pass a check of the rows of each segment."""
+    if len(segments) == 1:
+        return check(0, places)
+    passed = np.zeros(len(places), np.bool_)
+    for s, (start, end) in enumerate(pairwise(segments.firsts)):
+        here = np.flatnonzero((places >= start) & (places < end))
+        if len(here):
+            passed[here] = check(s, places[here] - start)
+    return passed
 
 
 @njit

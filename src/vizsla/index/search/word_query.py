@@ -7,7 +7,7 @@ decided by the model: each word that is not excluded counts as it would in a pla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -37,7 +37,6 @@ from vizsla.runs.query_language import (
 )
 
 _NONE = np.zeros(0, np.int64)
-_CHECKED = 4  # times k rows are looked at first for a phrase
 _PLACE = re.compile(r" \(character \d+ of the filter\)")
 
 
@@ -97,25 +96,12 @@ class WordQuery:
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
 
-        Without positions, phrases that must be met are looked for in the texts of the best rows first, until there are
-        enough.
+        Phrases that must be met are looked for in the best rows first, until there are enough.
         """
-        unchecked = frozenset() if self._has_positions() else self._required_phrases()
-        if not unchecked:
-            return self._searcher.top_k_of_rows(self.query, self._bound, self.rows, k)
-        rows = self._living_rows(unchecked)
-        ranked = self._searcher.top_k_of_rows(self.query, self._bound, rows, max(sum(map(len, rows)), 1))
-        kept, count, first, size = [_NONE], 0, 0, max(_CHECKED * k, 64)
-        while first < len(ranked) and count < k:
-            found = first + np.flatnonzero(self._has_phrases(unchecked, ranked.numbers[first : first + size]))
-            kept.append(found)
-            first, size, count = first + size, 2 * size, count + len(found)
-        best = np.concatenate(kept)[:k]
-        return TopDocuments(ranked.numbers[best], ranked.scores[best])
-
-    def _has_positions(self) -> bool:
-        segments, spaces = self._searcher.snapshot.segments, [part.space for part in self._parts]
-        return all(space in segment.sequences for segment in segments for space in spaces)
+        phrases = self._required_phrases()
+        rows = self._living_rows(phrases) if phrases else self.rows
+        check = self._phrase_check(phrases) if phrases else None
+        return self._searcher.top_k_of_rows(self.query, self._bound, rows, k, check)
 
     def _required_phrases(self) -> frozenset[Leaf]:
         """The phrases that each row must have, those inside of groups left out."""
@@ -125,22 +111,24 @@ class WordQuery:
         phrases = [node for node in required if isinstance(node, Phrase) and not self._is_value(node)]
         return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
 
-    def _has_phrases(self, phrases: frozenset[Leaf], numbers: np.ndarray) -> np.ndarray:
-        """Which rows, by insertion numbers, have all phrases."""
-        keep = np.ones(len(numbers), np.bool_)
-        with self._searcher.snapshot.naming_damage():
-            for s, segment in enumerate(self._searcher.snapshot.segments):
-                wanted = numbers.astype(segment.numbers.dtype)  # of another type all numbers of the segment were copied
-                rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
-                here = np.flatnonzero(keep & (segment.numbers[rows] == numbers))
-                for leaf in phrases:
-                    found = np.zeros(len(here), np.bool_)
-                    for part, terms, known, shape in self._terms_of(leaf):
-                        if (known >= 0).all():
-                            found |= part.finder.check(s, rows[here], terms, known, shape)
-                    keep[here[~found]] = False
-                    here = here[found]
-        return keep
+    def _phrase_check(self, phrases: frozenset[Leaf]) -> Callable[[int, np.ndarray], np.ndarray]:
+        """What says which rows of a segment have all phrases."""
+
+        def check(s: int, rows: np.ndarray) -> np.ndarray:
+            keep: np.ndarray | None = None
+            for leaf in phrases:
+                found: np.ndarray | None = None
+                for part, terms, known, shape in self._terms_of(leaf):
+                    if (known >= 0).all():
+                        own = part.finder.check(s, rows, terms, known, shape)
+                        found = own if found is None else found | own
+                if found is None:
+                    return np.zeros(len(rows), np.bool_)
+                keep = found if keep is None else keep & found
+            assert keep is not None
+            return keep
+
+        return check
 
     @cached_property
     def masks(self) -> list[np.ndarray]:
