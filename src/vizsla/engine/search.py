@@ -8,7 +8,6 @@ in `dense.py`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -24,7 +23,7 @@ from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.segment_search import Masks, Scratch, search_segment
+from vizsla.engine.segment_search import Masks, scratch_of_thread, search_segment
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
@@ -78,18 +77,6 @@ class Queries(NamedTuple):
         return len(self.terms) if len(self.pointers) == 2 else int(np.diff(self.pointers).max())
 
 
-_local = threading.local()
-
-
-def _scratch_for(k: int, terms: int, width: int) -> Scratch:
-    """Memory of this thread to search in; whoever takes it puts it back, unless an error has left it dirty."""
-    scratch: Scratch | None = getattr(_local, "scratch", None)
-    _local.scratch = None
-    if scratch is None or not scratch.is_enough(k, terms, width):
-        return Scratch(max(k, 1000), max(terms, 32), width)
-    return scratch
-
-
 def _search_batch(
     segments: SegmentList, queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, expected: float
 ) -> list[TopDocuments]:
@@ -97,12 +84,11 @@ def _search_batch(
     packed = Queries.pack(queries)
     scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
     counts = np.zeros(len(queries), np.int64)
-    scratch = _scratch_for(k, packed.longest, weightings.small.shape[1])
     prepared = segments.prepared(weightings, masks)
-    for segment in prepared.segments:
-        if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts):
-            raise DamagedSegmentError
-    _local.scratch = scratch
+    with scratch_of_thread(k, packed.longest, weightings.small.shape[1]) as scratch:
+        for segment in prepared.segments:
+            if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts):
+                raise DamagedSegmentError
     if len(queries) == 1:
         count = int(counts[0])
         return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]

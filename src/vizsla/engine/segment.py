@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
+from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.posting_lists import (
     RANGE_BITS,
     RANGE_SIZE,
@@ -123,6 +124,15 @@ class Segment:
         """Which documents have a vector in each namespace with dense or token vectors; None where all have."""
         masks = {s: self.sizes[s] > 0 for s in (*self.dense, *self.tokens)}
         return {s: None if mask.all() else mask for s, mask in masks.items()}
+
+    @cached_property
+    def lists_table(self) -> np.ndarray:
+        """The arrays of the posting lists as a table for kernels, except for the values of large ones."""
+        small, large = self.small, self.large
+        return pack_arrays(
+            small.terms, small.block_starts, small.ranges, small.starts, small.postings,
+            large.terms, large.block_starts, large.ranges, large.starts, large.postings, large.maxima,
+        )  # fmt: skip
 
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()

@@ -1,12 +1,15 @@
 """The top k of queries in one segment: one call of a kernel, whatever it takes.
 
 The kernel gets its arrays in tables, see `packed_arrays.py`: one for a segment and the weightings of a model, one for
-the memory that a thread works in.
+the memory that a thread works in. A kernel that reads a table must not count references, so it is an `njit_no_alloc`,
+and no other kind of kernel may call it: it would free the arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +35,7 @@ from vizsla.engine.packed_arrays import (
 )
 from vizsla.engine.posting_lists import RANGE_SIZE, Blocks, Directory
 from vizsla.engine.ranges import Candidates, search_ranges
-from vizsla.engine.scores import ScoringScratch, Terms
+from vizsla.engine.scores import ScoringScratch, Terms, score_documents
 from vizsla.engine.segment import Segment, SegmentArrays, find_in_both
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.weighting import Weightings
@@ -69,14 +72,10 @@ class PreparedSegments:
         ]
 
     def _prepare(self, s: Segment, mask: np.ndarray | None, first: int, w: Weightings) -> PreparedSegment:
-        allowed = np.ascontiguousarray(s.arrays(mask, first).allowed)
-        arrays = (
-            s.small.terms, s.small.block_starts, s.small.ranges, s.small.starts, s.small.postings,
-            s.large.terms, s.large.block_starts, s.large.ranges, s.large.starts, s.large.postings, s.large.maxima,
-            allowed, *w,
-        )  # fmt: skip
-        self._kept += [s, mask, arrays]
-        return PreparedSegment(pack_arrays(*arrays), s.lengths, s.large.values, np.array([len(s), first], np.int64))
+        others = np.ascontiguousarray(s.arrays(mask, first).allowed), *w
+        self._kept += [s, mask, others]
+        table = np.concatenate([s.lists_table, pack_arrays(*others)])
+        return PreparedSegment(table, s.lengths, s.large.values, np.array([len(s), first], np.int64))
 
 
 class Scratch:
@@ -96,6 +95,59 @@ class Scratch:
 
     def is_enough(self, k: int, terms: int, width: int) -> bool:
         return self._k >= k and self._terms >= terms and self._width == width
+
+
+_local = threading.local()
+
+
+@contextmanager
+def scratch_of_thread(k: int, terms: int, width: int) -> Iterator[Scratch]:
+    """Memory of this thread to search in; after an error, which may have left it dirty, it is not used again."""
+    scratch: Scratch | None = getattr(_local, "scratch", None)
+    _local.scratch = None
+    if scratch is None or not scratch.is_enough(k, terms, width):
+        scratch = Scratch(max(k, 1000), max(terms, 32), width)
+    yield scratch
+    _local.scratch = scratch
+
+
+@njit_no_alloc
+def directories_of(table):
+    """Where the small and the large lists of a prepared segment are."""
+    maxima = read_float64(table, 10)
+    return (
+        Directory(read_uint32(table, 0), read_uint32(table, 1), read_uint16(table, 2), maxima[:0]),
+        Directory(read_uint32(table, 5), read_uint32(table, 6), read_uint16(table, 7), maxima),
+    )
+
+
+@njit_no_alloc
+def blocks_of(table, values):
+    """The small and the large blocks of a prepared segment."""
+    return (
+        Blocks(read_uint16(table, 2), read_uint32(table, 3), read_uint16(table, 4), values[:0]),
+        Blocks(read_uint16(table, 7), read_uint32(table, 8), read_uint16(table, 9), values),
+    )
+
+
+@njit_no_alloc
+def score_rows(table, lengths, values, numbers, spaces, weights, documents, blocks, maxima, sums, memory, scores):
+    """Put the exact scores of ascending documents of a prepared segment into `scores`; False if there is damage.
+
+    `blocks`, `maxima`, `sums`: memory for so many terms and documents.
+    """
+    small_words, large_words = directories_of(table)
+    small, large = blocks_of(table, values)
+    spare = _scoring_of(memory)
+    scoring = ScoringScratch(sums, spare.offsets, spare.places)
+    if not find_in_both(small_words, large_words, numbers, blocks, maxima):
+        return False
+    terms = Terms(weights, spaces, blocks)
+    if not score_documents(small, large, lengths, terms, _weightings_of(table), documents, scoring):
+        return False
+    for x in range(sums.size):
+        scores[x] = np.float32(sums[x]) + np.float32(0)  # makes the 0 of a negative number a plain one
+    return True
 
 
 @njit_no_alloc
@@ -145,15 +197,9 @@ def search_segment(
     w, bounds, candidates = _weightings_of(table), _bounds_of(memory), _candidates_of(memory)
     scoring, sorting = _scoring_of(memory), _sorting_of(memory)
     all_blocks, all_maxima = write_int64_rows(memory, 23), write_float64(memory, 24)
-    no_maxima, no_values = read_float64(table, 10)[:0], values[:0]
-    small_ranges, large_ranges = read_uint16(table, 2), read_uint16(table, 7)
-    small_words = Directory(read_uint32(table, 0), read_uint32(table, 1), small_ranges, no_maxima)
-    large_words = Directory(read_uint32(table, 5), read_uint32(table, 6), large_ranges, read_float64(table, 10))
-    segment = SegmentArrays(
-        Blocks(small_ranges, read_uint32(table, 3), read_uint16(table, 4), no_values),
-        Blocks(large_ranges, read_uint32(table, 8), read_uint16(table, 9), values),
-        lengths, read_bool(table, 11), facts[0], facts[1],
-    )  # fmt: skip
+    small_words, large_words = directories_of(table)
+    small, large = blocks_of(table, values)
+    segment = SegmentArrays(small, large, lengths, read_bool(table, 11), facts[0], facts[1])
     for q in range(pointers.size - 1):
         a, z = pointers[q], pointers[q + 1]
         blocks, maxima = all_blocks[: z - a], all_maxima[: z - a]

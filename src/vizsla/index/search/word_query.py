@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Query, TopDocuments, rows_with_any
+from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
@@ -96,12 +96,31 @@ class WordQuery:
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
 
-        Phrases that must be met are looked for in the best rows first, until there are enough.
+        Phrases that must be met are looked for in the best rows first, until there are enough. A query that asks for
+        any of its terms is searched as a plain one.
         """
+        if self._finds_any_term():
+            return self._searcher.top_k([self.query], self._bound, k, self._condition)[0]
         phrases = self._required_phrases()
         rows = self._living_rows(phrases) if phrases else self.rows
         check = self._phrase_check(phrases) if phrases else None
         return self._searcher.top_k_of_rows(self.query, self._bound, rows, k, check)
+
+    def _finds_any_term(self) -> bool:
+        """Whether a row meets the query if it has any of the terms that count, wherever."""
+        clauses, parts = self._group.clauses, self._bound.sparse
+        alone = len(clauses) == 1 and clauses[0].occur == MUST
+        if len(parts) != 1 or not isinstance(parts[0].component, BM25):
+            return False
+        return all(
+            (alone or clause.occur == SHOULD) and isinstance(clause.node, Leaf) and self._is_any_term(clause.node)
+            for clause in clauses
+        )
+
+    def _is_any_term(self, leaf: Leaf) -> bool:
+        """Whether a leaf asks for any of its terms in any field."""
+        is_phrase = isinstance(leaf, Phrase)
+        return leaf.field is None and all(not is_phrase or len(found.terms) == 1 for found in self._terms_of(leaf))
 
     def _required_phrases(self) -> frozenset[Leaf]:
         """The phrases that each row must have, those inside of groups left out."""
@@ -180,9 +199,11 @@ class WordQuery:
                 return _NONE
             return part.finder.candidates(s, numbers) if unchecked else part.finder.rows(s, terms, numbers, shape)
         if shape.field is None or len(part.bm25.fields) == 1:
-            return np.flatnonzero(rows_with_any(segment, numbers[numbers >= 0]))
-        known = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
-        return _union([part.finder.rows(s, terms[one], numbers[one], shape) for one in known], len(segment))
+            known = numbers[numbers >= 0]
+            one = len(known) == 1  # whose rows are its list
+            return rows_with_all(segment, known) if one else np.flatnonzero(rows_with_any(segment, known))
+        single = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
+        return _union([part.finder.rows(s, terms[i], numbers[i], shape) for i in single], len(segment))
 
     # Which terms
 
