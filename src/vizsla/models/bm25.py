@@ -128,7 +128,7 @@ class BM25(SparseComponent):
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         analyzer = self.analyzer
         assert isinstance(analyzer, Analyzer)
-        rows = [counted(analyzer(text)) for text in texts]
+        rows = list(map(counted, map(analyzer, texts)))
         return shortened(rows, self.query_norm) if self.query_norm else rows
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:

@@ -47,11 +47,21 @@ class FoundDocuments:
         self._store: DocumentStore | None = store
         self._numbers = numbers
         self._contents: dict[int, Mapping[str, Any]] = {}
+        self._problem: CollectionError | None = None
 
     def document(self, number: int, doc_id: str) -> Document:
         """The document with an insertion number; a passage of a document goes by the id of the document."""
         self.read()
+        if self._problem is not None:
+            raise self._problem
         return Document(doc_id, self._contents[number])
+
+    def read_before_closing(self) -> None:
+        """Read the documents as long as it is possible; who looks at them is told what was wrong."""
+        try:
+            self.read()
+        except CollectionError as e:
+            self._problem, self._store = e, None
 
     def read(self) -> None:
         """Read the documents, unless this has been done."""
@@ -98,7 +108,7 @@ class DocumentStore:
     def close(self) -> None:
         """Read what was found and not looked at, as long as it can be read."""
         for found in list(self._found):
-            found.read()
+            found.read_before_closing()
         self._found.clear()
 
     def reopen_in_child(self) -> None:
