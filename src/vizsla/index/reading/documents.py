@@ -145,17 +145,15 @@ class DocumentStore:
         """The ids of documents by insertion numbers, in their order."""
         if len(self._segments) == 1:
             return self._ids_in(self._segments[0], numbers)
-        ids: list[str] = [""] * len(numbers)
-        missing = len(numbers)
+        ids, missing = np.empty(len(numbers), object), len(numbers)
         for segment in self._segments:
             here = np.flatnonzero((numbers >= segment.numbers[0]) & (numbers <= segment.numbers[-1]))
-            missing -= len(here)
             if len(here):
-                for place, doc_id in zip(here.tolist(), self._ids_in(segment, numbers[here]), strict=True):
-                    ids[place] = doc_id
+                ids[here] = self._ids_in(segment, numbers[here])
+                missing -= len(here)
         if missing:
             raise self._not_stored()
-        return ids
+        return ids.tolist()
 
     def _ids_in(self, segment: SegmentIds, numbers: np.ndarray) -> list[str]:
         if segment.ids is None:
