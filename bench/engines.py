@@ -208,7 +208,7 @@ class Bench:
             engine.quit()
 
     def _ask_in_turns(self, engines: dict[str, EngineProcess], questions: Path) -> None:
-        """The times of each round, and the least time of each question, which other work on the machine disturbs least."""
+        """The times of each round, and the least time of each question, which other work hardly disturbs."""
         least: dict[tuple[str, int], np.ndarray] = {}
         for turn in range(self.options.rounds):
             for k in (10, 100, 1000):
