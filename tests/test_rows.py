@@ -1,4 +1,4 @@
-"""The top k of rows that are known, with a check of the best first: the same as checking all of them."""
+"""Phrases and rows that are known: what is done the short way gives what the long way gives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from vizsla.engine import Query, Weighting, Weightings, build_segment, search_rows
 from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.segment_list import SegmentList
+from vizsla.runs.query_language import QuerySyntaxError, _Parser, parse_query
 
 WEIGHTINGS = Weightings.pack([Weighting()])
 
@@ -68,3 +69,16 @@ def test_few_rows_are_checked_where_many_pass() -> None:
 def test_a_table_takes_plain_arrays_only() -> None:
     with pytest.raises(ValueError, match="one or two dimensions and lie in C order"):
         pack_arrays(np.zeros((4, 4))[:, 1])
+
+
+@given(st.text(st.sampled_from('ab "~^\\()+-:é\n'), max_size=12))
+def test_a_phrase_alone_is_read_as_the_parser_reads_it(text: str) -> None:
+    query = f'"{text}"'
+    try:
+        expected: object = _Parser(query).parse()
+    except QuerySyntaxError as e:
+        expected = str(e)
+    try:
+        assert parse_query(query) == expected
+    except QuerySyntaxError as e:
+        assert str(e) == expected  # noqa: PT017 (either is right)
