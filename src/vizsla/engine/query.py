@@ -35,6 +35,11 @@ class Query:
     matches: Mapping[int, MatchQuery] = field(default_factory=dict)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it has terms alone."""
+        return not (self.dense or self.tokens or self.matches)
+
+    @property
     def vector_spaces(self) -> tuple[int, ...]:
         """The namespaces in which the query has a vector, or several, that every document is compared with."""
         return (*self.dense, *self.tokens)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -10,20 +11,20 @@ from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, Dam
 from vizsla.engine.query import Query
 from vizsla.engine.scores import (
     PROBE,
-    ScoringScratch,
-    Terms,
     block_bounds,
     find_block,
     find_posting,
-    score_documents,
 )
 from vizsla.engine.search import TopDocuments
-from vizsla.engine.segment import Segment
+from vizsla.engine.segment import Segment, find_in_both
 from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.segment_search import blocks_of, directories_of, score_rows, scratch_of_thread
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit, njit_no_alloc
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
+_CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
+_NO_PLACES = np.zeros(0, np.int64)
 
 
 def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
@@ -41,45 +42,104 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
     if len(terms) > _MOST_MARKS:
         some, others = (rows_with_all(segment, part) for part in (terms[:_MOST_MARKS], terms[_MOST_MARKS:]))
         return np.intersect1d(some, others, assume_unique=True)
-    blocks, _ = segment.blocks_of(terms)
-    arrays = segment.arrays(None, 0)
-    rows: np.ndarray = _intersect(arrays.small, arrays.large, blocks, len(segment))
-    if len(rows) and rows[0] < 0:
+    table, values, size = segment.lists_table, segment.large.values, len(segment)
+    (blocks, maxima), lengths = _empty_blocks(len(terms)), np.empty(len(terms), np.int64)
+    if not _measure(table, values, terms, size, blocks, maxima, lengths):
         raise DamagedSegmentError
-    return np.sort(rows, kind="stable")  # two ascending runs
+    order = np.argsort(lengths, kind="stable")
+    rows, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
+    count = _intersect(table, values, blocks[order], marks, size, rows)
+    if count < 0:
+        raise DamagedSegmentError
+    return np.sort(rows[:count], kind="stable")  # two ascending runs
 
 
 def search_rows(
-    segments: Sequence[Segment], query: Query, weightings: Weightings, rows: Sequence[np.ndarray], k: int
+    segments: Sequence[Segment],
+    query: Query,
+    weightings: Weightings,
+    rows: Sequence[np.ndarray],
+    k: int,
+    check: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> TopDocuments:
     """The best k of some rows of each segment, ascending; a row that has no term of the query has the score 0.
 
-    Every row is scored, as `search` would score it.
+    Every row is scored, as `search` would score it. `check`: says which rows of a segment, given by its place, may be
+    found. It is asked for the best rows first, until there are k: where it takes long, few need it.
     """
     ordered = SegmentList.of(segments)
-    places, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
-    for segment, first, some in zip(ordered.segments, ordered.firsts, rows, strict=False):
-        if not len(some):
-            continue
-        scratch = ScoringScratch.of_size(len(some))
-        arrays = segment.arrays(None, 0)
-        terms = Terms(query.weights, query.spaces, segment.blocks_of(query.terms)[0])
-        documents = some.astype(np.uint32)
-        if not score_documents(arrays.small, arrays.large, arrays.lengths, terms, weightings, documents, scratch):
-            raise DamagedSegmentError
-        places.append(first + some)
-        scores.append(scratch.scores.astype(np.float32) + np.float32(0))
-    return _best(ordered, np.concatenate(places), np.concatenate(scores), k)
+    places, scores = _score(ordered, query, weightings, rows)
+    if check is None:
+        best = next(_best_first(scores, k), _NO_PLACES)[:k]
+        return TopDocuments(ordered.numbers_at(places[best]), scores[best])
+    kept, count = [_NO_PLACES], 0
+    for some in _best_first(scores, max(_CHECKED * k, _LEAST_CHECKED)):
+        found = some[_checked(ordered, places[some], check)]
+        kept.append(found)
+        count += len(found)
+        if count >= k:
+            break
+    best = np.concatenate(kept)[:k]
+    return TopDocuments(ordered.numbers_at(places[best]), scores[best])
 
 
-def _best(segments: SegmentList, places: np.ndarray, scores: np.ndarray, k: int) -> TopDocuments:
-    """The best k of documents by ascending places; equal scores in their order."""
-    if len(scores) > k:
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        keep = scores >= least
-        places, scores = places[keep], scores[keep]
-    order = np.argsort(-scores, kind="stable")[:k]
-    return TopDocuments(segments.numbers_at(places[order]), scores[order])
+def _score(
+    segments: SegmentList, query: Query, weightings: Weightings, rows: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of rows, ascending, and their scores."""
+    places, scores = [], []
+    prepared = segments.prepared(weightings, segments.masks(None))
+    asked = query.terms, query.spaces, query.weights
+    with scratch_of_thread(1, 1, weightings.small.shape[1]) as scratch:
+        for segment, first, some in zip(prepared.segments, segments.firsts, rows, strict=False):
+            if len(some):
+                blocks, sums, found = (
+                    _empty_blocks(len(query.terms)),
+                    np.empty(len(some)),
+                    np.empty(len(some), np.float32),
+                )
+                documents = some.astype(np.uint32)
+                if not score_rows(*segment[:3], *asked, documents, *blocks, sums, scratch.table, found):
+                    raise DamagedSegmentError
+                places.append(first + some)
+                scores.append(found)
+    if len(places) == 1:
+        return places[0], scores[0]
+    return np.concatenate([*places, _NO_PLACES]), np.concatenate([*scores, np.zeros(0, np.float32)])
+
+
+def _empty_blocks(terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Memory for the blocks of terms, and for their largest values."""
+    return np.empty((terms, 4), np.int64), np.empty(terms)
+
+
+def _best_first(scores: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """The places of scores, highest first, equal ones as they come: at least `size` of them, then four times as many,
+    and so on.
+    """
+    left = np.arange(len(scores))
+    while len(left):
+        some = left
+        if len(left) > size:
+            least = np.partition(scores[left], len(left) - size)[len(left) - size]
+            high = scores[left] >= least
+            some, left = left[high], left[~high]
+        else:
+            left = left[:0]
+        yield some[np.argsort(-scores[some], kind="stable")]
+        size *= 4
+
+
+def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    """Which places pass a check of the rows of each segment."""
+    if len(segments) == 1:
+        return check(0, places)
+    passed = np.zeros(len(places), np.bool_)
+    for s, (start, end) in enumerate(pairwise(segments.firsts)):
+        here = np.flatnonzero((places >= start) & (places < end))
+        if len(here):
+            passed[here] = check(s, places[here] - start)
+    return passed
 
 
 @njit
@@ -126,45 +186,52 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
     return True
 
 
-@njit
-def _intersect(small, large, blocks, size):
-    """The rows that have all terms; -1 alone if there is damage.
-
-    The rarest term leads: first its small list, then its large one. The mark of a document is the number of terms it
-    has so far.
-    """
-    damage = np.full(1, -1, np.int64)
-    lengths = np.zeros(blocks.shape[0], np.int64)
-    for i in range(blocks.shape[0]):
+@njit_no_alloc
+def _measure(table, values, terms, size, blocks, maxima, lengths):
+    """Find the blocks of terms in the lists of a segment, a table, and how many rows each has; False for damage."""
+    small_words, large_words = directories_of(table)
+    small, large = blocks_of(table, values)
+    if not find_in_both(small_words, large_words, terms, blocks, maxima):
+        return False
+    for i in range(terms.size):
         lengths[i] = np.int64(small.starts[blocks[i, 1]]) - np.int64(small.starts[blocks[i, 0]])
         lengths[i] += np.int64(large.starts[blocks[i, 3]]) - np.int64(large.starts[blocks[i, 2]])
         if not 0 <= lengths[i] <= size:
-            return damage
-    order = np.argsort(lengths)
-    lead = blocks[order[0]]
-    out, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
-    count, all_terms = 0, blocks.shape[0]
+            return False
+    return True
+
+
+@njit_no_alloc
+def _intersect(table, values, blocks, marks, size, out):
+    """Put the rows that have all terms into `out`; returns how many they are, -1 for damage.
+
+    `blocks`: those of the rarest term first. It leads: first its small list, then its large one. The mark of a document
+    is the number of terms it has so far; all are 0 before and after.
+    """
+    small, large = blocks_of(table, values)
+    lead, count, all_terms = blocks[0], 0, blocks.shape[0]
     for kind in range(2):
         lists = small if kind == 0 else large
         for r in range(lead[2 * kind], lead[2 * kind + 1]):
             doc_range = np.int64(lists.ranges[r])
             a, z = block_bounds(lists, r)
             if z < a or count + z - a > out.size:
-                return damage
+                return -1
             rare = lists.postings[a:z]
             for x in range(np.uint64(rare.size)):
                 marks[rare[x] & np.uint16(OFFSET_MASK)] = 1
             for i in range(1, all_terms):
-                own = blocks[order[i]]
+                own = blocks[i]
                 sound = _raise_marks(small, own[0], own[1], doc_range, rare, marks, i)
                 if not sound or not _raise_marks(large, own[2], own[3], doc_range, rare, marks, i):
-                    return damage
+                    return -1
             for x in range(np.uint64(rare.size)):
                 offset = rare[x] & np.uint16(OFFSET_MASK)
                 if marks[offset] == all_terms:
                     out[count] = (doc_range << RANGE_BITS) + np.int64(offset)
                     count += 1
                 marks[offset] = 0
-    if count and out[:count].max() >= size:
-        return damage
-    return out[:count].copy()
+    for x in range(count):
+        if out[x] >= size:
+            return -1
+    return count

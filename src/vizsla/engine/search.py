@@ -8,27 +8,27 @@ in `dense.py`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.bounds import MAX_TERMS, Bounds, bound_terms
+from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
 from vizsla.engine.posting_lists import RANGE_SIZE, DamagedSegmentError
 from vizsla.engine.query import Query
-from vizsla.engine.ranges import Candidates, search_ranges
-from vizsla.engine.scores import ScoringScratch, Terms
+from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
-from vizsla.engine.segment_list import Masks, SegmentList
+from vizsla.engine.segment_list import SegmentList
+from vizsla.engine.segment_search import Masks, scratch_of_thread, search_segment
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit_no_alloc
 
+_NOT_FINITE = "query weights must be finite numbers"
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
 
 
@@ -71,53 +71,10 @@ class Queries(NamedTuple):
             np.concatenate([q.weights for q in queries]),
         )
 
-
-class Scratch(NamedTuple):
-    """Memory to work in, for one thread."""
-
-    bounds: Bounds
-    candidates: Candidates
-    scoring: ScoringScratch
-    sorting: SortScratch
-
-    @classmethod
-    def make(cls, k: int, terms: int, width: int) -> Scratch:
-        size = 2 * (RANGE_SIZE + k)
-        return cls(
-            Bounds.of_size(terms, width),
-            Candidates.of_size(size, terms),
-            ScoringScratch.of_size(size),
-            SortScratch.of_size(size, k),
-        )
-
-    def is_enough(self, k: int, terms: int, width: int) -> bool:
-        return (
-            len(self.candidates.documents) >= 2 * (RANGE_SIZE + k)
-            and len(self.bounds.order) >= terms
-            and self.bounds.rows.shape[1] == width
-        )
-
-
-@njit_no_alloc
-def _search_segment(segment, queries, blocks, maxima, w, expected, scratch, scores, places, counts):
-    """Merge a segment's documents into the top k of many queries; False if the segment is damaged."""
-    for q in range(queries.pointers.size - 1):
-        a, z = queries.pointers[q], queries.pointers[q + 1]
-        terms = Terms(queries.weights[a:z], queries.spaces[a:z], blocks[a:z])
-        unit = bound_terms(terms, maxima[a:z], w, expected, scratch.bounds)
-        if unit < 0:
-            return False
-        if unit > 0:
-            counts[q] = search_ranges(
-                segment, terms, w, unit, scratch.bounds, scratch.candidates, scratch.scoring, scratch.sorting,
-                TopK(scores[q], places[q]), counts[q],
-            )  # fmt: skip
-            if counts[q] < 0:
-                return False
-    return True
-
-
-_local = threading.local()
+    @property
+    def longest(self) -> int:
+        """How many terms the longest query has."""
+        return len(self.terms) if len(self.pointers) == 2 else int(np.diff(self.pointers).max())
 
 
 def _search_batch(
@@ -125,22 +82,18 @@ def _search_batch(
 ) -> list[TopDocuments]:
     """The top k of some queries, in this thread."""
     packed = Queries.pack(queries)
-    scores, places = np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64)
+    scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
     counts = np.zeros(len(queries), np.int64)
-    terms, width = int(np.diff(packed.pointers).max()), weightings.small.shape[1]
-    scratch: Scratch | None = getattr(_local, "scratch", None)
-    if scratch is None or not scratch.is_enough(k, terms, width):
-        scratch = Scratch.make(max(k, 1000), max(terms, 32), width)
-    _local.scratch = None  # an error leaves it dirty
-    for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
-        blocks, maxima = segment.blocks_of(packed.terms)
-        if not _search_segment(
-            segment.arrays(mask, first), packed, blocks, maxima, weightings, expected, scratch, scores, places, counts
-        ):
-            raise DamagedSegmentError
-    _local.scratch = scratch
-    numbers = segments.numbers_at(places)
-    return [TopDocuments(n[:c], s[:c]) for n, s, c in zip(numbers, scores, counts.tolist(), strict=True)]
+    prepared = segments.prepared(weightings, masks)
+    with scratch_of_thread(k, packed.longest, weightings.small.shape[1]) as scratch:
+        for segment in prepared.segments:
+            if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts):
+                raise DamagedSegmentError
+    if len(queries) == 1:
+        count = int(counts[0])
+        return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]
+    found = counts.tolist()
+    return [TopDocuments(segments.numbers_at(p[:c]), s[:c]) for p, s, c in zip(places, scores, found, strict=True)]
 
 
 def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
@@ -177,23 +130,23 @@ def search_many(
     `search_params`: how dense and token vectors are searched where segments have ANN indexes; None scores all vectors.
     `threads`: how many search token vectors by such an index.
     """
-    weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
-    if not np.isfinite(weights).all():
-        raise ValueError("query weights must be finite numbers")
     ordered = segments if isinstance(segments, SegmentList) else SegmentList(segments)
     allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
     k = min(k, ordered.documents)
+    if len(queries) == 1 and not (queries[0].dense or queries[0].tokens or queries[0].matches):
+        return [_search_plain(ordered, queries[0], weightings, k, allowed, expected)]
+    weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
+    if not np.isfinite(weights).all():
+        raise ValueError(_NOT_FINITE)
     results = [_NOTHING] * len(queries)
     all_positive = _are_positive(weights)
     pruned, dense = [], []
     for i, query in enumerate(queries):
-        has_vectors = query.dense or query.tokens or query.matches
-        if k == 0 or (len(query.terms) == 0 and not has_vectors):
+        if k == 0 or (len(query.terms) == 0 and query.is_plain):
             continue
-        if has_vectors:
+        if not query.is_plain:
             dense.append(i)
-            continue
-        if (all_positive or _are_positive(query.weights)) and len(query.terms) <= MAX_TERMS:
+        elif (all_positive or _are_positive(query.weights)) and len(query.terms) <= MAX_TERMS:
             pruned.append(i)
         else:
             results[i] = _search_alone(ordered, query, weightings, k, allowed)
@@ -206,6 +159,20 @@ def search_many(
         for i, top_documents in zip(pruned, batch, strict=True):
             results[i] = top_documents
     return results
+
+
+def _search_plain(
+    segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks, expected: float
+) -> TopDocuments:
+    """The top k of one query without vectors: the short way for what is asked most."""
+    weights = query.weights.tolist()
+    if not all(map(isfinite, weights)):
+        raise ValueError(_NOT_FINITE)
+    if k == 0 or not weights:
+        return _NOTHING
+    if min(weights) < SAFELY_POSITIVE or max(weights) > SAFELY_SMALL or len(weights) > MAX_TERMS:
+        return _search_alone(segments, query, weightings, k, masks)
+    return _search_batch(segments, [query], weightings, k, masks, expected)[0]
 
 
 def search_among(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
+from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.posting_lists import (
     RANGE_BITS,
     RANGE_SIZE,
@@ -25,7 +26,7 @@ from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
-from vizsla.kernels import njit
+from vizsla.kernels import njit, njit_no_alloc
 
 _ALL = np.zeros(0, np.bool_)
 MAX_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
@@ -124,6 +125,15 @@ class Segment:
         masks = {s: self.sizes[s] > 0 for s in (*self.dense, *self.tokens)}
         return {s: None if mask.all() else mask for s, mask in masks.items()}
 
+    @cached_property
+    def lists_table(self) -> np.ndarray:
+        """The arrays of the posting lists as a table for kernels, except for the values of large ones."""
+        small, large = self.small, self.large
+        return pack_arrays(
+            small.terms, small.block_starts, small.ranges, small.starts, small.postings,
+            large.terms, large.block_starts, large.ranges, large.starts, large.postings, large.maxima,
+        )  # fmt: skip
+
     def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
         mask = _ALL if allowed is None else np.asarray(allowed).view()
         mask.flags.writeable = False  # one kind of array, so that kernels are compiled once
@@ -132,7 +142,7 @@ class Segment:
     def blocks_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the small blocks of these terms start and end, and the large ones, [n, 4]; their largest values."""
         blocks, maxima = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
-        if not _find_blocks(self.small.directory, self.large.directory, terms, blocks, maxima):
+        if not find_in_both(self.small.directory, self.large.directory, terms, blocks, maxima):
             raise DamagedSegmentError
         return blocks, maxima
 
@@ -189,8 +199,8 @@ def _max_norm(rows: VectorRows) -> float:
     return longest
 
 
-@njit
-def _find_blocks(small, large, terms, blocks, maxima):
+@njit_no_alloc
+def find_in_both(small, large, terms, blocks, maxima):
     """Put where the blocks of terms start and end into `blocks`, and their largest values into `maxima`."""
     found = find_blocks(small.terms, small.block_starts, small.ranges, small.maxima, terms, blocks[:, :2], maxima)
     return found and find_blocks(

@@ -9,9 +9,10 @@ from typing import overload
 import numpy as np
 
 from vizsla.engine.segment import Segment
+from vizsla.engine.segment_search import Masks, PreparedSegments
+from vizsla.engine.weighting import Weightings
 
-Masks = Sequence[np.ndarray | None]
-"""For each segment a mask of the documents that may be found; None for all."""
+_MAX_PREPARED = 16
 
 
 class SegmentList(Sequence[Segment]):
@@ -28,6 +29,27 @@ class SegmentList(Sequence[Segment]):
         self.firsts = [0, *accumulate(len(s) for s in self.segments)]
         """The place of each segment's first document, and how many documents there are."""
         self.documents = self.firsts[-1]
+        self._shift = self._common_shift()
+        self._prepared: dict[tuple[int, ...], PreparedSegments] = {}
+
+    def _common_shift(self) -> int | None:
+        """What makes an insertion number of a place, if it is the same for all documents."""
+        shifts = {
+            int(s.numbers[place]) - place - first
+            for s, first in zip(self.segments, self.firsts, strict=False)
+            for place in (0, len(s) - 1)
+        }
+        return shifts.pop() if len(shifts) == 1 else None
+
+    def prepared(self, weightings: Weightings, masks: Masks) -> PreparedSegments:
+        """The segments as the kernels take them, each with its mask; kept, since searches share them."""
+        key = id(weightings), *map(id, masks)
+        known = self._prepared.get(key)
+        if known is None:
+            if len(self._prepared) >= _MAX_PREPARED:
+                self._prepared = {}
+            known = self._prepared[key] = PreparedSegments(self.segments, masks, self.firsts, weightings)
+        return known
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> SegmentList:
@@ -52,6 +74,8 @@ class SegmentList(Sequence[Segment]):
 
     def numbers_at(self, places: np.ndarray) -> np.ndarray:
         """The insertion numbers of documents by their places."""
+        if self._shift is not None:
+            return np.asarray(places + self._shift, np.int64)
         if len(self.segments) == 1:
             return np.asarray(self.segments[0].numbers[places], np.int64)
         numbers = np.empty(places.shape, np.int64)

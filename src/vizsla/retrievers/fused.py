@@ -125,4 +125,4 @@ class FusedRetriever(Retriever):
         for hit in (hit for some in hits for hit in some):
             if hit.id not in by_id or (hit.document.content and not by_id[hit.id].document.content):
                 by_id[hit.id] = hit
-        return [replace(by_id[d], rank=rank, score=score) for rank, (d, score) in enumerate(ranking, 1)]
+        return [by_id[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1)]

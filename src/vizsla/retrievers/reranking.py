@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -109,7 +109,7 @@ def rerank_many(
         rest = some[depth:]
         below = _scores_below(np.array([hit.score for hit in rest]), values).tolist()
         pairs = [*((some[i], float(values[i])) for i in order), *zip(rest, below, strict=True)]
-        reranked.append([replace(hit, rank=rank, score=score) for rank, (hit, score) in enumerate(pairs, 1)])
+        reranked.append([hit.at_rank(rank, score) for rank, (hit, score) in enumerate(pairs, 1)])
     return reranked
 
 

@@ -6,7 +6,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 from vizsla.runs.explanation import Explanation
 from vizsla.runs.filters import Filter, FilterLike
 from vizsla.runs.fusion import FUSIONS, NORMALISATIONS, Fusion, fuse
-from vizsla.runs.hits import Hit, Hits, PageOptions
+from vizsla.runs.hits import DocumentSource, Hit, Hits, PageOptions, lazy_hits
 from vizsla.runs.measures import DEFAULT_MEASURES, Measure, parse_measures
 from vizsla.runs.qrels import Qrels
 from vizsla.runs.retriever import Retriever
@@ -17,6 +17,7 @@ __all__ = [
     "FUSIONS",
     "NORMALISATIONS",
     "Document",
+    "DocumentSource",
     "Explanation",
     "FieldNames",
     "Filter",
@@ -33,6 +34,7 @@ __all__ = [
     "Run",
     "document_id",
     "fuse",
+    "lazy_hits",
     "parse_measures",
     "read_run",
 ]

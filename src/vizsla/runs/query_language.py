@@ -146,6 +146,9 @@ def check_syntax(name: object) -> str | None:
     return name
 
 
+_ONLY_A_PHRASE = re.compile(r'"([^"\\]*)"')  # nothing to parse, and often asked
+
+
 def parse_query(text: str) -> Group:
     """The clauses of a query; a mistake is shown in its place.
 
@@ -162,7 +165,8 @@ def parse_query(text: str) -> Group:
         text.encode()
     except UnicodeEncodeError as e:
         raise QuerySyntaxError("half a surrogate pair cannot be read; leave it out", text, e.start) from None
-    return _Parser(text).parse()
+    phrase = _ONLY_A_PHRASE.fullmatch(text)
+    return _Parser(text).parse() if phrase is None else Group((Clause(SHOULD, Phrase(phrase[1], 0)),))
 
 
 class _Parser:

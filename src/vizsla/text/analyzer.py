@@ -68,9 +68,11 @@ class Analyzer:
         if known is None or segmenter is None:
             return [(term,) for term in self(text)]
         words = [text[a:b] for a, b in find_words(text, segmenter)]
-        if not known.keys() >= set(words):
+        try:
+            return [known[word] for word in words]
+        except KeyError:
             known = self._learned(words, known)
-        return [known[word] for word in words]
+            return [known[word] for word in words]
 
     @cached_property
     def _terms_by_word(self) -> dict[str, tuple[str, ...]] | None:

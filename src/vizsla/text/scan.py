@@ -55,16 +55,16 @@ def _find_words(codes, classes, transitions, accepting, longest):
     return places[:count]
 
 
-def find_words(text: str, segmenter: Segmenter) -> list[tuple[int, int]]:
-    """The places of the words of a text, as (start, end) in characters.
+def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
+    """The places of the words of a text, as [start, end] in characters.
 
     >>> from vizsla.text.words import standard
     >>> find_words("Don't panic!", standard())
-    [(0, 5), (6, 11)]
+    [[0, 5], [6, 11]]
     """
     a = segmenter.automaton
     places = _find_words(code_points(text), segmenter.classes, a.transitions, a.accepting, segmenter.longest)
-    return list(map(tuple, places.tolist()))
+    return places.tolist()  # type: ignore[no-any-return]
 
 
 # Where number_words stands, so that it can go on after its tables have been enlarged.

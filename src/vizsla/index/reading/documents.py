@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from vizsla.datasets import Splitter, document_of
 from vizsla.datasets.passages import MARK
@@ -14,6 +19,7 @@ from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.runs import Document
+from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 MAX_CACHED_IDS = 500_000
 _MAX_SQL_VALUES = 30_000
@@ -24,16 +30,92 @@ _LIVING = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number A
 _decode = json.JSONDecoder().raw_decode  # fewer calls than json.loads
 
 
+class SegmentIds(NamedTuple):
+    """The documents of a segment: their insertion numbers, ascending, and their ids, if the segment has them."""
+
+    numbers: np.ndarray
+    ids: StoredTexts | None
+
+
+class FoundDocuments:
+    """Documents that a search has found. They are read, all at once, when one of them is looked at.
+
+    When the store is closed it reads those that nobody has looked at but somebody still may.
+    """
+
+    def __init__(self, store: DocumentStore, numbers: Sequence[int]) -> None:
+        self._store: DocumentStore | None = store
+        self._numbers = numbers
+        self._contents: dict[int, Mapping[str, Any]] = {}
+        self._problem: CollectionError | None = None
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The document with an insertion number; a passage of a document goes by the id of the document."""
+        self.read()
+        if self._problem is not None:
+            raise self._problem
+        return Document(doc_id, self._contents[number])
+
+    def read_before_closing(self) -> None:
+        """Read the documents as long as it is possible; who looks at them is told what was wrong."""
+        try:
+            self.read()
+        except CollectionError as e:
+            self._problem, self._store = e, None
+
+    def read(self) -> None:
+        """Read the documents, unless this has been done."""
+        store = self._store
+        if store is not None:
+            with store.turn:
+                if self._store is not None:
+                    stored = store.by_number(set(self._numbers))
+                    self._contents = {number: document.content for number, document in stored.items()}
+                    self._store = None
+
+
 class DocumentStore:
     """Documents by insertion number or by id. In an index of passages the numbers are those of passages."""
 
-    def __init__(self, connection: ReadConnection, meta: Mapping[str, Any], splitter: Splitter | None) -> None:
+    def __init__(
+        self,
+        connection: ReadConnection,
+        meta: Mapping[str, Any],
+        splitter: Splitter | None,
+        segments: Sequence[SegmentIds] = (),
+    ) -> None:
         self._connection = connection
+        self._is_unlocked = connection.is_unlocked
+        self._segments = segments
+        self._found: weakref.WeakSet[FoundDocuments] = weakref.WeakSet()
+        self.turn = connection.lock
+        """Threads that read the documents of hits wait for each other."""
         self._generation: int = meta["generation"]
         self._splitter = splitter
         self.has_texts: bool = meta["stored"]
         """Whether the index keeps the texts that the model reads."""
         self._ids: dict[int, str] = {}
+
+    def found(self, numbers: Sequence[int]) -> FoundDocuments:
+        """Documents to be read when they are looked at, as long as this store is open and after."""
+        found = FoundDocuments(self, numbers)
+        if self._is_unlocked:  # what is read later could be of another commit
+            found.read()
+        else:
+            self._found.add(found)
+        return found
+
+    def close(self) -> None:
+        """Read what was found and not looked at, as long as it can be read."""
+        for found in list(self._found):
+            found.read_before_closing()
+        self._found.clear()
+
+    def reopen_in_child(self) -> None:
+        """In a forked child: read what was found before the fork by a connection of its own, when it is looked at."""
+        self._found = weakref.WeakSet()
+        self._connection = _ChildConnection(self._connection.path)
+        self.turn = self._connection.lock
 
     @property
     def cached_ids(self) -> int:
@@ -59,8 +141,39 @@ class DocumentStore:
         ((found,),) = self._connection.rows(find, (self._generation, -len(first), first))
         return found
 
+    def ids_of(self, numbers: np.ndarray) -> list[str]:
+        """The ids of documents by insertion numbers, in their order."""
+        if len(self._segments) == 1:
+            return self._ids_in(self._segments[0], numbers)
+        ids, missing = np.empty(len(numbers), object), len(numbers)
+        for segment in self._segments:
+            here = np.flatnonzero((numbers >= segment.numbers[0]) & (numbers <= segment.numbers[-1]))
+            if len(here):
+                ids[here] = self._ids_in(segment, numbers[here])
+                missing -= len(here)
+        if missing:
+            raise self._not_stored()
+        return ids.tolist()
+
+    def _ids_in(self, segment: SegmentIds, numbers: np.ndarray) -> list[str]:
+        if segment.ids is None:
+            wanted = numbers.tolist()
+            return list(map(self._cached_ids(wanted).__getitem__, wanted))
+        rows = numbers - np.int64(segment.numbers[0])
+        if int(segment.numbers[-1]) - int(segment.numbers[0]) >= len(segment.numbers):  # some numbers are left out
+            rows = np.searchsorted(segment.numbers, numbers.astype(segment.numbers.dtype))
+        try:
+            return segment.ids.at(rows)
+        except DamagedTextsError:
+            raise database.damaged_segment(self._connection.path) from None
+
     def ids(self, numbers: Iterable[int]) -> dict[int, str]:
-        """The ids of documents by number; what was looked up is kept, as rankings share documents."""
+        """The ids of documents by insertion number."""
+        wanted = list(numbers)
+        return dict(zip(wanted, self.ids_of(np.array(wanted, np.int64)), strict=True))
+
+    def _cached_ids(self, numbers: Iterable[int]) -> dict[int, str]:
+        """The ids of documents from the database; what was looked up is kept, as rankings share documents."""
         wanted = set(numbers)
         known = self._ids
         if missing := sorted(wanted.difference(known)):  # in the order they lie on the disk
@@ -147,3 +260,19 @@ class DocumentStore:
     def _not_stored(self) -> CollectionError:
         path = self._connection.path
         return CollectionError(f"{path}: documents that are indexed are not stored; run 'vizsla verify'")
+
+
+class _ChildConnection(ReadConnection):
+    """A connection of a forked child, opened at the first use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self._is_open = False
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self.lock:
+            if not self._is_open:
+                super().__init__(self.path)
+                self._is_open = True
+            return super().rows(sql, values)

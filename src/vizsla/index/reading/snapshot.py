@@ -14,10 +14,10 @@ from vizsla.datasets import Splitter
 from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.connection import ReadConnection
-from vizsla.index.reading.documents import DocumentStore
+from vizsla.index.reading.documents import DocumentStore, SegmentIds
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
-from vizsla.index.storage import arrays, checksums, database, model_files, segment_files
+from vizsla.index.storage import arrays, checksums, database, id_files, model_files, segment_files
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 
 _ATTEMPTS = 5
@@ -30,11 +30,13 @@ class _StoredSegment:
         self.name = name
         self.facts = facts
         self.segment = segment_files.read_segment(path, name, facts)
+        self.ids = id_files.read_ids(path, name, facts)
         present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
         masks = {key: arrays.read_array(path, name, facts[key]) for key in present}
         self.alive = masks.get(segment_files.ALIVE)
         self.frequencies = masks.get(segment_files.FREQUENCIES)
-        if self.alive is not None and self.alive.shape != self.segment.numbers.shape:
+        counts = [len(rows) for rows in (self.alive, self.ids) if rows is not None]
+        if any(count != len(self.segment) for count in counts):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
@@ -88,7 +90,8 @@ class Snapshot:
         """How many rows live: documents, or passages where documents are cut into them."""
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.terms = TermTable(self.connection, self.segments, [s.frequencies for s in self._stored])
-        self.documents = DocumentStore(self.connection, self.meta, self.splitter)
+        ids = [SegmentIds(s.segment.numbers, s.ids) for s in self._stored if len(s.segment)]
+        self.documents = DocumentStore(self.connection, self.meta, self.splitter, ids)
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
         if any(entries.keys() != set(self.model.namespaces) for entries in by_segment):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
@@ -182,7 +185,7 @@ class Snapshot:
 
     def damage(self) -> CollectionError:
         """The error for a damaged segment."""
-        return CollectionError(f"{self.path}: a segment is damaged; 'vizsla verify' tells which")
+        return database.damaged_segment(self.path)
 
     # How long it stays open
 
@@ -238,13 +241,17 @@ class Snapshot:
 
     def _close(self) -> None:
         """Let go of everything now: the garbage collector may be late."""
-        self.connection.close()
+        try:
+            self.documents.close()
+        finally:
+            self.connection.close()
         self.segments, self.alive, self._stored = SegmentList([]), [], []
         self.statistics = {}
         self.__dict__.pop("terms", None)
 
     def close_in_child(self, may_close: bool) -> None:
         """Close what a forked child has inherited if no other thread is using it, or leave it as it is."""
+        self.documents.reopen_in_child()
         if not may_close and not self._retired:
             self.connection.leave_in_child()
             return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from vizsla.engine import MatchQuery, Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
-from vizsla.index.reading.terms import NamespaceStatistics
+from vizsla.index.reading.terms import MAX_CACHED, NamespaceStatistics
 from vizsla.models import (
     Component,
     DenseComponent,
@@ -36,26 +36,68 @@ class SparsePart:
     component: SparseComponent
     statistics: NamespaceStatistics
 
+    known: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Terms that queries had: their numbers, and what their weights are multiplied by; -1 if no document has one."""
+
     def query_weights(self, queries: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         """The final weights of each query's terms; terms that no document has are left out."""
-        weighted = self.component.query_weights(queries, self.statistics)
-        if self.weight == 1:
-            return weighted
-        return [{term: self.weight * w for term, w in weights.items()} for weights in weighted]
+        if type(self.component).query_weights is not SparseComponent.query_weights:  # a way of its own to weigh terms
+            weighted = self.component.query_weights(queries, self.statistics)
+            return [{term: self.weight * w for term, w in weights.items()} for weights in weighted]
+        known, own = self._known_terms(queries), self.weight
+        return [
+            {term: own * (weight * known[term][1]) for term, weight in query.items() if known[term][0] >= 0}
+            for query in queries
+        ]
 
     def encode(self, queries: Sequence[Mapping[str, float]]) -> list[_Encoded]:
         """For each query, given as terms and their weights before idf: term numbers, namespaces and weights."""
-        weighted = self.component.query_weights(queries, self.statistics)
-        numbers, _ = self.statistics.terms.lookup(self.space, [term for weights in weighted for term in weights])
-        values = self.weight * np.array([w for weights in weighted for w in weights.values()], np.float64)
-        spaces = np.full(len(numbers), self.space, np.int64)
-        ends = pairwise([0, *accumulate(map(len, weighted))])
-        return [(numbers[a:z], spaces[a:z], values[a:z]) for a, z in ends]
+        if type(self.component).query_weights is not SparseComponent.query_weights:
+            return [self.encode_weights(weights) for weights in self.query_weights(queries)]
+        known, own = self._known_terms(queries), self.weight
+        rows = []
+        for query in queries:
+            found = [(*known[term], weight) for term, weight in query.items()]
+            numbers = np.array([number for number, _, _ in found if number >= 0], np.int64)
+            weights = np.array([own * (weight * factor) for number, factor, weight in found if number >= 0], np.float64)
+            rows.append((numbers, self._spaces(len(numbers)), weights))
+        return rows
+
+    def _known_terms(self, queries: Sequence[Mapping[str, float]]) -> dict[str, tuple[int, float]]:
+        """Numbers and factors of the terms of queries, and perhaps of others."""
+        known = self.known
+        for query in queries:
+            if not known.keys() >= query.keys():
+                return self._learn(queries)
+        return known
+
+    def _learn(self, queries: Sequence[Mapping[str, float]]) -> dict[str, tuple[int, float]]:
+        """Look up the terms of queries that are not known yet."""
+        if len(self.known) > MAX_CACHED:
+            self.__dict__["known"] = {}
+        terms = list(dict.fromkeys(term for query in queries for term in query))
+        numbers, frequencies = self.statistics.terms.lookup(self.space, terms)
+        living = frequencies > 0
+        factors = np.full(len(terms), np.nan)
+        factors[living] = self.component.term_factors(frequencies[living], self.statistics.documents)
+        pairs = zip(np.where(living, numbers, -1).tolist(), factors.tolist(), strict=True)
+        found = dict(zip(terms, pairs, strict=True))
+        self.known.update(found)
+        return found
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return np.full(64, self.space, np.int64)
+
+    def _spaces(self, count: int) -> np.ndarray:
+        """The place of the namespace, once for each term."""
+        return self._places[:count] if count <= len(self._places) else np.full(count, self.space, np.int64)
 
     def encode_weights(self, weights: Mapping[str, float]) -> _Encoded:
         """Term numbers, namespaces and weights, given what terms weigh in the end."""
-        numbers, _ = self.statistics.terms.lookup(self.space, list(weights))
-        return numbers, np.full(len(numbers), self.space, np.int64), np.array(list(weights.values()), np.float64)
+        known = self._known_terms([weights])
+        numbers = np.array([known[term][0] for term in weights], np.int64)
+        return numbers, self._spaces(len(numbers)), np.array(list(weights.values()), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +205,16 @@ class BoundModel:
             return [Query(*encoded, *some) for encoded, some in zip(sparse[0], vectors, strict=True)]
         if not sparse:
             return [Query(*_NO_TERMS, *some) for some in vectors]
-        queries = []
-        for encoded, some in zip(zip(*sparse, strict=True), vectors, strict=True):
-            terms, spaces, weights = map(np.concatenate, zip(*encoded, strict=True))
-            queries.append(Query(terms, spaces, weights, *some))
-        return queries
+        pairs = zip(zip(*sparse, strict=True), vectors, strict=True)
+        return [Query(*_joined(encoded), *some) for encoded, some in pairs]
 
     def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]]) -> Query:
         """A query as numbers, given what its terms weigh in the end, by the place of each sparse namespace.
 
         `text`: what parts with vectors read.
         """
-        encoded = [_NO_TERMS, *(part.encode_weights(weights[part.space]) for part in self.sparse)]
-        terms, spaces, values = map(np.concatenate, zip(*encoded, strict=True))
+        encoded = [part.encode_weights(weights[part.space]) for part in self.sparse]
+        terms, spaces, values = _joined(encoded)
         vectors = self._vectors([text])[0] if self.has_vectors and text.strip() else ({}, {}, {})
         return Query(terms, spaces, values, *vectors)
 
@@ -203,6 +242,14 @@ class BoundModel:
         return {
             p.component.namespace: p.query_weights(p.component.query_terms([text], context))[0] for p in self.sparse
         }
+
+
+def _joined(encoded: Sequence[_Encoded]) -> _Encoded:
+    """The terms of several namespaces as those of one query."""
+    if len(encoded) < 2:
+        return encoded[0] if encoded else _NO_TERMS
+    terms, spaces, weights = map(np.concatenate, zip(*encoded, strict=True))
+    return terms, spaces, weights
 
 
 def _part(space: int, weight: float, component: Component, statistics: Mapping[str, NamespaceStatistics]) -> BoundPart:

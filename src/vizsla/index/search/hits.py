@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from itertools import chain
 
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import TopDocuments
 from vizsla.index.reading.documents import DocumentStore
-from vizsla.runs import Document, Hit
+from vizsla.runs import Document, DocumentSource, Hit, lazy_hits
+
+_TOGETHER = 1000  # documents of several queries that are read together, when one of them is looked at
 
 
-def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool) -> list[list[Hit]]:
-    """Hits with their documents, all looked up together; without `documents` they have ids only."""
-    numbers = {n for top in found for n in top.numbers.tolist()}
-    if documents:
-        stored = store.by_number(numbers)
-    else:
-        stored = {n: Document(doc_id, {}) for n, doc_id in store.ids(numbers).items()}
-    pairs = (zip(top.numbers.tolist(), top.scores.tolist(), strict=True) for top in found)
-    return [[Hit(rank, score, stored[n]) for rank, (n, score) in enumerate(some, 1)] for some in pairs]
+class _NoDocuments:
+    """Documents without content."""
+
+    def document(self, number: int, doc_id: str) -> Document:  # noqa: ARG002 (a source like any other)
+        return Document(doc_id, {})
+
+
+_NO_DOCUMENTS = _NoDocuments()
+
+
+def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1) -> list[list[Hit]]:
+    """Hits with their ids; their documents are read together when one of them is looked at.
+
+    Without `documents` they have none. `first`: the rank of the first.
+    """
+    numbers = [top.numbers.tolist() for top in found]
+    sources = _sources(store, numbers) if documents else [_NO_DOCUMENTS] * len(found)
+    return [
+        lazy_hits(some, store.ids_of(top.numbers), top.scores.tolist(), source, first)
+        for some, top, source in zip(numbers, found, sources, strict=True)
+    ]
+
+
+def _sources(store: DocumentStore, numbers: Sequence[list[int]]) -> list[DocumentSource]:
+    """For each query what reads its documents, with those of its neighbours as long as they are not too many."""
+    sources: list[DocumentSource] = []
+    while len(sources) < len(numbers):
+        end, size = len(sources), 0
+        while end < len(numbers) and (end == len(sources) or size + len(numbers[end]) <= _TOGETHER):
+            size += len(numbers[end])
+            end += 1
+        some = numbers[len(sources) : end]
+        sources += [store.found(some[0] if len(some) == 1 else list(chain(*some)))] * len(some)
+    return sources
 
 
 def page_hits(store: DocumentStore, top: TopDocuments, documents: bool, offset: int, in_passages: bool) -> list[Hit]:
     """The hits of a page, ranked from where it begins; rows of passages become documents."""
-    (hits,) = hits_of(store, [top], documents)
-    if not in_passages:
-        return [replace(hit, rank=offset + hit.rank) for hit in hits]
-    return [
-        Hit(offset + hit.rank, hit.score, Document(document_of(hit.id), hit.document.content), passage_of(hit.id))
-        for hit in hits
-    ]
+    (hits,) = hits_of(store, [top], documents, offset + 1)
+    return list(map(_document_hit, hits)) if in_passages else hits
+
+
+def _document_hit(passage: Hit, rank: int | None = None) -> Hit:
+    """The hit of a document from that of its passage."""
+    return passage.as_passage(document_of(passage.id), passage_of(passage.id), rank or passage.rank)
 
 
 def best_passages(search: Callable[[int], list[Hit]], k: int) -> list[Hit]:
@@ -40,8 +67,9 @@ def best_passages(search: Callable[[int], list[Hit]], k: int) -> list[Hit]:
         passages = search(depth)
         best: dict[str, Hit] = {}
         for hit in passages:
-            document = Document(document_of(hit.id), hit.document.content)
-            best.setdefault(document.id, Hit(len(best) + 1, hit.score, document, passage_of(hit.id)))
+            doc_id = document_of(hit.id)
+            if doc_id not in best:
+                best[doc_id] = _document_hit(hit, len(best) + 1)
         if len(best) >= k or len(passages) < depth:
             return list(best.values())[:k]
         depth *= 4

@@ -249,10 +249,8 @@ class Search:
         snapshot = self.searcher.snapshot
         if snapshot.splitter is not None:
             return [_ranking(hits) for hits in self._hits(texts, documents=False)]
-        found = self._found(texts)
-        numbers = [top.numbers.tolist() for top in found]
-        ids = snapshot.documents.ids({n for some in numbers for n in some})
-        return [Ranking([ids[n] for n in some], top.scores) for some, top in zip(numbers, found, strict=True)]
+        ids_of = snapshot.documents.ids_of
+        return [Ranking(ids_of(top.numbers), top.scores) for top in self._found(texts)]
 
     def top_k(self, queries: Sequence[Query], k: int) -> list[TopDocuments]:
         """The best k documents of encoded queries."""
@@ -289,7 +287,7 @@ class Search:
         by_query = zip(*rows, strict=True)
         known = [{hit.id: hit for hits in reversed(found) for hit in hits} for found in by_query]
         return [
-            [replace(found[d], rank=rank, score=score) for rank, (d, score) in enumerate(ranking, 1)]
+            [found[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1)]
             for ranking, found in zip(fused, known, strict=True)
         ]
 

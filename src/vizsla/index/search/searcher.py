@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -92,10 +92,20 @@ class Searcher:
         with self.snapshot.naming_damage():
             return search_among(self.snapshot.segments, query, bound.weightings, numbers, min(k, max(len(numbers), 1)))
 
-    def top_k_of_rows(self, query: Query, bound: BoundModel, rows: Sequence[np.ndarray], k: int) -> TopDocuments:
-        """The best k of some rows of each segment; one without a term of the query has the score 0."""
+    def top_k_of_rows(
+        self,
+        query: Query,
+        bound: BoundModel,
+        rows: Sequence[np.ndarray],
+        k: int,
+        check: Callable[[int, np.ndarray], np.ndarray] | None = None,
+    ) -> TopDocuments:
+        """The best k of some rows of each segment that pass a check; one without a term of the query has the score 0.
+
+        `check`: says which rows of a segment, given by its place, may be found; None for all.
+        """
         with self.snapshot.naming_damage():
-            return search_rows(self.snapshot.segments, query, bound.weightings, rows, k)
+            return search_rows(self.snapshot.segments, query, bound.weightings, rows, k, check)
 
     def masks(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment which of its documents pass a filter."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def similar(searcher: Searcher, doc_id: str, k: int, filter: FilterLike, model: 
     if not query:
         return []
     others = [hit for hit in search.hits_of(query) if hit.id != doc_id][:k]
-    return [replace(hit, rank=rank) for rank, hit in enumerate(others, 1)]
+    return [hit.at_rank(rank) for rank, hit in enumerate(others, 1)]
 
 
 def similar_query(searcher: Searcher, doc_id: str, model: Model | None) -> str:

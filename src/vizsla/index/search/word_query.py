@@ -7,14 +7,14 @@ decided by the model: each word that is not excluded counts as it would in a pla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Query, TopDocuments, rows_with_any
+from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
@@ -37,7 +37,6 @@ from vizsla.runs.query_language import (
 )
 
 _NONE = np.zeros(0, np.int64)
-_CHECKED = 4  # times k rows are looked at first for a phrase
 _PLACE = re.compile(r" \(character \d+ of the filter\)")
 
 
@@ -97,25 +96,31 @@ class WordQuery:
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
 
-        Without positions, phrases that must be met are looked for in the texts of the best rows first, until there are
-        enough.
+        Phrases that must be met are looked for in the best rows first, until there are enough. A query that asks for
+        any of its terms is searched as a plain one.
         """
-        unchecked = frozenset() if self._has_positions() else self._required_phrases()
-        if not unchecked:
-            return self._searcher.top_k_of_rows(self.query, self._bound, self.rows, k)
-        rows = self._living_rows(unchecked)
-        ranked = self._searcher.top_k_of_rows(self.query, self._bound, rows, max(sum(map(len, rows)), 1))
-        kept, count, first, size = [_NONE], 0, 0, max(_CHECKED * k, 64)
-        while first < len(ranked) and count < k:
-            found = first + np.flatnonzero(self._has_phrases(unchecked, ranked.numbers[first : first + size]))
-            kept.append(found)
-            first, size, count = first + size, 2 * size, count + len(found)
-        best = np.concatenate(kept)[:k]
-        return TopDocuments(ranked.numbers[best], ranked.scores[best])
+        if self._finds_any_term():
+            return self._searcher.top_k([self.query], self._bound, k, self._condition)[0]
+        phrases = self._required_phrases()
+        rows = self._living_rows(phrases) if phrases else self.rows
+        check = self._phrase_check(phrases) if phrases else None
+        return self._searcher.top_k_of_rows(self.query, self._bound, rows, k, check)
 
-    def _has_positions(self) -> bool:
-        segments, spaces = self._searcher.snapshot.segments, [part.space for part in self._parts]
-        return all(space in segment.sequences for segment in segments for space in spaces)
+    def _finds_any_term(self) -> bool:
+        """Whether a row meets the query if it has any of the terms that count, wherever."""
+        clauses, parts = self._group.clauses, self._bound.sparse
+        alone = len(clauses) == 1 and clauses[0].occur == MUST
+        if len(parts) != 1 or not isinstance(parts[0].component, BM25):
+            return False
+        return all(
+            (alone or clause.occur == SHOULD) and isinstance(clause.node, Leaf) and self._is_any_term(clause.node)
+            for clause in clauses
+        )
+
+    def _is_any_term(self, leaf: Leaf) -> bool:
+        """Whether a leaf asks for any of its terms in any field."""
+        is_phrase = isinstance(leaf, Phrase)
+        return leaf.field is None and all(not is_phrase or len(found.terms) == 1 for found in self._terms_of(leaf))
 
     def _required_phrases(self) -> frozenset[Leaf]:
         """The phrases that each row must have, those inside of groups left out."""
@@ -125,22 +130,24 @@ class WordQuery:
         phrases = [node for node in required if isinstance(node, Phrase) and not self._is_value(node)]
         return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
 
-    def _has_phrases(self, phrases: frozenset[Leaf], numbers: np.ndarray) -> np.ndarray:
-        """Which rows, by insertion numbers, have all phrases."""
-        keep = np.ones(len(numbers), np.bool_)
-        with self._searcher.snapshot.naming_damage():
-            for s, segment in enumerate(self._searcher.snapshot.segments):
-                wanted = numbers.astype(segment.numbers.dtype)  # of another type all numbers of the segment were copied
-                rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
-                here = np.flatnonzero(keep & (segment.numbers[rows] == numbers))
-                for leaf in phrases:
-                    found = np.zeros(len(here), np.bool_)
-                    for part, terms, known, shape in self._terms_of(leaf):
-                        if (known >= 0).all():
-                            found |= part.finder.check(s, rows[here], terms, known, shape)
-                    keep[here[~found]] = False
-                    here = here[found]
-        return keep
+    def _phrase_check(self, phrases: frozenset[Leaf]) -> Callable[[int, np.ndarray], np.ndarray]:
+        """What says which rows of a segment have all phrases."""
+
+        def check(s: int, rows: np.ndarray) -> np.ndarray:
+            keep: np.ndarray | None = None
+            for leaf in phrases:
+                found: np.ndarray | None = None
+                for part, terms, known, shape in self._terms_of(leaf):
+                    if (known >= 0).all():
+                        own = part.finder.check(s, rows, terms, known, shape)
+                        found = own if found is None else found | own
+                if found is None:
+                    return np.zeros(len(rows), np.bool_)
+                keep = found if keep is None else keep & found
+            assert keep is not None
+            return keep
+
+        return check
 
     @cached_property
     def masks(self) -> list[np.ndarray]:
@@ -192,9 +199,11 @@ class WordQuery:
                 return _NONE
             return part.finder.candidates(s, numbers) if unchecked else part.finder.rows(s, terms, numbers, shape)
         if shape.field is None or len(part.bm25.fields) == 1:
-            return np.flatnonzero(rows_with_any(segment, numbers[numbers >= 0]))
-        known = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
-        return _union([part.finder.rows(s, terms[one], numbers[one], shape) for one in known], len(segment))
+            known = numbers[numbers >= 0]
+            one = len(known) == 1  # whose rows are its list
+            return rows_with_all(segment, known) if one else np.flatnonzero(rows_with_any(segment, known))
+        single = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
+        return _union([part.finder.rows(s, terms[i], numbers[i], shape) for i in single], len(segment))
 
     # Which terms
 

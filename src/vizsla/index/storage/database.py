@@ -24,7 +24,15 @@ from vizsla.errors import CollectionError
 from vizsla.index.storage import checksums, forking
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
-from vizsla.index.storage.schema import FORMAT, META, READABLE, SCHEMA, are_statistics, expected_tables
+from vizsla.index.storage.schema import (
+    FORMAT,
+    META,
+    READABLE,
+    SCHEMA,
+    WITHOUT_CHECKSUMS,
+    are_statistics,
+    expected_tables,
+)
 from vizsla.index.storage.segment_files import check_facts
 
 FILE = "index.db"
@@ -256,7 +264,7 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         meta = {key: json.loads(value) for key, value in rows}
     except (ValueError, TypeError, RecursionError):
         raise damaged(path, "meta holds something that is not JSON") from None
-    required = (checksums.KEY,) if meta.get("format") == FORMAT else ()
+    required = () if meta.get("format") == WITHOUT_CHECKSUMS else (checksums.KEY,)
     optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta or key in required}
     for key, is_valid in {**META, **optional}.items():
         if key not in meta or not is_valid(meta[key]):
@@ -267,6 +275,11 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
 def damaged(path: Path, reason: str) -> CollectionError:
     """The error for a damaged index.db."""
     return CollectionError(f"{path}: {FILE} is damaged ({reason})")
+
+
+def damaged_segment(path: Path) -> CollectionError:
+    """The error for a segment whose arrays contradict each other."""
+    return CollectionError(f"{path}: a segment is damaged; 'vizsla verify' tells which")
 
 
 def sweep(connection: sqlite3.Connection) -> None:

@@ -10,8 +10,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-FORMAT = 3
-READABLE = (2, 3)  # format 2 has no checksums; the next commit makes it format 3
+FORMAT = 4
+READABLE = (2, 3, 4)  # format 2 has no checksums, format 3 no ids in segments; the next commit makes them format 4
+WITHOUT_CHECKSUMS = 2
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -33,7 +33,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import match_files, sequence_files, token_files, trust
+from vizsla.index.storage import id_files, match_files, sequence_files, token_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -45,6 +45,7 @@ from vizsla.index.storage.arrays import (
     sync_folder,
     write_array,
 )
+from vizsla.text.stored_texts import StoredTexts
 
 DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
 _LIST_ARRAYS = {
@@ -85,6 +86,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     TOKENS: (1, ("<i8",)),
     **token_files.ARRAY_TYPES,
     **sequence_files.ARRAY_TYPES,
+    **id_files.ARRAY_TYPES,
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
@@ -97,7 +99,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    if not match_files.are_complete(facts) or not sequence_files.are_complete(facts):
+    if not all(files.are_complete(facts) for files in (match_files, sequence_files, id_files)):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -125,11 +127,12 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
-    if space is None and part not in (*PARTS, ALIVE, FREQUENCIES):
+    dated = (ALIVE, FREQUENCIES, *id_files.KINDS)  # what carries the number of a commit
+    if space is None and part not in (*PARTS, *dated):
         return False
     later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
     added = "(-[0-9]+)?" if space and space[1] in later else ""
-    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in (ALIVE, FREQUENCIES) else f"{part}{added}[.]npy", name):
+    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in dated else f"{part}{added}[.]npy", name):
         return False
     dimensions, types = _ARRAY_TYPES[space[1] if space else re.sub("^(small|large)_", "", part)]
     shape = entry.get("shape")
@@ -237,6 +240,12 @@ def write_sequences(
     """Write the term sequences of the documents of a segment, piece by piece."""
     with _writing(path, segment, new=False) as folder:
         return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
+
+
+def write_ids(path: Path, segment: str, generation: int, ids: StoredTexts) -> dict[str, Facts]:
+    """Write the ids of the documents of a segment."""
+    with _writing(path, segment, new=False) as folder:
+        return id_files.write_ids(folder, generation, ids)
 
 
 def without_sequences(facts: Mapping[str, Facts]) -> dict[str, Facts]:

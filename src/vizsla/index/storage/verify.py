@@ -15,9 +15,10 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_frequencies
 from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import arrays, checksums, database, forking, model_files, segment_files
+from vizsla.index.storage import arrays, checksums, database, forking, id_files, model_files, segment_files
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.models import Model
+from vizsla.text.stored_texts import DamagedTextsError
 
 ATTEMPTS = 5  # while a writer commits again and again
 
@@ -150,6 +151,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
                 continue
             yield from _check_dense(path, name, segment)
             yield from _check_matches(path, name, segment)
+            yield from _check_ids(path, name, db, segment, alive, facts)
             yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
             living.append(segment.numbers if alive is None else segment.numbers[alive])
         except CollectionError as e:
@@ -206,6 +208,27 @@ def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
         has_token[lists.documents if (sound := lists.is_sound(len(s))) else 0] = True
         if not sound or (has_token != (s.sizes[space] > 0)).any():
             yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
+
+
+def _check_ids(
+    path: Path,
+    name: str,
+    db: sqlite3.Connection,
+    s: Segment,
+    alive: np.ndarray | None,
+    facts: dict[str, arrays.Facts],
+) -> Iterator[str]:
+    """Check that the ids of living documents are those of the database."""
+    ids = id_files.read_ids(path, name, facts)
+    living = np.arange(len(s)) if alive is None else np.flatnonzero(alive)
+    if ids is None:
+        return
+    try:
+        same = len(ids) == len(s) and ids.at(living) == id_files.collect_ids(db, s.numbers).at(living)
+    except DamagedTextsError:
+        same = False
+    if not same:
+        yield f"{path}: the ids of segment {name} are not those of its documents"
 
 
 def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:

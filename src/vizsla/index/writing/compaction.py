@@ -28,7 +28,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.storage import arrays, database, id_files, segment_files
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
 from vizsla.models import BM25, ExpandedBM25, Model
@@ -102,6 +102,7 @@ class Compaction:
             self._build_ann_indexes(entry)
             self._build_token_indexes(entry, whole)
             self._build_sequences(entry)
+            self._store_ids(entry)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
@@ -235,6 +236,12 @@ class Compaction:
             pieces = self._builders[space].sequences(entry.segment)
             files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
         self._set_files(entry, files)
+
+    def _store_ids(self, entry: _SegmentState) -> None:
+        """Store the ids of documents with a segment that lacks them: a new one, or one of an earlier version."""
+        if id_files.KINDS[0] not in entry.files:
+            ids = id_files.collect_ids(self._db, entry.segment.numbers)
+            self._set_files(entry, entry.files | segment_files.write_ids(self._path, entry.name, self._generation, ids))
 
     def _set_files(self, entry: _SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:

@@ -1,0 +1,122 @@
+"""Many short texts in one array of bytes, such as the ids of documents: any thousand of them are read at once.
+
+Each text has its size; where every 64th begins is stored, so that any text is found without reading all sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vizsla.kernels import njit
+
+STEP_BITS = 6
+STEP = 1 << STEP_BITS
+"""Of how many texts one has its place stored."""
+_END = 10  # a line break stands between texts that are read together
+
+
+class DamagedTextsError(Exception):
+    """The arrays of stored texts contradict each other; the caller, who knows their files, reports it."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTexts:
+    """Texts 0 .. n - 1.
+
+    >>> texts = StoredTexts.of(["dog", "", "caf\u00e9"])
+    >>> len(texts), texts.at(np.array([2, 0, 2, 1]))
+    (3, ['caf\u00e9', 'dog', 'caf\u00e9', ''])
+    """
+
+    data: np.ndarray
+    """uint8: the texts in UTF-8, end to end."""
+    sizes: np.ndarray
+    """[n] uint8, uint16 or uint32: how many bytes each text has."""
+    starts: np.ndarray
+    """[n / 64, rounded up] int64: where the texts 0, 64, 128 and so on begin."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> StoredTexts:
+        """Texts as arrays; half a surrogate pair cannot be stored."""
+        return cls.join([[text.encode() for text in texts]])
+
+    @classmethod
+    def join(cls, batches: Iterable[Sequence[bytes]]) -> StoredTexts:
+        """Texts in UTF-8 as arrays, given batch by batch."""
+        data, sizes = [], [np.zeros(0, np.int64)]
+        for batch in batches:
+            data.append(np.frombuffer(b"".join(batch), np.uint8))
+            sizes.append(np.fromiter(map(len, batch), np.int64, len(batch)))
+        all_sizes = np.concatenate(sizes)
+        largest = int(all_sizes.max(initial=0))
+        kind = np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32
+        starts = (np.cumsum(all_sizes) - all_sizes)[::STEP]
+        return cls(np.concatenate([*data, np.zeros(0, np.uint8)]), all_sizes.astype(kind), starts.astype(np.int64))
+
+    def __post_init__(self) -> None:
+        for name in ("data", "sizes", "starts"):  # one kind of array, so that kernels are compiled once
+            array = np.asarray(getattr(self, name)).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def fit(self) -> bool:
+        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        if len(self.starts) != -(-len(self) // STEP):
+            return False
+        last = len(self) - len(self) % STEP if len(self) % STEP else max(len(self) - STEP, 0)
+        end = int(self.starts[-1]) + int(self.sizes[last:].sum(dtype=np.int64)) if len(self) else 0
+        return end == len(self.data)
+
+    def at(self, rows: np.ndarray) -> list[str]:
+        """The texts of some rows, in their order."""
+        joined, ends, breaks = _gather(self.data, self.sizes, self.starts, rows.astype(np.int64, copy=False))
+        if len(ends) < len(rows):
+            raise DamagedTextsError
+        if len(rows) == 0:
+            return []
+        try:
+            if breaks == 0:
+                return str(joined.data, "utf-8").split("\n")
+            data, last = joined.tobytes(), ends.tolist()
+            return [data[a:b].decode() for a, b in zip([0, *(z + 1 for z in last)], last, strict=False)]
+        except UnicodeDecodeError:
+            raise DamagedTextsError from None
+
+
+@njit
+def _gather(data, sizes, starts, rows):
+    """The texts of some rows with a line break between any two, where each ends, and the line breaks inside of texts.
+
+    Fewer ends than rows: a row is not there, or the arrays are damaged.
+    """
+    begins, ends = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
+    total = 0
+    for x in range(rows.size):
+        row = rows[x]
+        if row < 0 or row >= sizes.size or row >> STEP_BITS >= starts.size:
+            return np.empty(0, np.uint8), ends[:0], 0
+        begin = np.int64(starts[row >> STEP_BITS])
+        for other in range(row >> STEP_BITS << STEP_BITS, row):
+            begin += np.int64(sizes[other])
+        if begin < 0 or begin + np.int64(sizes[row]) > data.size:
+            return np.empty(0, np.uint8), ends[:0], 0
+        begins[x] = begin
+        ends[x] = total + np.int64(sizes[row])
+        total = ends[x] + 1
+    out = np.empty(total - 1 if total else 0, np.uint8)
+    breaks, at = 0, 0
+    for x in range(rows.size):
+        for place in range(begins[x], begins[x] + ends[x] - at):
+            out[at] = data[place]
+            breaks += data[place] == _END
+            at += 1
+        if x + 1 < rows.size:
+            out[at] = _END
+        at += 1
+    return out, ends, breaks
