@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import event
+from numba.core import config, event
 from numba.core.caching import FunctionCache
 from numba.np import linalg
 
 from vizsla import compiling
+from vizsla.kernel_compiler import Kernel
 
 _cached = True
 
@@ -51,7 +51,10 @@ def njit_fastsum(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     global _cached
-    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+    compiled: Any = Kernel(function, targetoptions={**always, **options})
     try:
         compiled._cache = _Cache(function)
     except RuntimeError:  # numba found no folder it may write its cache to
@@ -115,7 +118,12 @@ def _load_arrays() -> None:
 def stamp() -> str:
     """What cached kernels were compiled from: all files with kernels."""
     here = Path(__file__).parent
-    files = [Path(__file__), *sorted((here / "engine").rglob("*.py")), *sorted((here / "text").rglob("*.py"))]
+    files = [
+        Path(__file__),
+        here / "kernel_compiler.py",
+        *sorted((here / "engine").rglob("*.py")),
+        *sorted((here / "text").rglob("*.py")),
+    ]
     stats = [file.stat() for file in files]
     return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 
