@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DOCUMENTS
+from conftest import DOCUMENTS, Cli
 from vizsla import compiling
 from vizsla.cli import warming
 
@@ -87,9 +87,49 @@ def test_warming_up_is_done_by_one_process_and_remembered(tmp_path: Path, monkey
     monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
     monkeypatch.setattr(compiling, "_announced", True)
     asked: list[int] = []
-    monkeypatch.setattr(warming, "_compile_all", lambda: asked.append(1) or len(asked) > 1)
+    monkeypatch.setattr(warming, "_compile_all", lambda **_: asked.append(1) or len(asked) > 1)
     assert [warming.warm_up() for _ in range(3)] == [False, True, False]  # a failure is tried again, success is not
     assert len(asked) == 2
+
+
+def test_two_processes_warm_up_at_once_and_one_compiles(tmp_path: Path) -> None:
+    """The verb, with parts that only say that they were done: whoever comes second waits and finds the work done."""
+    code = """
+import sys, time
+from vizsla.cli import main, warming
+warming._compile_all = lambda *, check: print("compiles", flush=True) or not time.sleep(1)
+sys.argv = ["vizsla", "warm-up"]
+main()
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    both = [subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in both]
+    assert sorted(out for out, _ in said) == ["", "compiles\n"]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(f"kernels in {tmp_path}" in err for _, err in said)
+
+
+def test_warm_up_says_why_it_cannot(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
+    monkeypatch.setattr(warming, "PARTS", {"none": None})
+    code, out, err = cli("warm-up")
+    assert (code, out) == (2, "")
+    assert "vizsla: the kernels could not be compiled: KeyError: 'none'" in err
+    monkeypatch.setattr("vizsla.kernels.cache_folder", lambda: None)
+    code, _, err = cli("warm-up")
+    assert code == 2
+    assert "set NUMBA_CACHE_DIR to one" in err
+
+
+def test_parts_are_shared_by_the_cores() -> None:
+    shares = [warming._shares(cores) for cores in (1, 2, 3, 64)]
+    assert shares == [
+        [["search", "text", "write"]],
+        [["search"], ["text", "write"]],
+        [["search"], ["text"], ["write"]],
+        [["search"], ["text"], ["write"]],
+    ]
 
 
 def test_workers_end_with_who_wants_them(tmp_path: Path) -> None:
