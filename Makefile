@@ -46,7 +46,7 @@ docs:
 	rm -rf $(DOCS)
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
-	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]"
+	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]" ./weights/doc2query-small
 	$(DOCS)/bin/python docs/run.py
 
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.

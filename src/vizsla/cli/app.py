@@ -201,7 +201,9 @@ def _write(text: str) -> None:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
+    """Whether a stream is a pipe that nobody reads any more; Windows cannot say."""
+    if not hasattr(select, "poll"):
+        return False
     with suppress(OSError, ValueError):
         watch = select.poll()
         watch.register(stream.fileno(), 0)
