@@ -126,7 +126,8 @@ bench-text: $(READY)
 $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
-	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[server]"
+	@# Most modules of numba and numpy are never imported: Python compiles those that are, when they are.
+	@$(LIGHT)/bin/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt
