@@ -29,6 +29,7 @@ for name, part in warming.PARTS.items():
     part(pathlib.Path(f"warming-{name}"))
 before = kernels()
 commands = '''index a.jsonl -o i
+index many.jsonl -o j
 search i dogs
 search i dogs --json
 explain i dogs d1
@@ -51,6 +52,7 @@ print(len(before), sorted(name for name, _ in kernels() - before))
 def test_what_is_compiled_at_once_is_what_commands_take(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
     (tmp_path / "b.jsonl").write_text(json.dumps({"_id": "d5", "text": "A bird sings, not a dog."}))
+    (tmp_path / "many.jsonl").write_text(json.dumps({"_id": "m", "text": " ".join(map(str, range(40_000)))}))
     (tmp_path / "q.tsv").write_text("1\tdog\n2\tpurring cats\n")
     done = subprocess.run([sys.executable, "-c", COMMANDS], cwd=tmp_path, capture_output=True, text=True, check=True)
     count, others = done.stdout.split(maxsplit=1)

@@ -148,7 +148,9 @@ def _text(folder: Path) -> None:
     analyzer = Analyzer.parse("lucene-english")
     analyzer.tokens("dogs")
     analyzer("dogs")
-    analyzer.lexicon().encode(["A dog barks at cats.", "Birds sing."])
+    analyzer.lexicon().encode(
+        ["A dog barks at cats.", " ".join(map(str, range(40_000)))]
+    )  # more words than at first fit
 
 
 def _write(folder: Path) -> None:
