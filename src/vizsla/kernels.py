@@ -16,6 +16,7 @@ from typing import Any
 
 from numba.core import config, event
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.np import linalg
 
 from vizsla import compiling
@@ -73,15 +74,22 @@ class _Cache(FunctionCache):
         self._cache_file._source_stamp = stamp()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _load_arrays()
         overload = self._load(sig, target_context)
         if overload is None and compiling.run_hook():
             overload = self._load(sig, target_context)
+        if overload is None:  # numba compiles it now
+            _load_arrays()
         return overload
 
     def _load(self, sig: Any, target_context: Any) -> Any:
+        """Read a kernel, without what numba needs to compile one, which it would load first: a quarter of a second.
+
+        What a compiled kernel needs is the runtime that counts references.
+        """
+        rtsys.initialize(target_context)
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (ImportError, AttributeError):  # kernels of another version, whose files had other names
             self.flush()  # type: ignore[no-untyped-call]
             return None
