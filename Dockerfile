@@ -32,7 +32,7 @@ COPY --from=build /opt/vizsla /opt/vizsla
 USER 10001:10001
 WORKDIR /data
 # Kernels for the processor of the machine that builds; another kind of processor compiles its own at the first start.
-RUN ["python", "-c", "from vizsla.cli.warming import warm_up; assert warm_up()"]
+RUN ["vizsla", "warm-up"]
 VOLUME ["/data"]
 EXPOSE 8080
 # Without a proxy, whatever the environment says: the server is in this container.

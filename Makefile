@@ -18,10 +18,13 @@ ADAPTERS := .venv-adapters
 ADAPTERS_READY := $(ADAPTERS)/.ready
 FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
 
+RELEASE := .venv-release
+RELEASE_READY := $(RELEASE)/.ready
+
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test test-slow test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo dist test test-slow test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -46,8 +49,17 @@ docs:
 	rm -rf $(DOCS)
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
-	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]"
+	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]" ./weights/doc2query-small
 	$(DOCS)/bin/python docs/run.py
+
+# What a release uploads: the wheel and the source, at most 45 MB each, and the weights that are packages of their own.
+dist: $(RELEASE_READY)
+	rm -rf dist
+	$(RELEASE)/bin/python -m build -q -o dist .
+	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/doc2query-small
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents dist/*.whl
+	@find dist -size +45000k | { ! grep . ; } || { echo "these files are larger than 45 MB"; exit 1; }
 
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.
 check: $(READY)
@@ -126,7 +138,8 @@ bench-text: $(READY)
 $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
-	@$(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[server]"
+	@# Most modules of numba and numpy are never imported: Python compiles those that are, when they are.
+	@$(LIGHT)/bin/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt
@@ -148,6 +161,11 @@ $(ADAPTERS_READY): pyproject.toml constraints.txt
 		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
 	@touch $@
 
+$(RELEASE_READY):
+	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/pip install -q --disable-pip-version-check build twine check-wheel-contents
+	@touch $@
+
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
 $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -158,4 +176,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) $(ADAPTERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

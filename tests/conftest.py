@@ -18,12 +18,19 @@ from qdrant_server import server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import compiling
 from vizsla.cli import main
+from vizsla.cli.warming import warm_up
 from vizsla.index import Index
 from written import records
 
 # Kernels are compiled on first use, which no deadline foresees.
 settings.register_profile("vizsla", deadline=None, max_examples=60)
 settings.load_profile("vizsla")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile kernels once, before processes are started that would each compile them."""
+    if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
+        warm_up()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from conftest import Cli
 from vizsla.cli import models
-from vizsla.cli.app import app
+from vizsla.cli.app import application
 from vizsla.cli.verbs import GROUPS
 from vizsla.spec import Option, Registry
 
@@ -22,7 +22,7 @@ OWNED_BY_OTHERS = ("recipes", "train")
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Every verb, and every verb of a group, with the command behind it."""
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(application()).commands.items():  # type: ignore[attr-defined]
         yield name, command
         for inner, other in getattr(command, "commands", {}).items():
             yield f"{name} {inner}", other

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DOCUMENTS
+from conftest import DOCUMENTS, Cli
 from vizsla import compiling
 from vizsla.cli import warming
 
@@ -29,6 +29,7 @@ for name, part in warming.PARTS.items():
     part(pathlib.Path(f"warming-{name}"))
 before = kernels()
 commands = '''index a.jsonl -o i
+index many.jsonl -o j
 search i dogs
 search i dogs --json
 explain i dogs d1
@@ -51,6 +52,7 @@ print(len(before), sorted(name for name, _ in kernels() - before))
 def test_what_is_compiled_at_once_is_what_commands_take(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
     (tmp_path / "b.jsonl").write_text(json.dumps({"_id": "d5", "text": "A bird sings, not a dog."}))
+    (tmp_path / "many.jsonl").write_text(json.dumps({"_id": "m", "text": " ".join(map(str, range(40_000)))}))
     (tmp_path / "q.tsv").write_text("1\tdog\n2\tpurring cats\n")
     done = subprocess.run([sys.executable, "-c", COMMANDS], cwd=tmp_path, capture_output=True, text=True, check=True)
     count, others = done.stdout.split(maxsplit=1)
@@ -87,9 +89,49 @@ def test_warming_up_is_done_by_one_process_and_remembered(tmp_path: Path, monkey
     monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
     monkeypatch.setattr(compiling, "_announced", True)
     asked: list[int] = []
-    monkeypatch.setattr(warming, "_compile_all", lambda: asked.append(1) or len(asked) > 1)
+    monkeypatch.setattr(warming, "_compile_all", lambda **_: asked.append(1) or len(asked) > 1)
     assert [warming.warm_up() for _ in range(3)] == [False, True, False]  # a failure is tried again, success is not
     assert len(asked) == 2
+
+
+def test_two_processes_warm_up_at_once_and_one_compiles(tmp_path: Path) -> None:
+    """The verb, with parts that only say that they were done: whoever comes second waits and finds the work done."""
+    code = """
+import sys, time
+from vizsla.cli import main, warming
+warming._compile_all = lambda *, check: print("compiles", flush=True) or not time.sleep(1)
+sys.argv = ["vizsla", "warm-up"]
+main()
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    both = [subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in both]
+    assert sorted(out for out, _ in said) == ["", "compiles\n"]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(f"kernels in {tmp_path}" in err for _, err in said)
+
+
+def test_warm_up_says_why_it_cannot(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
+    monkeypatch.setattr(warming, "PARTS", {"none": None})
+    code, out, err = cli("warm-up")
+    assert (code, out) == (2, "")
+    assert "vizsla: the kernels could not be compiled: KeyError: 'none'" in err
+    monkeypatch.setattr("vizsla.kernels.cache_folder", lambda: None)
+    code, _, err = cli("warm-up")
+    assert code == 2
+    assert "set NUMBA_CACHE_DIR to one" in err
+
+
+def test_parts_are_shared_by_the_cores() -> None:
+    shares = [warming._shares(cores) for cores in (1, 2, 3, 64)]
+    assert shares == [
+        [["search", "text", "write"]],
+        [["search"], ["text", "write"]],
+        [["search"], ["text"], ["write"]],
+        [["search"], ["text"], ["write"]],
+    ]
 
 
 def test_workers_end_with_who_wants_them(tmp_path: Path) -> None:

@@ -224,8 +224,15 @@ def test_the_generator_of_the_package_is_found_by_its_name(
     small: CheckpointGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.setattr(generators, "SHIPPED", tmp_path)
-    with pytest.raises(VizslaError, match="no generator comes with this version of Vizsla; name one by its folder"):
+    with pytest.raises(VizslaError, match=r"not installed; get them \(30 MB\) with: pip install 'vizsla\[doc2query\]'"):
         open_generator("doc2query-small")
+    package = tmp_path / "packages" / "vizsla_doc2query_small"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "model").symlink_to(small.checkpoint.folder)
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(package.parent)
+        assert open_generator("doc2query-small").digest == small.digest
     (tmp_path / "doc2query-small").symlink_to(small.checkpoint.folder)
     assert open_generator().digest == small.digest
     source = tmp_path / "documents.jsonl"

@@ -14,12 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import event
+from numba.core import config, event
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.np import linalg
 
 from vizsla import compiling
+from vizsla.kernel_compiler import Kernel
 
 _cached = True
 
@@ -51,7 +52,10 @@ def njit_fastsum(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     global _cached
-    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+    compiled: Any = Kernel(function, targetoptions={**always, **options})
     try:
         compiled._cache = _Cache(function)
     except RuntimeError:  # numba found no folder it may write its cache to
@@ -70,15 +74,22 @@ class _Cache(FunctionCache):
         self._cache_file._source_stamp = stamp()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _load_arrays()
         overload = self._load(sig, target_context)
         if overload is None and compiling.run_hook():
             overload = self._load(sig, target_context)
+        if overload is None:  # numba compiles it now
+            _load_arrays()
         return overload
 
     def _load(self, sig: Any, target_context: Any) -> Any:
+        """Read a kernel, without what numba needs to compile one, which it would load first: a quarter of a second.
+
+        What a compiled kernel needs is the runtime that counts references.
+        """
+        rtsys.initialize(target_context)
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (ImportError, AttributeError):  # kernels of another version, whose files had other names
             self.flush()  # type: ignore[no-untyped-call]
             return None
@@ -115,7 +126,12 @@ def _load_arrays() -> None:
 def stamp() -> str:
     """What cached kernels were compiled from: all files with kernels."""
     here = Path(__file__).parent
-    files = [Path(__file__), *sorted((here / "engine").rglob("*.py")), *sorted((here / "text").rglob("*.py"))]
+    files = [
+        Path(__file__),
+        here / "kernel_compiler.py",
+        *sorted((here / "engine").rglob("*.py")),
+        *sorted((here / "text").rglob("*.py")),
+    ]
     stats = [file.stat() for file in files]
     return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 

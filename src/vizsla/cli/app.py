@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO, TextIOWrapper
 from types import FrameType
@@ -53,24 +53,12 @@ class _Verbs(GroupedVerbs):
             raise VizslaError("a process that vizsla had started ended before its work was done") from e
 
 
-app = typer.Typer(
-    name="vizsla",
-    cls=_Verbs,
-    help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"vizsla {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
@@ -79,7 +67,20 @@ def _options(
     del version
 
 
-register(app)
+def application(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The application with its verbs; with arguments that begin with a verb, it has this one alone."""
+    app = typer.Typer(
+        name="vizsla",
+        cls=_Verbs,
+        help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    register(app, arguments[0] if arguments else None)
+    return app
 
 
 def run() -> int:
@@ -88,7 +89,7 @@ def run() -> int:
         try:
             _check_arguments(sys.argv[1:])
             compiling.hook = _warm_up
-            code = typer.main.get_command(app).main(prog_name="vizsla", standalone_mode=False)
+            code = typer.main.get_command(application(sys.argv[1:])).main(prog_name="vizsla", standalone_mode=False)
             sys.stdout.flush()
             return code or 0
         except _UsageError as e:
@@ -200,7 +201,9 @@ def _write(text: str) -> None:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
+    """Whether a stream is a pipe that nobody reads any more; Windows cannot say."""
+    if not hasattr(select, "poll"):
+        return False
     with suppress(OSError, ValueError):
         watch = select.poll()
         watch.register(stream.fileno(), 0)

@@ -3,99 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import typer
 import typer.core
 
-from vizsla.cli import (
-    adapt,
-    add,
-    analyze,
-    ann_recall,
-    compact,
-    compare,
-    datasets,
-    delete,
-    demo,
-    encode,
-    evaluate,
-    expand,
-    explain,
-    export,
-    fit,
-    fuse,
-    index,
-    info,
-    interleave,
-    mcp,
-    models,
-    overlap,
-    push,
-    qrels,
-    queries,
-    recipes,
-    rerank,
-    revert,
-    reweigh,
-    save_model,
-    search,
-    serve,
-    train,
-    trust,
-    tune,
-    upload,
-    verify,
-    word_order,
-)
-
 Verb = Callable[..., None] | typer.Typer
 
-GROUPS: dict[str, dict[str, Verb]] = {
-    "First steps": {"demo": demo.demo},
+GROUPS: dict[str, dict[str, str]] = {
+    "First steps": {"demo": "demo.demo", "warm-up": "warming.warm_up_verb"},
     "Collections": {
-        "index": index.index,
-        "encode": encode.encode,
-        "upload": upload.upload,
-        "add": add.add,
-        "delete": delete.delete,
-        "info": info.info,
-        "compact": compact.compact,
-        "fit": fit.fit,
-        "reweigh": reweigh.reweigh,
-        "revert": revert.revert,
-        "verify": verify.verify,
-        "trust": trust.trust,
-        "export": export.export,
+        "index": "index.index",
+        "encode": "encode.encode",
+        "upload": "upload.upload",
+        "add": "add.add",
+        "delete": "delete.delete",
+        "info": "info.info",
+        "compact": "compact.compact",
+        "fit": "fit.fit",
+        "reweigh": "reweigh.reweigh",
+        "revert": "revert.revert",
+        "verify": "verify.verify",
+        "trust": "trust.trust",
+        "export": "export.export",
     },
     "Search": {
-        "search": search.search,
-        "explain": explain.explain,
-        "rerank": rerank.rerank,
-        "fuse": fuse.fuse,
-        "analyze": analyze.analyze,
-        "models": models.models,
+        "search": "search.search",
+        "explain": "explain.explain",
+        "rerank": "rerank.rerank",
+        "fuse": "fuse.fuse",
+        "analyze": "analyze.analyze",
+        "models": "models.models",
     },
-    "Document expansion": {"expand": expand.expand, "queries": queries.app},
-    "Serving": {"serve": serve.serve, "mcp": mcp.mcp},
+    "Document expansion": {"expand": "expand.expand", "queries": "queries.app"},
+    "Serving": {"serve": "serve.serve", "mcp": "mcp.mcp"},
     "Evaluation": {
-        "eval": evaluate.evaluate,
-        "compare": compare.compare,
-        "tune": tune.tune,
-        "datasets": datasets.app,
-        "recipes": recipes.app,
+        "eval": "evaluate.evaluate",
+        "compare": "compare.compare",
+        "tune": "tune.tune",
+        "datasets": "datasets.app",
+        "recipes": "recipes.app",
     },
     "Analysis": {
-        "overlap": overlap.overlap,
-        "interleave": interleave.interleave,
-        "word-order": word_order.word_order,
-        "qrels": qrels.app,
-        "ann-recall": ann_recall.ann_recall,
+        "overlap": "overlap.overlap",
+        "interleave": "interleave.interleave",
+        "word-order": "word_order.word_order",
+        "qrels": "qrels.app",
+        "ann-recall": "ann_recall.ann_recall",
     },
-    "Training": {"train": train.train, "adapt": adapt.adapt},
-    "Sharing models": {"save-model": save_model.save_model, "push": push.push},
+    "Training": {"train": "train.train", "adapt": "adapt.adapt"},
+    "Sharing models": {"save-model": "save_model.save_model", "push": "push.push"},
 }
-"""By group, then by name."""
+"""By group, then by name: the function or the typer application of each verb, as module and name in this folder."""
 
 
 class GroupedVerbs(typer.core.TyperGroup):
@@ -112,11 +72,23 @@ class GroupedVerbs(typer.core.TyperGroup):
                 formatter.write_dl(rows)
 
 
-def register(app: typer.Typer) -> None:
-    """Give an application all verbs."""
-    for verbs in GROUPS.values():
-        for name, verb in verbs.items():
-            if isinstance(verb, typer.Typer):
-                app.add_typer(verb, name=name)
-            else:
-                app.command(name)(verb)
+def register(app: typer.Typer, wanted: str | None = None) -> None:
+    """Give an application the verb that is wanted; all of them if there is none of this name.
+
+    A command so imports what belongs to its verb and no other.
+    """
+    places = {name: place for verbs in GROUPS.values() for name, place in verbs.items()}
+    if wanted in places:
+        places = {wanted: places[wanted]}
+    for name, place in places.items():
+        verb = _load(place)
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=name)
+        else:
+            app.command(name)(verb)
+
+
+def _load(place: str) -> Verb:
+    module, _, name = place.rpartition(".")
+    verb: Verb = getattr(import_module(f"vizsla.cli.{module}"), name)
+    return verb

@@ -1,7 +1,7 @@
-"""Compile all kernels at the first command that needs one, so that later commands do not wait.
+"""Compile all kernels at once: at the first command that needs one, or when `vizsla warm-up` says so.
 
-Numba compiles one kernel at a time in a process, so two processes share the work: one writes a small index, the other
-searches one. Both write the compiled kernels to the cache on disk.
+Numba compiles one kernel at a time in a process, so several processes share the work. Each does what commands do, with
+a small index, and writes the compiled kernels to the cache on disk.
 """
 
 from __future__ import annotations
@@ -12,26 +12,52 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vizsla import compiling
+from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def warm_up_verb() -> None:
+    """Compile kernels for this machine now; no later command waits.
+
+    Run it where a machine or an image is set up; a second time it does nothing. Kernels go beside the package, or to
+    the user's cache if that cannot be written; NUMBA_CACHE_DIR names another folder.
+    """
+    from vizsla.cli import console
+    from vizsla.kernels import cache_folder
+
+    folder = cache_folder()
+    if folder is None:
+        raise VizslaError(
+            "no folder for compiled kernels can be written, neither beside the package nor in the user's cache; "
+            "set NUMBA_CACHE_DIR to one"
+        )
+    started = time.perf_counter()
+    done = "Compiled" if _warm_up(check=True) else "Compiled before, nothing to do"
+    console.remark(f"{done}: kernels in {folder} ({time.perf_counter() - started:.1f} s).")
+
+
 def warm_up() -> bool:
     """Compile all kernels to disk; returns False if they were compiled before, or if that failed."""
+    return _warm_up(check=False)
+
+
+def _warm_up(*, check: bool) -> bool:
     marker = _marker()
     if marker is None or marker.exists():
         return False
     compiling.announce()
     with _locked(marker.with_suffix(".lock")):
         if not marker.exists():  # another process may have compiled them in the meantime
-            if not _compile_all():
+            if not _compile_all(check=check):
                 return False
             with suppress(OSError):
                 marker.touch()
@@ -67,40 +93,70 @@ def _locked(lock: Path) -> Iterator[None]:
         yield
 
 
-def _compile_all() -> bool:
-    """Run each part of the work in its own process; returns False if one of them failed."""
+def _compile_all(*, check: bool = False) -> bool:
+    """Share the parts among processes, one for each core; returns False if one failed, or says why with `check`."""
     package = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths}
     workers: list[subprocess.Popen[bytes]] = []
     try:
-        for part in PARTS:
-            command = [sys.executable, "-P", "-c", f"from vizsla.cli.warming import work; work({part!r})"]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            workers.append(subprocess.Popen(command, env=environment, **pipes))  # type: ignore[call-overload]
-        codes = [worker.wait() for worker in workers]
-        return not any(codes)
-    except OSError:  # processes cannot be started; kernels are then compiled when they are needed
-        return False
+        with tempfile.TemporaryFile() as messages:
+            for share in _shares(os.cpu_count() or 1):
+                command = [sys.executable, "-P", "-c", f"from vizsla.cli.warming import work; work(*{share!r})"]
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": messages}
+                workers.append(subprocess.Popen(command, env=environment, **pipes))  # type: ignore[call-overload]
+            codes = [worker.wait() for worker in workers]
+            if not any(codes):
+                return True
+            messages.seek(0)
+            message = messages.read().decode(errors="replace").strip().splitlines()[-1:]
+    except OSError as e:  # processes cannot be started; kernels are then compiled when they are needed
+        message = [str(e)]
     finally:
         for worker in workers:
             worker.kill()
             worker.communicate()
+    if check:
+        raise VizslaError(f"the kernels could not be compiled: {' '.join(message) or 'a process was stopped'}")
+    return False
 
 
-def work(part: str) -> None:
-    """Do a part of the work; exit when the parent process ends, which closes standard input."""
+def _shares(cores: int) -> list[list[str]]:
+    """Which parts each process does.
+
+    >>> _shares(2)
+    [['search'], ['text', 'write']]
+    """
+    parts = list(PARTS)
+    alone = min(cores, len(parts)) - 1
+    return [*([part] for part in parts[:alone]), parts[alone:]]
+
+
+def work(*parts: str) -> None:
+    """Do some parts of the work; exit when the parent process ends, which closes standard input."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
-        PARTS[part](Path(folder) / "index")
+        for part in parts:
+            PARTS[part](Path(folder) / part)
+
+
+def _text(folder: Path) -> None:
+    """Analyse a text alone, and many at once."""
+    from vizsla.text import Analyzer
+
+    del folder
+    analyzer = Analyzer.parse("lucene-english")
+    analyzer.tokens("dogs")
+    analyzer("dogs")
+    analyzer.lexicon().encode(
+        ["A dog barks at cats.", " ".join(map(str, range(40_000)))]
+    )  # more words than at first fit
 
 
 def _write(folder: Path) -> None:
     """Analyse, index, replace, delete and merge; open the index for each step, as commands do."""
     from vizsla.index import Index, term_statistics
-    from vizsla.text import Analyzer
 
-    Analyzer.parse("lucene-english").tokens("dogs")
     with Index.create(folder, "bm25") as index:
         index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
         index.commit()
@@ -133,4 +189,5 @@ def _search(folder: Path) -> None:
         index.search("a b")
 
 
-PARTS: dict[str, Callable[[Path], None]] = {"search": _search, "write": _write}
+PARTS: dict[str, Callable[[Path], None]] = {"search": _search, "text": _text, "write": _write}
+"""What needs longest comes first."""

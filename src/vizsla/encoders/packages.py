@@ -46,6 +46,16 @@ _PACKAGES = (
 )  # fmt: skip
 
 
+def own_package(name: str, extra: str, size: str) -> WeightPackage:
+    """The package with the weights of one of Vizsla's own models, which an extra installs.
+
+    >>> own_package("doc2query-small", "doc2query", "30 MB").module
+    'vizsla_doc2query_small'
+    """
+    module = f"vizsla_{name.replace('-', '_')}"
+    return WeightPackage(re.escape(name), module, "model", f"pip install 'vizsla[{extra}]'", size)
+
+
 def package_of(which: str | Path) -> WeightPackage | None:
     """The package that has a model of this name, if there is one.
 

@@ -63,7 +63,7 @@ class Queries(NamedTuple):
     def pack(cls, queries: Sequence[Query]) -> Queries:
         if len(queries) == 1:
             (only,) = queries
-            return cls(np.array([0, len(only.terms)]), only.terms, only.spaces, only.weights)
+            return cls(np.array([0, len(only.terms)]), np.ascontiguousarray(only.terms), only.spaces, only.weights)
         return cls(
             np.cumsum([0, *(len(q.terms) for q in queries)]),
             np.concatenate([q.terms for q in queries]),

@@ -16,13 +16,15 @@ from vizsla.encoders.bart import is_plain_bart, read_quantised, write_quantised
 from vizsla.encoders.generator import GeneratorCheckpoint
 from vizsla.encoders.network import runtime
 from vizsla.encoders.once import once
+from vizsla.encoders.packages import own_package
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.networks.arrays import read_checkpoint
 from vizsla.networks.graph import Precision
 
 SHIPPED_GENERATOR = "doc2query-small"
-"""The generator that comes with the package, by its name."""
+"""The generator of Vizsla's own, by its name: in a checkout, and in a package of its own."""
+_PACKAGE = own_package(SHIPPED_GENERATOR, "doc2query", "30 MB")
 
 
 @dataclass(frozen=True)
@@ -158,15 +160,17 @@ def open_generator(which: str | Path = SHIPPED_GENERATOR) -> TextGenerator:
 
 
 def generator_folder(which: str | Path) -> str | Path:
-    """The folder of the generator that comes with the package; another folder or name as it is."""
+    """The folder of Vizsla's own generator; another folder or name as it is."""
     if str(which) != SHIPPED_GENERATOR or Path(which).is_dir():
         return which
-    if not (SHIPPED / SHIPPED_GENERATOR).is_dir():
-        raise VizslaError(
-            f"no generator comes with this version of Vizsla; name one by its folder, or train it with: "
-            f"vizsla train {SHIPPED_GENERATOR}"
-        )
-    return SHIPPED / SHIPPED_GENERATOR
+    if (SHIPPED / SHIPPED_GENERATOR).is_dir():
+        return SHIPPED / SHIPPED_GENERATOR
+    if (installed := _PACKAGE.path()) is not None:
+        return installed
+    raise VizslaError(
+        f"the weights of {SHIPPED_GENERATOR} are not installed; get them ({_PACKAGE.size}) with: {_PACKAGE.install}, "
+        "or name another generator by its folder"
+    )
 
 
 def export_generator(
