@@ -1,6 +1,6 @@
 # Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
 # The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv); the docs are run in
-# an environment that is made anew each time (.venv-docs).
+# an environment that is made anew each time (.venv-docs); the site is built in .venv-site.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -9,6 +9,8 @@ LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
 DOCS := .venv-docs
+SITE := .venv-site
+SITE_READY := $(SITE)/.ready
 EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client,qdrant
 ifeq ($(shell uname -sm),Linux aarch64)
 EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client,qdrant
@@ -21,7 +23,7 @@ FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo test test-slow test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -41,8 +43,12 @@ test-slow: $(READY)
 test-adapters: $(ADAPTERS_READY)
 	PYTHONPATH=tests $(ADAPTERS)/bin/python -m pytest tests/adapters -W ignore
 
+# The site, from README, docs and docstrings; its links are checked, and it fetches nothing from other hosts.
+docs: $(SITE_READY)
+	$(SITE)/bin/python docs/site/build.py
+
 # README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
-docs:
+docs-run:
 	rm -rf $(DOCS)
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
@@ -148,6 +154,12 @@ $(ADAPTERS_READY): pyproject.toml constraints.txt
 		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
 	@touch $@
 
+$(SITE_READY): pyproject.toml constraints.txt docs/site/requirements.txt
+	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	@echo "Installing Vizsla and zensical into $(SITE) ..."
+	@$(SITE)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r docs/site/requirements.txt -e .
+	@touch $@
+
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
 $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -158,4 +170,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(SITE) build/site $(PEERS) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, help="all unless named")
     parser.add_argument("--no-install", action="store_true", help="leave out lines that begin with pip or make")
     options = parser.parse_args()
-    files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     failed, left = [], []
     for file in files:
         outcome = run_file(file, not options.no_install)

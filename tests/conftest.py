@@ -17,7 +17,7 @@ from hypothesis import settings
 from qdrant_server import server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import compiling
-from vizsla.cli import main
+from vizsla.cli import main, warming
 from vizsla.index import Index
 from written import records
 
@@ -26,9 +26,23 @@ settings.register_profile("vizsla", deadline=None, max_examples=60)
 settings.load_profile("vizsla")
 
 
+# The tests start some two hundred processes; each would compile the package's bytecode again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
+"""Files that take longest."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels are compiled once, before the workers start; otherwise each would compile them for itself."""
+    if getattr(config.option, "numprocesses", None) and not config.option.collectonly:
+        warming.warm_up()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that at the end nobody waits for it."""
-    items.sort(key=lambda item: "test_bm51_on_a_part_of_scifact" not in item.name)
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"

@@ -1,4 +1,4 @@
-"""What the README and the docs show is what comes out; all of it: make docs."""
+"""What the README and the docs show is what comes out; all of it: make docs-run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ docs = importlib.util.module_from_spec(specification)
 sys.modules["run_docs"] = docs
 specification.loader.exec_module(docs)
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 QUICK = ("README.md", "docs/models.md")
 """Pages whose blocks take seconds where no data set is at hand."""
 
