@@ -30,6 +30,9 @@ settings.load_profile("vizsla")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Two workers with two threads each wait for each other: torch then takes four times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
 """Files that take longest."""
 
