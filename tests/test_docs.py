@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,16 @@ def test_quick_pages_run_from_top_to_bottom(
 def test_every_block_can_be_found_and_says_why_it_is_not_run() -> None:
     languages = {block.language for page in PAGES for block in docs.blocks(page)}
     assert languages == {"console", "python", "json", "text"}
+
+
+def test_calls_beside_those_of_others_are_run() -> None:
+    """In docs/coming-from, each call in the column of Vizsla is also in a block that is run."""
+    for page in sorted((ROOT / "docs" / "coming-from").glob("*.md")):
+        run = "".join(b.text for b in docs.blocks(page) if b.language in ("console", "python") and not b.note)
+        rows = [row for row in page.read_text().split("\n") if row.startswith("| ")][1:]
+        calls = [call for row in rows for call in re.findall(r"`([^`]+)`", row.split(" | ")[2])]
+        assert len(calls) >= 10, page
+        assert [call for call in calls if call not in run] == []
 
 
 def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
