@@ -184,12 +184,23 @@ API = {
     ),
 }
 """The pages of the API by file: title, what it is for, names."""
+WITH_INHERITED = (
+    "vizsla.index.Index",
+    "vizsla.backends.qdrant.QdrantIndex",
+    "vizsla.retrievers.remote.RemoteIndex",
+)
+"""Classes that people call, whose methods stand partly in a class above; elsewhere that class is described once."""
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
     """The file and the Markdown of each page of the API; mkdocstrings fills in what stands after `:::`."""
     for file, (title, purpose, names) in API.items():
-        yield f"reference/{file}.md", "\n\n".join([f"# {title}", purpose, *(f"::: {name}" for name in names)]) + "\n"
+        yield f"reference/{file}.md", "\n\n".join([f"# {title}", purpose, *map(_entry, names)]) + "\n"
+
+
+def _entry(name: str) -> str:
+    """What mkdocstrings replaces by the docstrings of a name."""
+    return f"::: {name}" + ("\n    options:\n      inherited_members: true" if name in WITH_INHERITED else "")
 
 
 def commands_page() -> str:
