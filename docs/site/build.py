@@ -51,8 +51,9 @@ def main() -> None:
     command = [str(Path(sys.executable).parent / "zensical"), "build", "--clean", "--strict"]
     if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
         sys.exit(code)
-    for place in texts:  # llms.txt names them
-        shutil.copyfile(PAGES / place, HTML / place)
+    for place, text in texts.items():
+        if not llms.is_generated(text):  # llms.txt names the Markdown of all others
+            shutil.copyfile(PAGES / place, HTML / place)
     if found := check.problems(HTML):
         sys.exit("\n".join([*found, f"{len(found)} problems"]))
     print(f"{len(texts)} pages: {HTML / 'index.html'}")

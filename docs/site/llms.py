@@ -25,13 +25,18 @@ def llms(pages: Mapping[str, str]) -> str:
 
 def llms_full(pages: Mapping[str, str]) -> str:
     """The text: all pages in the order of the navigation, but those that are made from docstrings."""
-    places = [place for _, entries in navigation() for _, place in entries if "\n::: " not in pages[place]]
+    places = [place for _, entries in navigation() for _, place in entries if not is_generated(pages[place])]
     return "\n\n".join(f"<!-- {place} -->\n\n{pages[place].strip()}" for place in places) + "\n"
 
 
 def _address(place: str, text: str) -> str:
     """Where a program reads a page: its Markdown, or its HTML where that is made from docstrings."""
-    return place.removesuffix(".md") + ".html" if "\n::: " in text else place
+    return place.removesuffix(".md") + ".html" if is_generated(text) else place
+
+
+def is_generated(text: str) -> bool:
+    """Whether a page is made from docstrings."""
+    return "\n::: " in text
 
 
 def summary(text: str) -> str:
