@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from qdrant_server import server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import compiling
 from vizsla.cli import main, warming
+from vizsla.datasets import read_documents
 from vizsla.index import Index
 from written import records
 
@@ -129,23 +131,37 @@ def corpus(tmp_path: Path, documents: list[dict[str, object]]) -> Path:
     return file
 
 
-@pytest.fixture
-def index(cli: Cli, corpus: Path, tmp_path: Path) -> Path:
-    """An index of them, made by the command line."""
-    code, out, err = cli("index", corpus, "-o", tmp_path / "i")
-    assert (code, out) == (0, "")
-    assert "4 documents in" in err
-    assert f"vizsla search {tmp_path / 'i'}" in err
-    return tmp_path / "i"
+@pytest.fixture(scope="session")
+def made_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of them that is copied, since many tests want one of their own."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
+    with Index.create(folder / "i") as index:
+        index.add(read_documents(folder / "corpus.jsonl"))
+        index.commit()
+    return folder / "i"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """An index of five documents, to be written to."""
-    with Index.create(tmp_path / "i") as index:
+def index(corpus: Path, made_index: Path, tmp_path: Path) -> Path:  # noqa: ARG001
+    """An index of them."""
+    return Path(shutil.copytree(made_index, tmp_path / "i"))
+
+
+@pytest.fixture(scope="session")
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of five documents that is copied."""
+    folder = tmp_path_factory.mktemp("made") / "i"
+    with Index.create(folder) as index:
         index.add(records(range(5)))
         index.commit()
-    return tmp_path / "i"
+    return folder
+
+
+@pytest.fixture
+def folder(made_folder: Path, tmp_path: Path) -> Path:
+    """An index of five documents, to be written to."""
+    return Path(shutil.copytree(made_folder, tmp_path / "i"))
 
 
 @pytest.fixture(scope="module")
