@@ -23,6 +23,9 @@ FRAMEWORKS := beir,haystack,ir-datasets,langchain,llama-index,mteb,pyterrier
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
+# Two processes; a file of tests stays with one of them, which then makes its fixtures and kernels once.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
 .PHONY: demo test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
@@ -32,11 +35,11 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(WORKERS)
 
 # Tests that take ten seconds or more each: several processes, kills, whole trainings. About six minutes.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest $(WORKERS) -m slow
 
 # Vizsla in other frameworks, and what sentence-transformers makes of the same checkpoints. Their dependencies are many,
 # so they have an environment of their own.

@@ -27,7 +27,6 @@ from written import records
 settings.register_profile("vizsla", deadline=None, max_examples=60)
 settings.load_profile("vizsla")
 
-
 # The tests start some two hundred processes; each would compile the package's bytecode again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
