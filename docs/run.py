@@ -3,7 +3,7 @@
     python docs/run.py [FILE.md ...] [--no-install]
 
 Each file is run in a fresh copy of the repository, in the environment of this Python, with a home of its own in which
-`data` is $VIZSLA_DATA. A block fails if a command does; a block whose commands begin with `$`, or a Python session,
+`data` is $VIZSLA_DATA, or empty. A block fails if a command does; a block whose commands begin with `$`, or a Python session,
 also if something else comes out than it shows. What stands in front of a block decides how it is taken:
 
     <!-- not run: REASON -->         it is only shown; the reason is listed at the end
@@ -172,6 +172,8 @@ def lay_out(folder: Path) -> None:
     home.mkdir()
     if "VIZSLA_DATA" in os.environ:
         (home / "data").symlink_to(Path(os.environ["VIZSLA_DATA"]).absolute())
+    else:
+        (home / "data").mkdir()
     for block in blocks(ROOT / "README.md"):
         if block.note == "file":
             run(block, folder)
