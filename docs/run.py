@@ -3,8 +3,8 @@
     python docs/run.py [FILE.md ...] [--no-install]
 
 Each file is run in a fresh copy of the repository, in the environment of this Python, with a home of its own in which
-`data` is $VIZSLA_DATA, or empty. A block fails if a command does; a block whose commands begin with `$`, or a Python session,
-also if something else comes out than it shows. What stands in front of a block decides how it is taken:
+`data` is $VIZSLA_DATA, or empty. A block fails if a command does; a block whose commands begin with `$`, or a Python
+session, also if something else comes out than it shows. What stands in front of a block decides how it is taken:
 
     <!-- not run: REASON -->         it is only shown; the reason is listed at the end
     <!-- needs: scifact, torch -->   it is run where these data sets and Python packages are, and listed elsewhere
