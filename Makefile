@@ -1,6 +1,6 @@
 # Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
 # The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv); the docs are run in
-# an environment that is made anew each time (.venv-docs).
+# an environment that is made anew each time (.venv-docs); the site is built in .venv-site.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -9,6 +9,8 @@ LIGHT := .venv-light
 LIGHT_READY := $(LIGHT)/.ready
 
 DOCS := .venv-docs
+SITE := .venv-site
+SITE_READY := $(SITE)/.ready
 EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client,qdrant
 ifeq ($(shell uname -sm),Linux aarch64)
 EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client,qdrant
@@ -24,7 +26,10 @@ RELEASE_READY := $(RELEASE)/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: demo dist test test-slow test-adapters docs check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+# Two processes; a file of tests stays with one of them, which then makes its fixtures and kernels once.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo dist test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -33,19 +38,23 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(WORKERS)
 
 # Tests that take ten seconds or more each: several processes, kills, whole trainings. About six minutes.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest $(WORKERS) -m slow
 
 # Vizsla in other frameworks, and what sentence-transformers makes of the same checkpoints. Their dependencies are many,
 # so they have an environment of their own.
 test-adapters: $(ADAPTERS_READY)
 	PYTHONPATH=tests $(ADAPTERS)/bin/python -m pytest tests/adapters -W ignore
 
+# The site, from README, docs and docstrings; its links are checked, and it fetches nothing from other hosts.
+docs: $(SITE_READY)
+	$(SITE)/bin/python docs/site/build.py
+
 # README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
-docs:
+docs-run:
 	rm -rf $(DOCS)
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
@@ -166,6 +175,12 @@ $(RELEASE_READY):
 	@$(RELEASE)/bin/pip install -q --disable-pip-version-check build twine check-wheel-contents
 	@touch $@
 
+$(SITE_READY): pyproject.toml constraints.txt docs/site/requirements.txt
+	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	@echo "Installing Vizsla and zensical into $(SITE) ..."
+	@$(SITE)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r docs/site/requirements.txt -e .
+	@touch $@
+
 # Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
 $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -176,4 +191,4 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(DOCS) $(PEERS) $(ADAPTERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(SITE) build/site $(PEERS) $(ADAPTERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

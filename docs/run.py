@@ -3,8 +3,8 @@
     python docs/run.py [FILE.md ...] [--no-install]
 
 Each file is run in a fresh copy of the repository, in the environment of this Python, with a home of its own in which
-`data` is $VIZSLA_DATA. A block fails if a command does; a block whose commands begin with `$`, or a Python session,
-also if something else comes out than it shows. What stands in front of a block decides how it is taken:
+`data` is $VIZSLA_DATA, or empty. A block fails if a command does; a block whose commands begin with `$`, or a Python
+session, also if something else comes out than it shows. What stands in front of a block decides how it is taken:
 
     <!-- not run: REASON -->         it is only shown; the reason is listed at the end
     <!-- needs: scifact, torch -->   it is run where these data sets and Python packages are, and listed elsewhere
@@ -172,6 +172,8 @@ def lay_out(folder: Path) -> None:
     home.mkdir()
     if "VIZSLA_DATA" in os.environ:
         (home / "data").symlink_to(Path(os.environ["VIZSLA_DATA"]).absolute())
+    else:
+        (home / "data").mkdir()
     for block in blocks(ROOT / "README.md"):
         if block.note == "file":
             run(block, folder)
@@ -216,7 +218,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, help="all unless named")
     parser.add_argument("--no-install", action="store_true", help="leave out lines that begin with pip or make")
     options = parser.parse_args()
-    files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     failed, left = [], []
     for file in files:
         outcome = run_file(file, not options.no_install)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,12 +20,23 @@ from small import SMALL_CROSS, documents_of, small_model
 from vizsla import compiling
 from vizsla.cli import main
 from vizsla.cli.warming import warm_up
+from vizsla.datasets import read_documents
 from vizsla.index import Index
 from written import records
 
 # Kernels are compiled on first use, which no deadline foresees.
 settings.register_profile("vizsla", deadline=None, max_examples=60)
 settings.load_profile("vizsla")
+
+# The tests start some two hundred processes; each would compile the package's bytecode again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# Two workers with two threads each wait for each other: torch then takes four times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
+"""Files that take longest."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that at the end nobody waits for it."""
-    items.sort(key=lambda item: "test_bm51_on_a_part_of_scifact" not in item.name)
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
@@ -119,23 +131,37 @@ def corpus(tmp_path: Path, documents: list[dict[str, object]]) -> Path:
     return file
 
 
-@pytest.fixture
-def index(cli: Cli, corpus: Path, tmp_path: Path) -> Path:
-    """An index of them, made by the command line."""
-    code, out, err = cli("index", corpus, "-o", tmp_path / "i")
-    assert (code, out) == (0, "")
-    assert "4 documents in" in err
-    assert f"vizsla search {tmp_path / 'i'}" in err
-    return tmp_path / "i"
+@pytest.fixture(scope="session")
+def made_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of them that is copied, since many tests want one of their own."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in DOCUMENTS))
+    with Index.create(folder / "i") as index:
+        index.add(read_documents(folder / "corpus.jsonl"))
+        index.commit()
+    return folder / "i"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """An index of five documents, to be written to."""
-    with Index.create(tmp_path / "i") as index:
+def index(corpus: Path, made_index: Path, tmp_path: Path) -> Path:  # noqa: ARG001
+    """An index of them."""
+    return Path(shutil.copytree(made_index, tmp_path / "i"))
+
+
+@pytest.fixture(scope="session")
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of five documents that is copied."""
+    folder = tmp_path_factory.mktemp("made") / "i"
+    with Index.create(folder) as index:
         index.add(records(range(5)))
         index.commit()
-    return tmp_path / "i"
+    return folder
+
+
+@pytest.fixture
+def folder(made_folder: Path, tmp_path: Path) -> Path:
+    """An index of five documents, to be written to."""
+    return Path(shutil.copytree(made_folder, tmp_path / "i"))
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,13 @@ def test_whatever_can_be_searched_is_searched(cli: Cli, tmp_path: Path, monkeypa
         assert message in err
 
 
+def test_indexing_says_what_was_done_and_what_comes_next(cli: Cli, corpus: Path, tmp_path: Path) -> None:
+    code, out, err = cli("index", corpus, "-o", tmp_path / "i")
+    assert (code, out) == (0, "")
+    assert "4 documents in" in err
+    assert f"vizsla search {tmp_path / 'i'}" in err
+
+
 def test_the_life_of_an_index(cli: Cli, index: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.jsonl"
     more.write_text(

@@ -123,7 +123,7 @@ def test_compacting_under_a_reader_leaves_it_its_snapshot(folder: Path, model: M
 
 def test_readers_never_see_half_a_commit(folder: Path) -> None:
     """A commit replaces all documents by those of the next round; a reader finds one round, whole."""
-    size, rounds = 30, 100
+    size, rounds = 30, 40
     build(folder, [{"id": str(i), "text": "common", "round": 0} for i in range(size)]).close()
     wrong: list[object] = []
     done = threading.Event()

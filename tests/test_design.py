@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -38,9 +39,15 @@ LAYERS = [
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a file; three tests look at all of them."""
+    return ast.parse(file.read_text())
+
+
 def imported(file: Path) -> list[str]:
     names = []
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
     return names
@@ -57,6 +64,7 @@ def test_rooms_import_downwards_only() -> None:
     assert wrong == []
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """All modules of the package by name."""
     files = sorted(ROOT.rglob("*.py"))
@@ -79,12 +87,9 @@ def imports_of(tree: ast.AST, known: Container[str]) -> Iterator[str]:
 
 
 def test_no_circle_of_imports() -> None:
-    known = modules()
+    known = dict(modules())
     del known["vizsla"]  # it loads names when they are used
-    remaining = {
-        name: set(imports_of(ast.parse(file.read_text()), known)) & known.keys() - {name}
-        for name, file in known.items()
-    }
+    remaining = {name: set(imports_of(parsed(file), known)) & known.keys() - {name} for name, file in known.items()}
     while free := {name for name, others in remaining.items() if not others & remaining.keys()}:
         remaining = {name: others for name, others in remaining.items() if name not in free}
     # What is left is in a circle, or imports one; take away what nothing in a circle imports.
@@ -99,7 +104,7 @@ def test_files_functions_and_classes_are_small() -> None:
         text = file.read_text()
         if text.count("\n") > 400:
             large.append(f"{name} has {text.count(chr(10))} lines")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 70:
                 large.append(f"{name}.{node.name} has {(node.end_lineno or 0) - node.lineno} lines")
             if isinstance(node, ast.ClassDef):
@@ -152,8 +157,10 @@ FRAMEWORKS = {
 
 def test_examples_in_docstrings_are_true() -> None:
     absent = {module for module, package in FRAMEWORKS.items() if importlib.util.find_spec(package) is None}
-    failed = [n for n in MODULES if n not in absent and doctest.testmod(importlib.import_module(n)).failed]
-    assert failed == []
+    with_examples = [name for name in MODULES if name not in absent and ">>> " in modules()[name].read_text()]
+    results = {name: doctest.testmod(importlib.import_module(name)) for name in with_examples}
+    assert [name for name, result in results.items() if result.failed] == []
+    assert sum(result.attempted for result in results.values()) > 400
 
 
 def test_every_public_name_is_there() -> None:

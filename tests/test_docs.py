@@ -1,13 +1,18 @@
-"""What the README and the docs show is what comes out; all of it: make docs."""
+"""What the README and the docs show is what comes out; all of it: make docs-run."""
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[1]
 specification = importlib.util.spec_from_file_location("run_docs", ROOT / "docs" / "run.py")
@@ -17,7 +22,8 @@ docs = importlib.util.module_from_spec(specification)
 sys.modules["run_docs"] = docs
 specification.loader.exec_module(docs)
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NEWCOMERS = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 QUICK = ("README.md", "docs/models.md")
 """Pages whose blocks take seconds where no data set is at hand."""
 
@@ -35,6 +41,38 @@ def test_quick_pages_run_from_top_to_bottom(
 def test_every_block_can_be_found_and_says_why_it_is_not_run() -> None:
     languages = {block.language for page in PAGES for block in docs.blocks(page)}
     assert languages == {"console", "python", "json", "text"}
+
+
+def test_calls_beside_those_of_others_are_run() -> None:
+    """In docs/coming-from, each call in the column of Vizsla is also in a block that is run."""
+    for page in NEWCOMERS:
+        run = "".join(b.text for b in docs.blocks(page) if b.language in ("console", "python") and not b.note)
+        rows = [row for row in page.read_text().split("\n") if row.startswith("| ")][1:]
+        calls = [call for row in rows for call in re.findall(r"`([^`]+)`", row.split(" | ")[2])]
+        assert len(calls) >= 10, page
+        assert [call for call in calls if call not in run] == []
+
+
+@pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.stem)
+def test_sessions_for_newcomers_are_true(
+    page: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, which is faster than docs/run.py; of commands only those that index."""
+    monkeypatch.chdir(tmp_path)
+    for block in docs.blocks(ROOT / "README.md"):
+        if block.note == "file":
+            docs.run(block, tmp_path)
+    sessions = 0
+    for block in docs.blocks(page):
+        if block.language == "console":
+            for line in re.findall(r"^vizsla (index .+)$", block.text, re.MULTILINE):
+                assert cli(*shlex.split(line))[0] == 0
+        elif block.text.startswith(">>> "):
+            session = doctest.DocTestParser().get_doctest(block.text, {}, block.place, str(page), 0)
+            flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+            assert doctest.DocTestRunner(optionflags=flags).run(session).failed == 0, capsys.readouterr().out
+            sessions += 1
+    assert sessions == 1
 
 
 def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:

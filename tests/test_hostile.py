@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -29,10 +30,10 @@ USES: list[Callable[[Index], object]] = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index with two segments, one of them with deletions."""
-    folder = tmp_path / "i"
+    folder = tmp_path_factory.mktemp("worn") / "i"
     with Index.create(folder) as index:
         index.add([{"id": str(i), "text": f"common word{i % 10} " + "dog " * (i % 9), "n": i} for i in range(300)])
         index.commit()
@@ -41,6 +42,12 @@ def folder(tmp_path: Path) -> Path:
         index.commit()
     assert verify(folder) == []
     return folder
+
+
+@pytest.fixture
+def folder(worn: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be tampered with."""
+    return Path(shutil.copytree(worn, tmp_path / "i"))
 
 
 @pytest.fixture
