@@ -58,7 +58,7 @@ docs-run:
 	rm -rf $(DOCS)
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
-	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]" ./weights/doc2query-small
+	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]" ./weights/doc2query-small ./weights/augmenter-general
 	$(DOCS)/bin/python docs/run.py
 
 # What a release uploads: the wheel and the source, at most 45 MB each, and the weights that are packages of their own.
@@ -66,6 +66,7 @@ dist: $(RELEASE_READY)
 	rm -rf dist
 	$(RELEASE)/bin/python -m build -q -o dist .
 	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/doc2query-small
+	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/augmenter-general
 	$(RELEASE)/bin/twine check --strict dist/*
 	$(RELEASE)/bin/check-wheel-contents dist/*.whl
 	@find dist -size +45000k | { ! grep . ; } || { echo "these files are larger than 45 MB"; exit 1; }

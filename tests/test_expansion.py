@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from vizsla.models import (
     parse_model,
     with_expansion,
 )
+from vizsla.models import augmenter as augmenters
 from vizsla.models.augmenter import read_query
 from vizsla.networks.graph import Precision
 from vizsla.text import Analyzer
@@ -382,3 +384,18 @@ def test_any_characters_may_be_in_the_terms_of_an_augmenter(tmp_path: Path) -> N
     other = replace(shipped, terms=("\ud800", "a\0b", "a\n", *shipped.terms[3:]))
     other.save(tmp_path)
     assert Augmenter.load(tmp_path) == other
+
+
+def test_the_augmenter_of_vizslas_own_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout it lies beside the code; otherwise a package has it, and a sentence says which."""
+    shipped = augmenters.SHIPPED / "general"
+    monkeypatch.setattr(augmenters, "SHIPPED", tmp_path)
+    with pytest.raises(VizslaError, match=r"not installed; get them \(35 MB\) with: pip install 'vizsla\[augmenter\]'"):
+        Augmenter.load("general")
+    package = tmp_path / "packages" / "vizsla_augmenter_general"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    shutil.copytree(shipped, package / "model")
+    (package / "bm26").symlink_to(shipped.parent / "bm26")  # whose embeddings it reads
+    monkeypatch.syspath_prepend(package.parent)
+    assert Augmenter.load("general").network.digest == Augmenter.load(shipped).network.digest

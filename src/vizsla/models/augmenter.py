@@ -15,6 +15,7 @@ import numpy as np
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.encoders.network import Network
+from vizsla.encoders.packages import own_package
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
 from vizsla.models.context import SearchContext
@@ -26,6 +27,9 @@ from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
 
 ABOUT = "augmenter.json"
+GENERAL = "general"
+"""The augmenter of Vizsla's own, by its name: in a checkout, and in a package of its own."""
+_PACKAGE = own_package("augmenter-general", "augmenter", "35 MB")
 
 
 @dataclass(frozen=True)
@@ -179,14 +183,12 @@ class Augmenter(QueryExpander):
     @classmethod
     def load(cls, which: str | Path) -> Augmenter:
         """The augmenter in a folder, or one that comes with the package, by its name."""
-        path = Path(which)
-        if not (path / ABOUT).is_file() and (SHIPPED / str(which) / ABOUT).is_file():
-            path = SHIPPED / str(which)
+        path = _augmenter_folder(which)
         try:
             about = json.loads((path / ABOUT).read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(
-                f"there is no augmenter here (no {ABOUT}); general comes with Vizsla, and rm3 needs none",
+                f"there is no augmenter here (no {ABOUT}); general is Vizsla's own, and rm3 needs none",
                 file=str(which),
             ) from None
         except (ValueError, RecursionError) as e:
@@ -197,11 +199,26 @@ class Augmenter(QueryExpander):
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 
-_NETWORK = Option("network", "str", "general", "the folder of an augmenter, or the name of one that comes with Vizsla")
+def _augmenter_folder(which: str | Path) -> Path:
+    """The folder of Vizsla's own augmenter: in a checkout, or in a package of its own; another folder as it is."""
+    path = Path(which)
+    if (path / ABOUT).is_file() or str(which) != GENERAL:
+        return path
+    if (SHIPPED / GENERAL / ABOUT).is_file():
+        return SHIPPED / GENERAL
+    if (installed := _PACKAGE.path()) is not None:
+        return installed
+    raise VizslaError(
+        f"the weights of the augmenter {GENERAL} are not installed; get them ({_PACKAGE.size}) with: "
+        f"{_PACKAGE.install}, or search with --expand rm3, which needs none"
+    )
+
+
+_NETWORK = Option("network", "str", GENERAL, "the folder of an augmenter, or the name of one that comes with Vizsla")
 
 
 @EXPANDERS.register("augmenter", help="Terms and weights from a network.", options=(_NETWORK,))
-def open_augmenter(network: str = "general") -> Augmenter:
+def open_augmenter(network: str = GENERAL) -> Augmenter:
     return Augmenter.load(network)
 
 
@@ -211,7 +228,7 @@ def open_augmenter(network: str = "general") -> Augmenter:
     options=(_NETWORK, *BM25_OPTIONS),
     needs=("onnxruntime|torch",),
 )
-def bm25_augmented(network: str = "general", **options: Any) -> ExpandedBM25:
+def bm25_augmented(network: str = GENERAL, **options: Any) -> ExpandedBM25:
     augmenter = Augmenter.load(network)
     bm25 = BM25(**{"analyzer": augmenter.analyzer, "variant": augmenter.variant, **options})
     return bm25.expand(augmenter).with_name("bm25-augmented")
