@@ -337,9 +337,10 @@ def test_a_server_has_the_tools_at_mcp(folder: Path, tmp_path: Path, arguments: 
     async def main(url: str) -> None:
         import httpx2
 
-        async with httpx2.AsyncClient() as refused:
+        headers = {"Authorization": "Bearer a-key-for-reading"}
+        async with httpx2.AsyncClient(timeout=60) as refused:
             assert (await refused.post(f"{url}/mcp", json=CALL)).status_code == 401
-        async with httpx2.AsyncClient(headers={"Authorization": "Bearer a-key-for-reading"}) as http:  # noqa: SIM117
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:  # noqa: SIM117
             async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
                 assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
                 for _ in range(8):
