@@ -207,10 +207,10 @@ def commands_page() -> str:
     """All commands with their arguments and options, in Markdown."""
     import typer
 
-    from vizsla.cli.app import app
+    from vizsla.cli.app import application
     from vizsla.cli.verbs import GROUPS
 
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(application())
     lines = ["# Commands", "", "`vizsla COMMAND --help` prints the same in a terminal.", ""]
     for heading, verbs in GROUPS.items():
         lines += [f"## {heading}", ""]
