@@ -156,6 +156,7 @@ except SystemExit as end:
     assert end.code == 0
 assert "scipy.linalg" not in sys.modules
 import numba, numpy as np
+import numba.np.arraymath
 import scipy.linalg.cython_blas
 assert numba.np.arraymath._HAVE_BLAS
 assert numba.np.linalg.ensure_blas.__module__ == numba.np.arraymath.ensure_blas.__module__ == "numba.np.linalg"

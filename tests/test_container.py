@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pytest
 import yaml
 
 from conftest import Cli
+from vizsla.cli.verbs import GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
 Instruction = tuple[str, str]
@@ -127,13 +127,10 @@ def test_the_image_is_not_root() -> None:
     assert all(any(place == own or place.is_relative_to(own) for own in places) for place in written)
 
 
-def test_kernels_are_compiled_by_something_that_exists() -> None:
-    run = json.loads(arguments(stages()[-1], "RUN")[1])
-    assert run[:2] == ["python", "-c"]
-    match = re.match(r"from ([\w.]+) import (\w+); ", run[2])
-    assert match is not None
-    assert callable(getattr(import_module(match[1]), match[2]))
-    compile(run[2], "Dockerfile", "exec")
+def test_kernels_are_compiled_by_a_command_that_exists() -> None:
+    program, verb = json.loads(arguments(stages()[-1], "RUN")[1])
+    assert program == "vizsla"
+    assert any(verb in verbs for verbs in GROUPS.values())
 
 
 def served(words: list[str]) -> list[str]:
