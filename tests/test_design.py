@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 import vizsla
+from vizsla.engine import packed_arrays
 
 ROOT = Path(vizsla.__file__).parent
 LAYERS = [
@@ -112,6 +113,25 @@ def test_files_functions_and_classes_are_small() -> None:
                 if len(public) > 20:
                     large.append(f"{name}.{node.name} has {len(public)} public methods")
     assert large == []
+
+
+def test_kernels_that_read_tables_count_no_references() -> None:
+    """Another kind of kernel that reads arrays by their addresses, or calls one that does, would free them."""
+    kinds: dict[str, str] = {}
+    calls: dict[str, set[str]] = {}
+    for file in (ROOT / "engine").rglob("*.py"):
+        for function in (node for node in parsed(file).body if isinstance(node, ast.FunctionDef)):
+            named = [d.id for d in function.decorator_list if isinstance(d, ast.Name) and d.id.startswith("njit")]
+            if named:
+                kinds[function.name] = named[0]
+                called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+                calls[function.name] = {name.id for name in called if isinstance(name, ast.Name)}
+    readers = {name for name in vars(packed_arrays) if name.startswith(("read_", "write_"))}
+    reading = {name for name in kinds if calls[name] & readers}
+    assert len(reading) > 3
+    while more := {name for name in kinds if calls[name] & reading} - reading:
+        reading |= more
+    assert {name: kinds[name] for name in reading if kinds[name] != "njit_no_alloc"} == {}
 
 
 def test_adapters_are_small() -> None:
