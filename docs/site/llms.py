@@ -40,7 +40,7 @@ def is_generated(text: str) -> bool:
 
 
 def summary(text: str) -> str:
-    """The first sentence of a page; where there is none, its headings.
+    """The first sentence of a page, or its headings if the page has no sentence.
 
     >>> summary("# Dogs\\n\\nDogs bark. Cats\\ndo not.")
     'Dogs bark.'

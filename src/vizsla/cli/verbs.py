@@ -73,7 +73,7 @@ class GroupedVerbs(typer.core.TyperGroup):
 
 
 def register(app: typer.Typer, wanted: str | None = None) -> None:
-    """Give an application the verb that is wanted; all of them if there is none of this name.
+    """Give an application the verb that is wanted; all verbs if no verb has this name.
 
     A command so imports what belongs to its verb and no other.
     """

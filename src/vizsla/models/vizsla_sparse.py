@@ -12,7 +12,7 @@ from vizsla.models.registry import MODELS
 from vizsla.spec import Option, with_defaults
 
 _NETWORK = "vizsla-splade"
-_LIMITS = {"max_terms": 192, "max_query_terms": 64}  # more change nothing on dev queries of NFCorpus and FeedbackQA
+_LIMITS = {"max_terms": 192, "max_query_terms": 64}  # costs 0.2 points on dev queries of FeedbackQA, 0 on NFCorpus
 
 
 @MODELS.register(
