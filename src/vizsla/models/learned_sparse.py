@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from vizsla.encoders.network import Network
+from vizsla.encoders.piece_vectors import PieceVectors
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.context import SearchContext
@@ -34,6 +35,8 @@ from vizsla.vectors import SparseVectors, Vocabulary
 
 LEVELS = 255
 """Weights of documents are stored in 8 bits; those of queries stay as they are."""
+QUERIES = "queries"
+"""The folder of a table for queries, beside the network that came with it."""
 SHIPPED = Path(__file__).parent / "data"
 """The networks that come with the package, by name."""
 
@@ -45,7 +48,9 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     `analyzer`: the word pieces the network was trained with. `length`: how many tokens of a text are read, 0 for as
     many as the network can; the rest of the text cannot be found. `whole`: query weights are rounded to 8 bits like
     document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
-    `max_terms` and `max_query_terms`: of a document or query the heaviest are kept, 0 for all.
+    `max_terms` and `max_query_terms`: of a document or query the heaviest are kept, 0 for all. `query_table`: what the
+    network makes of each word piece by itself, where it was trained for that; with `inference_free`, queries are read
+    from this table, without the network. The index is the same.
 
     >>> bm26 = LearnedSparse.shipped("bm26", length=64)
     >>> bm26.name, bm26.length, bm26.network.kind
@@ -62,10 +67,12 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     query_norm: float = 0.0
     max_terms: int = 0
     max_query_terms: int = 0
+    query_table: PieceVectors | None = None
+    inference_free: bool = False
 
     kind: ClassVar[str] = "learned"
     expression_options: ClassVar[tuple[str, ...]] = (
-        "length", "max_terms", "max_query_terms", "query_norm", "fields", "namespace",
+        "length", "max_terms", "max_query_terms", "inference_free", "query_norm", "fields", "namespace",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -74,11 +81,33 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         check_term_limits(max_terms=self.max_terms, max_query_terms=self.max_query_terms)
         if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
             raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
+        if self.inference_free and self.query_table is None:
+            raise VizslaError(
+                f"{self.name} has no table for queries without a network; train one with --set network.query_table=true"
+            )
 
     @classmethod
     def shipped(cls, which: str, **options: Any) -> LearnedSparse:
         """A model whose network comes with the package."""
-        return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **options})
+        table = SHIPPED / which / QUERIES
+        told = {"query_table": PieceVectors.open(table)} if table.is_dir() else {}
+        return cls(**{"network": Network.open(SHIPPED / which), "namespace": which, "name": which, **told, **options})
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        table = self.query_table
+        return super().options(folder) | {"query_table": None if table is None else table.save(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> Self:
+        table = options.get("query_table")
+        model = super().from_options({**options, "query_table": None, "inference_free": False}, folder)
+        if table is None:
+            return model
+        return replace(
+            model,
+            query_table=PieceVectors.open(folder / str(table)),
+            inference_free=bool(options.get("inference_free")),
+        )
 
     @property
     def index_signature(self) -> tuple[Any, ...]:
@@ -101,7 +130,8 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         return self.analyzer.tokens(text)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
-        rows = self.rows(*joined(self.pieces.ids(texts)))
+        ids = self.pieces.ids(texts)
+        rows = self._table_rows(ids) if self.inference_free else self.rows(*joined(ids))
         pointers, indices, weights = heaviest(*rows, self.max_query_terms)
         if self.whole:
             weights = whole_weights(weights, self.network.max_weight)
@@ -110,6 +140,16 @@ class LearnedSparse(PieceNetwork, SparseComponent):
         terms = [(names[i], w) for i, w in pairs]
         queries = [{t: w for t, w in terms[a:z] if w} for a, z in pairwise(pointers.tolist())]
         return shortened(queries, self.query_norm) if self.query_norm else queries
+
+    def _table_rows(self, ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, pieces and weights of queries that are read from the table."""
+        assert self.query_table is not None
+        limit = self.length or self.network.length
+        rows = self.query_table.rows([row[: limit - 2] for row in ids])
+        pointers = np.cumsum([0, *map(len, rows)])
+        indices = np.fromiter(chain.from_iterable(rows), np.int64, int(pointers[-1]))
+        weights = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float32, int(pointers[-1]))
+        return pointers, indices, weights
 
     def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, pieces and weights of texts given as token ids behind one another; weights of 0 are left out."""
@@ -175,6 +215,7 @@ LEARNED_OPTIONS = options_of(
     length="how many tokens of a text are read; 0 for as many as the network can",
     max_terms=MAX_TERMS,
     max_query_terms=MAX_QUERY_TERMS,
+    inference_free="queries are read from a table, without the network",
     query_norm="long queries count less in a sum: weights are divided by the number of terms to this power",
     fields="the fields it reads, separated by /",
     namespace="keeps its terms apart from those of other parts of a sum",

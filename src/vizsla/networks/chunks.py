@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vizsla.networks.joint import END, START
+
 
 class Chunk(NamedTuple):
     """Some texts, packed: as many as are encoded at once."""
@@ -88,3 +90,37 @@ def visible_tokens(batch: Batch, limits: Tensor) -> Iterator[Tensor]:
         own = limits[batch.order[first : first + len(sizes)]]
         yield chunk.positions < torch.repeat_interleave(own, sizes)
         first += len(sizes)
+
+
+def pieces_apart(chunk: Chunk, which: Tensor) -> tuple[Chunk, Tensor]:
+    """Some texts of a chunk as many texts of one word piece each, with [CLS] and [SEP] around it; others as they are.
+
+    `which`: [texts] those that are taken apart; one without a piece never is. Gives also where in the new chunk the
+    tokens of each text begin: those of its pieces lie behind one another.
+
+    >>> ids = torch.tensor([[101, 5, 102, 0], [101, 6, 7, 102]])
+    >>> chunk = packed(ids, ids > 0, 100).chunks[0]
+    >>> apart, starts = pieces_apart(chunk, torch.tensor([False, True]))
+    >>> apart.ids.tolist(), apart.starts.tolist(), starts.tolist()
+    ([101, 5, 102, 101, 6, 102, 101, 7, 102], [0, 3, 6, 9], [0, 3, 9])
+    """
+    sizes = chunk.starts.diff().long()
+    taken = which & (sizes > 2)
+    text = torch.repeat_interleave(sizes)
+    is_end = (chunk.positions == 0) | (chunk.positions == sizes[text] - 1)
+    repeats = torch.where(taken[text], torch.where(is_end, 0, 3), 1)
+    token = torch.repeat_interleave(repeats)
+    place = _counted(len(token), token) - (torch.cumsum(repeats, 0) - repeats)[token]
+    alone = taken[text][token]
+    ids = torch.where(alone & (place == 0), START, torch.where(alone & (place == 2), END, chunk.ids[token]))
+    begins = torch.where(alone, place == 0, chunk.positions[token] == 0).nonzero()[:, 0]
+    bounds = torch.cat([begins, begins.new_tensor([len(token)])])
+    positions = _counted(len(token), token) - torch.repeat_interleave(begins, bounds.diff())
+    counts = torch.zeros_like(sizes).index_add_(0, text, repeats)
+    starts = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
+    longest = 4 if bool(taken.all()) else max(chunk.longest, 4)
+    return Chunk(ids, positions, bounds.int(), longest, chunk.side), starts.int()
+
+
+def _counted(count: int, beside: Tensor) -> Tensor:
+    return torch.arange(count, device=beside.device)

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vizsla.networks.chunks import Batch, Chunk
+from vizsla.networks.chunks import Batch, Chunk, packed, pieces_apart
 from vizsla.networks.encoder import PackedBert, Padded
+from vizsla.networks.heads.splade import RULED_OUT
+from vizsla.networks.joint import START
 
 _TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits
+_PIECES = 2048  # word pieces whose vectors are made at the same time
 _ENTRIES = 1 << 20  # gradients of single terms that go back at the same time
 
 
@@ -45,7 +48,11 @@ class TiedHead(nn.Module):
 
 
 class Splade(nn.Module):
-    """The highest log(1 + ReLU(logit)) of each term over the positions of a text; `pooling`: see `SPLADE_POOLINGS`."""
+    """The highest log(1 + ReLU(logit)) of each term over the positions of a text; `pooling`: see `SPLADE_POOLINGS`.
+
+    `by_pieces`: while it is trained, every second query is read piece by piece, each as a text of its own. For queries,
+    a table of its pieces' vectors can then replace the network (`piece_vectors`).
+    """
 
     kind = "splade"
 
@@ -53,6 +60,7 @@ class Splade(nn.Module):
         super().__init__()
         self.encoder, self.head, self.pooling = encoder, head, tuple(pooling)
         self.vocabulary = encoder.vocabulary
+        self.by_pieces = False
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] the vectors; the logarithm after the maximum: the same, and cheaper."""
@@ -71,8 +79,34 @@ class Splade(nn.Module):
 
     def highest(self, chunk: Chunk) -> Tensor:
         """[texts of the chunk, vocabulary] the highest logit of each term."""
+        starts = chunk.starts
+        if self.by_pieces and self.training and chunk.side == 0:
+            every_second = torch.arange(len(starts) - 1, device=starts.device) % 2 == 1
+            chunk, starts = pieces_apart(chunk, every_second)
         states = self.head.transform(self.encoder(chunk))
-        return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, chunk.starts)
+        return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, starts)
+
+    @torch.inference_mode()
+    def piece_vectors(self, most: int) -> tuple[Tensor, Tensor]:
+        """[vocabulary, most] the heaviest terms of each word piece by itself, heaviest first, and their weights."""
+        device = self.head.decoder.bias.device
+        terms, weights = [], []
+        for first in range(0, self.vocabulary, _PIECES):
+            pieces = torch.arange(first, min(first + _PIECES, self.vocabulary), device=device)
+            text = torch.nn.functional.pad(pieces, (1, 1), value=START)[None]
+            together = packed(text, torch.ones_like(text, dtype=torch.bool), text.numel()).chunks[0]
+            apart, _ = pieces_apart(together, torch.ones(1, dtype=torch.bool, device=device))
+            heaviest = self(apart).float().topk(min(most, self.vocabulary), 1)
+            terms.append(heaviest.indices)
+            weights.append(heaviest.values)
+        return torch.cat(terms), torch.cat(weights)
+
+    @torch.no_grad()
+    def keep_terms(self, terms: Tensor) -> None:
+        """Rule out all other terms, by a bias that no logit overcomes: [kept] the numbers of those that stay."""
+        ruled_out = torch.ones(self.vocabulary, dtype=torch.bool, device=self.head.decoder.bias.device)
+        ruled_out[terms] = False
+        self.head.decoder.bias.masked_fill_(ruled_out, RULED_OUT)
 
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, width] in the order of the batch."""

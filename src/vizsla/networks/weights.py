@@ -17,8 +17,8 @@ from vizsla.errors import InputError
 NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
 """Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
-_TYPES = {"F32": "<f4", "I8": "i1"}  # safetensors' names
-_OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+_TYPES = {"F32": "<f4", "I8": "i1", "I32": "<i4", "U16": "<u2", "U8": "u1"}  # safetensors' names
+_OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "BOOL": "?"}
 
 
 def read_weights(folder: str | Path) -> dict[str, np.ndarray]:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 TABLE = "embeddings.word_embeddings.weight"
 _OWN_TABLE = "decoder.weight"  # where the last layer is not the input embeddings again
-_SLICES = 16  # of the vocabulary, so that the logits of a text stay in the cache until their maximum is taken
+_SLICE = 2000  # terms whose logits are made together, so that those of a text stay in the cache until their maximum
+_ROWS = 16  # tokens that are compared at once: one comparison of many logits is faster than many of one
+RULED_OUT = -1e4
+"""The bias of terms that never get a weight; no logit of theirs is worked out."""
 
 
 @HEADS.register("splade", help="One weight for each word of the vocabulary.")
@@ -69,26 +72,59 @@ def without_padding(g: EncoderGraph) -> str:
 
 
 def highest_logits(g: EncoderGraph, states: str, bias: str = "", table: str = TABLE) -> str:
-    """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias."""
+    """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias.
+
+    Where a bias rules terms out, theirs is their bias.
+    """
+    whole = g("Shape", states, start=1, end=2)
+    missing = g("Sub", g.constant([_ROWS - 1]), g("Mod", g("Add", whole, g.constant([_ROWS - 1])), g.constant([_ROWS])))
+    copies = g(
+        "Expand", g("Slice", states, g.constant([0]), g.constant([1]), g.constant([1])), _beside(g, states, missing)
+    )
+    filled = g("Transpose", g("Concat", states, copies, axis=1), perm=[1, 0, 2])  # [tokens, batch, hidden]
 
     def highest(logits: str) -> str:
-        return str(g("ReduceMax", logits, g.constant([1]), keepdims=0))
+        groups = g("Split", logits, outputs=_ROWS, axis=0, num_outputs=_ROWS)
+        return str(g("ReduceMax", g("Max", *groups), g.constant([0]), keepdims=0))
 
-    return pooled_logits(g, states, highest, bias, table)
+    return pooled_logits(g, filled, highest, bias, table)
+
+
+def _beside(g: EncoderGraph, states: str, count: str) -> str:
+    """The shape of some more states for each text."""
+    return str(g("Concat", g("Shape", states, end=1), count, g("Shape", states, start=2), axis=0))
 
 
 def pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str], bias: str, table: str) -> str:
-    """[batch, vocabulary] what `pool` makes of the products of each row of a table with the states of a text."""
+    """[batch, vocabulary] what `pool` makes of the products of each row of a table with the states of a text.
+
+    Terms that the bias rules out take no part; they get their bias.
+    """
+    terms = np.flatnonzero(g.stored[bias] > RULED_OUT / 2) if bias else np.arange(g.words)
+    scale = table + SCALE
+    if len(terms) < g.words:
+        chosen = g.constant(terms)
+        table, bias, scale = (g("Gather", name, chosen) if name in g.stored else name for name in (table, bias, scale))
     parts = g("DynamicQuantizeLinear", states, outputs=3) if g.small else ()
-    cuts = np.linspace(0, g.words, min(_SLICES, g.words) + 1).astype(int)
+    cuts = np.linspace(0, len(terms), max(1, len(terms) // _SLICE) + 1).astype(int)
     pooled = []
     for start, end in pairwise(cuts):
         bounds = (g.constant([start]), g.constant([end]))
         rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds) if bias else ""
         if g.small:
-            logits = g.multiply(parts, rows, g("Slice", table + SCALE, *bounds), shift)
+            logits = g.multiply(parts, rows, g("Slice", scale, *bounds), shift)
         else:
             product = g("MatMul", states, g.turned(rows))
             logits = g("Add", product, shift) if bias else product
         pooled.append(pool(logits))
-    return str(g("Concat", *pooled, axis=1))
+    return _with_ruled_out(g, g("Concat", *pooled, axis=1), terms)
+
+
+def _with_ruled_out(g: EncoderGraph, logits: str, terms: np.ndarray) -> str:
+    """[batch, vocabulary] from [batch, terms]: the others get the bias of what is ruled out."""
+    if len(terms) == g.words:
+        return logits
+    places = np.full(g.words, len(terms))
+    places[terms] = np.arange(len(terms))
+    wider = g("Pad", logits, g.constant([0, 0, 0, 1]), g.constant(RULED_OUT, np.float32))
+    return str(g("Gather", wider, g.constant(places), axis=1))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vizsla.encoders.piece_vectors import PieceVectors
 from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Sparta, Splade
+from vizsla.models.learned_sparse import QUERIES
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.models.sparta import TERMS as SPARTA_TERMS
+from vizsla.networks.heads import SILENT
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.pairs import PairKind
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 _HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
 _CHUNK = 1 << 14  # tokens
+_TABLE_TERMS = 16  # of a piece in a table for queries
 _MASKED_LM_CORPUS = "corpus"
 _SPARSIFY_TEXTS, _SPARSIFY_LENGTH = 256, 128
 
@@ -52,8 +56,16 @@ class SparseNetwork:
         "unicoil weighs a text's own terms, splade adds terms, splade-doc and sparta add them to documents alone",
     )
 
+    output_terms: int = setting(0, "terms that splade can give a weight: the most frequent of the corpus; 0 for all")
+    query_table: bool = setting(
+        False, "also train splade to read queries piece by piece, and write a table of the pieces"
+    )
+
     def __post_init__(self) -> None:
         require_one_of("head", self.head, SPARSE_HEADS)
+        require_at_least(self, "network", 0, "output_terms")
+        if (self.output_terms or self.query_table) and self.head != "splade":
+            raise VizslaError(f"network.output_terms and network.query_table are for the head splade, not {self.head}")
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,10 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
     def load_base(self) -> Base:
         """The base model with the head of the settings."""
         network = self.settings.network
-        return base_sparse_network(network.base_model, network.head, self.settings.training.seed)
+        base = base_sparse_network(network.base_model, network.head, self.settings.training.seed)
+        if network.query_table:
+            base.network.by_pieces = True
+        return base
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Pack pairs, dev sets and the corpus of the masked-language-model stage."""
@@ -136,15 +151,21 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         return TrainingData(data.open_pairs(folder), dev, refresh)
 
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
-        """The masked-language-model stage of a new head; it leaves a text with few active terms."""
+        """The masked-language-model stage of a new head, and the choice of the terms that can get a weight."""
+        if base.new_head and self.settings.masked_lm.steps:
+            self._train_masked_lm(network, self._documents(folder), distributed, report)
+        if self.settings.network.output_terms:
+            network.keep_terms(_most_frequent(self._documents(folder), self.settings.network.output_terms))
+
+    def _train_masked_lm(
+        self, network: Any, corpus: TokenCorpus, distributed: Distributed, report: Report | None
+    ) -> None:
+        """The stage itself; it leaves a text with few active terms."""
         from vizsla.networks import packed
         from vizsla.training.arrays.special_tokens import with_special_tokens
         from vizsla.training.loop.masked_lm import train_masked_lm
 
         stage = self.settings.masked_lm
-        if not base.new_head or not stage.steps:
-            return
-        corpus = self._documents(folder)
         train_masked_lm(network, corpus, stage.training_settings(), distributed=distributed, report=report)
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device
@@ -189,7 +210,10 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
             model = Sparta(written, base.analyzer, min(SPARTA_LENGTH, written.length), **told)
         else:
             model = LearnedSparse(written, base.analyzer, **told)
+        if self.settings.network.query_table:
+            model = replace(model, query_table=_write_query_table(network, output / QUERIES))
         model.save(output)
+        shutil.rmtree(output / QUERIES, ignore_errors=True)  # it has been copied under its hash
         save_layout(network, base.analyzer.tokenizer.content, output)
 
     def open_model(self, output: Path) -> Model:
@@ -208,6 +232,20 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         if self.reads_datasets and self.reads_corpus:
             return TokenCorpus.open(folder / _MASKED_LM_CORPUS)
         return self.settings.data.open_documents(folder)
+
+
+def _most_frequent(corpus: TokenCorpus, count: int) -> Any:
+    """The numbers of the word pieces that occur most often."""
+    import torch
+
+    return torch.from_numpy(np.argsort(-np.bincount(corpus.ids), kind="stable")[:count])
+
+
+def _write_query_table(network: Any, folder: Path) -> PieceVectors:
+    """What the network makes of each word piece by itself; special tokens have no terms."""
+    terms, weights = (values.numpy().copy() for values in network.piece_vectors(_TABLE_TERMS))
+    weights[list(SILENT)] = 0
+    return PieceVectors.write(folder, terms, weights)
 
 
 def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
