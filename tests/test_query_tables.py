@@ -26,6 +26,7 @@ from vizsla.networks.chunks import pieces_apart  # noqa: E402
 from vizsla.networks.heads.splade import RULED_OUT  # noqa: E402
 from vizsla.networks.onnx_export import write_network  # noqa: E402
 from vizsla.networks.session import OnnxNetwork  # noqa: E402
+from vizsla.networks.weights import read_weights  # noqa: E402
 
 
 def small_splade() -> Splade:
@@ -160,3 +161,39 @@ def test_what_is_wrong_with_a_table_is_said_in_a_sentence(cli: Cli, judged: Path
     )
     assert code == 2
     assert "network.query_table are for the head splade, not unicoil" in said
+
+
+def test_a_table_keeps_its_hash_when_it_is_copied(tmp_path: Path) -> None:
+    table = PieceVectors.write(tmp_path / "a", np.array([[0, 1], [1, 0]]), np.array([[1.0, 0.5], [2.0, 0.1]]))
+    copy = PieceVectors.open(tmp_path / "b" / table.save(tmp_path / "b"))
+    assert copy == table == PieceVectors.open(tmp_path / "b" / copy.save(tmp_path / "b"))
+    assert copy.rows([[0, 1]]) == table.rows([[0, 1]])
+
+
+def test_seeds_are_averaged(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
+    """The mean of two seeds has a table of its own; other shapes, other terms and other models are refused."""
+    changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=1", "masked_lm.steps=0",
+               "data.negatives_per_query=2", "training.precision=float32", "network.query_table=true")  # fmt: skip
+    options = [part for change in changes for part in ("--set", change)]
+    for seed, terms in ((0, 300), (1, 300), (2, 200)):
+        told = ("--set", f"training.seed={seed}", "--set", f"network.output_terms={terms}")
+        assert cli("train", "splade", "--dataset", judged, "-o", tmp_path / f"s{seed}", *options, *told)[0] == 0
+    corpus = ("--corpus", judged / "corpus.jsonl")
+    seeds = [tmp_path / "s0", tmp_path / "s1"]
+    code, _, said = cli("average", *seeds, *corpus, "-o", tmp_path / "mean")
+    assert code == 0, said
+    models = [parse_model(str(folder)) for folder in (*seeds, tmp_path / "mean")]
+    assert all(isinstance(model, LearnedSparse) and model.query_table is not None for model in models)
+    first, second, mean = (read_weights(model.network.folder) for model in models)
+    for name, values in mean.items():
+        step = np.abs(values).max() / 127
+        assert np.allclose(values, (first[name] + second[name]) / 2, rtol=0, atol=step), name
+    assert not np.allclose(first["dense.weight"], second["dense.weight"], atol=0.01)
+    for arguments, expected in (
+        ((seeds[0], *corpus, "-o", tmp_path / "n"), "name two models or more"),
+        ((*seeds, "-o", tmp_path / "n"), "vizsla average also needs --corpus"),
+        ((*seeds, *corpus), "vizsla average also needs -o DIR"),
+        ((seeds[0], tmp_path / "s2", *corpus, "-o", tmp_path / "n"), "gives weights to other terms"),
+    ):
+        code, _, said = cli("average", *arguments)
+        assert (code, expected in said) == (2, True), said

@@ -186,7 +186,7 @@ def test_queries_without_a_network(made: tuple[Path, Any, Any], tmp_path: Path) 
 def test_a_table_is_a_set_of_pieces(values: list[float], texts: list[list[int]]) -> None:
     known = [[i for i in text if i < len(values)] for text in texts]
     table = TermWeights(Path(), "", len(values))
-    object.__setattr__(table, "values", np.array(values, np.float32))
+    object.__setattr__(table, "arrays", {"weight": np.array(values, np.float32)})
     brute = [{i: values[i] for i in set(text) if values[i] > 0} for text in known]
     assert table.rows(known) == brute
 

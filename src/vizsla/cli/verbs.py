@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "qrels": "qrels.app",
         "ann-recall": "ann_recall.ann_recall",
     },
-    "Training": {"train": "train.train", "adapt": "adapt.adapt"},
+    "Training": {"train": "train.train", "adapt": "adapt.adapt", "average": "average.average"},
     "Sharing models": {"save-model": "save_model.save_model", "push": "push.push"},
 }
 """By group, then by name: the function or the typer application of each verb, as module and name in this folder."""

@@ -36,7 +36,7 @@ class QueryTable(ABC):
         """Write the arrays of a table, which have been checked."""
         folder.mkdir(parents=True, exist_ok=True)
         write_arrays(folder / WEIGHTS, dict(arrays))
-        digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
+        digest = hashlib.sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
         about = {"reads": cls.reads, "digest": digest, "width": width}
         (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         return cls(folder, digest, width)

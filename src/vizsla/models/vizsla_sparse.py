@@ -30,10 +30,13 @@ def vizsla_splade(**options: Any) -> LearnedSparse:
     return LearnedSparse.shipped(_NETWORK, **{**_LIMITS, **options})
 
 
+_SUM_OPTIONS = (Option("weight", "float", 1.0, "of the network; 1 is what it was trained with"), *BM25_OPTIONS)
+
+
 @MODELS.register(
     "vizsla-sparse",
     help="BM25 plus a SPLADE network that was trained inside this sum: the best sparse model that comes with Vizsla.",
-    options=(Option("weight", "float", 1.0, "of the network; 1 is what it was trained with"), *BM25_OPTIONS),
+    options=_SUM_OPTIONS,
     needs=NEEDS,
 )
 def vizsla_sparse(weight: float = 1.0, **options: Any) -> Model:
@@ -43,3 +46,18 @@ def vizsla_sparse(weight: float = 1.0, **options: Any) -> Model:
     ['bm25', 'vizsla-splade']
     """
     return with_bm25("vizsla-sparse", vizsla_splade(), weight, options)
+
+
+@MODELS.register(
+    "vizsla-sparse-doc",
+    help="As vizsla-sparse, but only documents are read by the network; queries are looked up in a table.",
+    options=_SUM_OPTIONS,
+    needs=NEEDS,
+)
+def vizsla_sparse_doc(weight: float = 1.0, **options: Any) -> Model:
+    """The same index as that of `vizsla-sparse`, and no network at query time.
+
+    >>> [part.component.inference_free for part in vizsla_sparse_doc().parts[1:]]
+    [True]
+    """
+    return with_bm25("vizsla-sparse-doc", vizsla_splade(inference_free=True), weight, options)

@@ -14,7 +14,7 @@ from vizsla.networks.heads.splade import RULED_OUT
 from vizsla.networks.joint import START
 
 _TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits
-_PIECES = 2048  # word pieces whose vectors are made at the same time
+_PIECES = 256  # word pieces whose vectors are made at the same time
 _ENTRIES = 1 << 20  # gradients of single terms that go back at the same time
 
 
@@ -89,15 +89,18 @@ class Splade(nn.Module):
     @torch.inference_mode()
     def piece_vectors(self, most: int) -> tuple[Tensor, Tensor]:
         """[vocabulary, most] the heaviest terms of each word piece by itself, heaviest first, and their weights."""
-        device = self.head.decoder.bias.device
+        decoder = self.head.decoder
+        kept = (decoder.bias > RULED_OUT / 2).nonzero()[:, 0]
+        table, bias = decoder.weight[kept], decoder.bias[kept]
         terms, weights = [], []
-        for first in range(0, self.vocabulary, _PIECES):
-            pieces = torch.arange(first, min(first + _PIECES, self.vocabulary), device=device)
-            text = torch.nn.functional.pad(pieces, (1, 1), value=START)[None]
+        for pieces in torch.arange(self.vocabulary, device=kept.device).tensor_split(-(-self.vocabulary // _PIECES)):
+            text = nn.functional.pad(pieces, (1, 1), value=START)[None]
             together = packed(text, torch.ones_like(text, dtype=torch.bool), text.numel()).chunks[0]
-            apart, _ = pieces_apart(together, torch.ones(1, dtype=torch.bool, device=device))
-            heaviest = self(apart).float().topk(min(most, self.vocabulary), 1)
-            terms.append(heaviest.indices)
+            apart, _ = pieces_apart(together, torch.ones(1, dtype=torch.bool, device=kept.device))
+            logits = nn.functional.linear(self.head.transform(self.encoder(apart)), table, bias)
+            vectors = pooled_logits(logits.view(len(pieces), -1, len(kept)), self.pooling).float()
+            heaviest = vectors.topk(min(most, len(kept)), 1)
+            terms.append(kept[heaviest.indices])
             weights.append(heaviest.values)
         return torch.cat(terms), torch.cat(weights)
 

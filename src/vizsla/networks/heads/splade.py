@@ -103,7 +103,7 @@ def pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str], bias
     terms = np.flatnonzero(g.stored[bias] > RULED_OUT / 2) if bias else np.arange(g.words)
     scale = table + SCALE
     if len(terms) < g.words:
-        chosen = g.constant(terms)
+        chosen = g.constant(terms, np.int32)
         table, bias, scale = (g("Gather", name, chosen) if name in g.stored else name for name in (table, bias, scale))
     parts = g("DynamicQuantizeLinear", states, outputs=3) if g.small else ()
     cuts = np.linspace(0, len(terms), max(1, len(terms) // _SLICE) + 1).astype(int)
@@ -127,4 +127,4 @@ def _with_ruled_out(g: EncoderGraph, logits: str, terms: np.ndarray) -> str:
     places = np.full(g.words, len(terms))
     places[terms] = np.arange(len(terms))
     wider = g("Pad", logits, g.constant([0, 0, 0, 1]), g.constant(RULED_OUT, np.float32))
-    return str(g("Gather", wider, g.constant(places), axis=1))
+    return str(g("Gather", wider, g.constant(places, np.int32), axis=1))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vizsla.encoders.piece_vectors import PieceVectors
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model, Sparta, Splade
-from vizsla.models.learned_sparse import QUERIES
+from vizsla.models import Model
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.models.sparta import TERMS as SPARTA_TERMS
-from vizsla.networks.heads import SILENT
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.pairs import PairKind
@@ -27,9 +22,9 @@ from vizsla.training.prepare.sources import (
     JudgedSource,
     open_dev,
 )
+from vizsla.training.prepare.sparse_writing import write_sparse_model
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.texts import packed_documents
-from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.schema import setting
 from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of
 
@@ -39,9 +34,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.objectives import Objective
     from vizsla.training.loop.trainer import Report
 
-_HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
 _CHUNK = 1 << 14  # tokens
-_TABLE_TERMS = 16  # of a piece in a table for queries
 _MASKED_LM_CORPUS = "corpus"
 _SPARSIFY_TEXTS, _SPARSIFY_LENGTH = 256, 128
 
@@ -180,41 +173,10 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to search with, and in floats as other libraries open it."""
-        from vizsla.networks import SpladeDoc
-        from vizsla.networks.layout import save_layout
-        from vizsla.training.arrays.special_tokens import sample_of
-
-        network = network.cpu().eval()
-        length = network.encoder.config.max_position_embeddings
-        corpus = self._documents(folder)
-        highest = _highest_weight(network, corpus, length)
-        if not highest > 0:
-            raise VizslaError(
-                "the network gives no term a weight any more; train with a lower learning rate, as in "
-                "--set training.learning_rate=1e-5"
-            )
-        sample = sample_of(corpus, SAMPLE, length)
-        reads, table = (network.documents, network.query_weights) if isinstance(network, SpladeDoc) else (network, None)
-        written = write_network(reads, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
-        told: dict[str, Any] = {"fields": self.settings.data.document_fields, "namespace": self.name, "name": self.name}
-        model: Model
-        if table is not None:
-            weights = table.detach().float().numpy()
-            queries = TermWeights.write(output / "queries", weights)
-            model = Splade(written, base.analyzer, queries, max_weight=_HEADROOM * highest, **told)
-            model.save(output)
-            shutil.rmtree(queries.folder)  # it has been copied under its hash
-            save_layout(reads, base.analyzer.tokenizer.content, output, weights)
-            return
-        if network.kind == "sparta":
-            model = Sparta(written, base.analyzer, min(SPARTA_LENGTH, written.length), **told)
-        else:
-            model = LearnedSparse(written, base.analyzer, **told)
-        if self.settings.network.query_table:
-            model = replace(model, query_table=_write_query_table(network, output / QUERIES))
-        model.save(output)
-        shutil.rmtree(output / QUERIES, ignore_errors=True)  # it has been copied under its hash
-        save_layout(network, base.analyzer.tokenizer.content, output)
+        write_sparse_model(
+            network, base.analyzer, self._documents(folder), output, name=self.name,
+            fields=self.settings.data.document_fields, query_table=self.settings.network.query_table,
+        )  # fmt: skip
 
     def open_model(self, output: Path) -> Model:
         """The written model."""
@@ -239,23 +201,3 @@ def _most_frequent(corpus: TokenCorpus, count: int) -> Any:
     import torch
 
     return torch.from_numpy(np.argsort(-np.bincount(corpus.ids), kind="stable")[:count])
-
-
-def _write_query_table(network: Any, folder: Path) -> PieceVectors:
-    """What the network makes of each word piece by itself; special tokens have no terms."""
-    terms, weights = (values.numpy().copy() for values in network.piece_vectors(_TABLE_TERMS))
-    weights[list(SILENT)] = 0
-    return PieceVectors.write(folder, terms, weights)
-
-
-def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
-    """The highest weight that a network gives a term in a sample of documents."""
-    import torch
-
-    from vizsla.networks import packed
-    from vizsla.training.arrays.special_tokens import with_special_tokens
-
-    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
-    with torch.inference_mode():
-        batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK, side=1)
-        return max(float(network(chunk).max()) for chunk in batch.chunks)
