@@ -141,7 +141,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
             lines.append(f"| {name}, {what} | {a:.1f} | {z:.1f} | {z / a:.2f} |")
 
     for name, merged in (("add and commit, no merge", False), ("add and commit with a merge", True)):
-        both = [[r["add"] + r["commit"] for r in part if r["merged"] == merged] for part in (warm[:share], warm[-share:])]
+        both = [
+            [r["add"] + r["commit"] for r in part if r["merged"] == merged] for part in (warm[:share], warm[-share:])
+        ]
         line(name, *both)
         line(name, *([float(np.median(part))] if part else [] for part in both), "ms, median")
     for name in ("add", "commit", "refresh", "search"):
@@ -154,7 +156,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     logs = [max(r["log"] for r in part) / 1e6 for part in (first, last)]
     lines.append(f"| log, MB, longest | {logs[0]:.1f} | {logs[1]:.1f} | |")
     disk, fresh = rows[-1]["disk"] / 1e6, rows[-1]["fresh"] / 1e6
-    lines.append(f"| disk, MB, beside one commit of the same documents | {disk:.0f} | {fresh:.0f} | {disk / fresh:.2f} |")
+    lines.append(
+        f"| disk, MB, beside one commit of the same documents | {disk:.0f} | {fresh:.0f} | {disk / fresh:.2f} |"
+    )
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """Ten million passages out of a few hundred thousand, with the statistics that so many real ones would have.
 
     python bench/passages.py make corpus.jsonl OUT.jsonl --documents 10000000 [--growth 0.58]
-    python bench/passages.py check corpus.jsonl [--growth 0.58]     # a quarter, grown to the whole, beside the real whole
+    python bench/passages.py check corpus.jsonl [--growth 0.58]    # a quarter grown to the whole, and the whole
 
 The real passages come first. After them comes one copy of all of them after the other, and each copy is made so:
 
@@ -142,7 +142,7 @@ def make(o: argparse.Namespace) -> None:
     print(f"{len(words):,} passages, {len(words.numbers):,} words", file=sys.stderr)
     with o.out.open("w") as file:
         for i, text in enumerate(grown(words, o.documents, o.growth)):
-            file.write('{"_id": "%d", "text": %s}\n' % (i, json.dumps(text, ensure_ascii=False)))
+            file.write(f'{{"_id": "{i}", "text": {json.dumps(text, ensure_ascii=False)}}}\n')
             if (i + 1) % 1_000_000 == 0:
                 print(f"{i + 1:,} passages", file=sys.stderr, flush=True)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
@@ -154,10 +154,9 @@ def analysing(
         start = (description, folder, splitter, store, max_bytes // workers)
         executor = ProcessPoolExecutor(workers, processes, _start, start)
         task = _work
-    ahead = 1 if workers == 1 else 2 * workers
     try:
         max_size = min(p.component.batch_size for p in model.parts)
-        yield lambda items: _in_order(executor, task, batches(items, max_size), ahead)
+        yield lambda items: _in_order(executor, task, batches(items, max_size), workers)
     except BrokenExecutor:
         executor.shutdown()
         raise VizslaError(processes.failure()) from None
@@ -169,10 +168,15 @@ def analysing(
 
 
 def _in_order(
-    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], ahead: int
+    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], workers: int
 ) -> Iterator[AnalysedBatch]:
+    ahead = 1 if workers == 1 else 2 * workers
     futures: deque[Future[AnalysedBatch]] = deque()
-    for batch in work:
+    first = list(islice(work, 2))
+    if workers == 1 and len(first) == 1:  # nothing to do meanwhile, so a thread would not help
+        yield task(first[0])
+        return
+    for batch in chain(first, work):
         futures.append(executor.submit(task, batch))
         if len(futures) > ahead:
             yield futures.popleft().result()

@@ -263,6 +263,7 @@ class Writer:
             )
             self._model = transaction.model
             self._after_commit()
+            transaction.shorten_log()
             if compact:  # the write-ahead log now holds a copy of everything; empty it as soon as nobody reads it
                 transaction.empty_log()
                 self._after_commit()
