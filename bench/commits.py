@@ -71,12 +71,13 @@ def measure(o: argparse.Namespace) -> list[dict[str, Any]]:
             if not added:
                 print(f"the corpus ends after {i} commits", file=sys.stderr)
                 break
-            clock = [time.perf_counter()]
+            clock, own = [time.perf_counter()], time.process_time()
             index.add(added)
             index.delete(gone)
             clock.append(time.perf_counter())
             index.commit()
             clock.append(time.perf_counter())
+            own = (time.process_time() - own) * 1000
             if reader is not None:
                 reader.refresh()
                 clock.append(time.perf_counter())
@@ -86,7 +87,7 @@ def measure(o: argparse.Namespace) -> list[dict[str, Any]]:
             took = np.diff(clock) * 1000
             steps = ("add", "commit", "refresh", "search") if reader is not None else ("add", "commit", "rest")
             rows.append({
-                **dict(zip(steps, map(float, took), strict=True)), "merged": not before <= names,
+                **dict(zip(steps, map(float, took), strict=True)), "cores": own, "merged": not before <= names,
                 "segments": len(names), "log": log_bytes(folder), "disk": folder_bytes(folder),
                 "documents": len(collection.living),
             })  # fmt: skip
@@ -150,6 +151,11 @@ def summary(rows: list[dict[str, Any]]) -> str:
         if name in warm[0]:
             first, last = ([r[name] for r in part if not r["merged"]] for part in (warm[:share], warm[-share:]))
             line(f"{name}, no merge", [float(np.median(first))], [float(np.median(last))], "ms, median")
+    line("processors, all commits", *([r["cores"] for r in part] for part in (warm[:share], warm[-share:])))
+    cores = (
+        [float(np.median([r["cores"] for r in part if not r["merged"]]))] for part in (warm[:share], warm[-share:])
+    )
+    line("processors, no merge", *cores, "ms, median")
     line("all commits together", *([r["add"] + r["commit"] for r in part] for part in (warm[:share], warm[-share:])))
     first, last = warm[:share], warm[-share:]
     lines.append(f"| segments, most | {max(r['segments'] for r in first)} | {max(r['segments'] for r in last)} | |")

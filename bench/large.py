@@ -1,7 +1,7 @@
 """A collection of ten million passages on one machine, from its build to its compaction, measured.
 
-    python bench/large.py CORPUS.jsonl QUERIES.jsonl FOLDER [--documents N] [--memory 4GB] [--store] [--name ten]
-                          [--steps build,open,search,update,delete,compact,search] [--check 5]
+    python bench/large.py CORPUS.jsonl QUERIES.jsonl FOLDER [--documents N] [--memory 4GB] [--workers 2] [--store]
+                          [--steps build,open,search,update,delete,compact,search] [--name large]
 
 Each step runs in a process of its own and appends a row to FOLDER/NAME.json: seconds of the clock and of processors,
 the most memory that was its own (without the cache of files), and what the step is about. `search` times one query
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.cli.console import parse_size
-from vizsla.datasets import Document, read_documents
+from vizsla.datasets import Document, Source, read_documents
 from vizsla.datasets.beir import read_queries
 from vizsla.index import Index
 
@@ -87,11 +87,15 @@ def facts(index: Index) -> dict[str, Any]:
 
 
 def build(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    figures: dict[str, Any] = {"store": o.store, "memory": o.memory}
+    figures: dict[str, Any] = {"store": o.store, "memory": o.memory, "workers": o.workers}
+    source = Source.find(o.corpus)
+    whole = source.raw_lines() if o.workers > 1 and not o.documents else None  # workers parse them
     with measured(figures), Index.create(folder, memory=parse_size(o.memory), store=o.store, overwrite=True) as index:
-        index.add(islice(read_documents(o.corpus), o.documents))
+        index.add(whole or islice(source.documents(), o.documents), workers=o.workers)
         with measured(figures, "commit_"):
             index.commit()
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    figures |= {"workers_core_seconds": workers.ru_utime + workers.ru_stime, "worker_mb": workers.ru_maxrss / 1000}
     with Index.open(folder) as index:
         return {**figures, **facts(index)}
 
@@ -200,8 +204,8 @@ def change(o: argparse.Namespace, folder: Path, step: str) -> dict[str, Any]:
     rng = random.Random(len(step))
     warm_up(folder)
     texts = [d.content for d in islice(read_documents(o.corpus), 2 * CHANGED)][CHANGED:]
-    ids = rng.sample(range(o.documents), CHANGED)
     with measured(figures), Index.open(folder, memory=parse_size(o.memory)) as index:
+        ids = rng.sample(range(index._searcher.snapshot.meta["next_number"]), CHANGED)
         if step == "update":
             index.add(Document(str(i), content) for i, content in zip(ids, texts, strict=True))
         else:
@@ -240,10 +244,11 @@ def main() -> None:
     parser.add_argument("corpus")
     parser.add_argument("queries")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--documents", type=int, default=10_000_000)
+    parser.add_argument("--documents", type=int, help="how many documents; without it, all")
     parser.add_argument("--asked", type=int, default=500, help="how many queries")
     parser.add_argument("--check", type=int, default=5, help="how many rankings are compared with exhaustive scoring")
     parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that analyse documents")
     parser.add_argument("--store", action="store_true")
     parser.add_argument("--name", default="large")
     parser.add_argument("--steps", default=STEPS)
