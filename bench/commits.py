@@ -13,6 +13,7 @@ beside those of an index of the same documents that one commit has built. `--out
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import shutil
@@ -27,6 +28,9 @@ import numpy as np
 
 from vizsla.datasets import Document, read_documents
 from vizsla.index import Index, verify
+
+FIXED = bytes(2_000_000)
+"""What is hashed after each commit, to know how fast the machine is at this moment."""
 
 
 class Collection:
@@ -86,8 +90,12 @@ def measure(o: argparse.Namespace) -> list[dict[str, Any]]:
             before, names = names, {f.name for f in (folder / "segments").iterdir()}
             took = np.diff(clock) * 1000
             steps = ("add", "commit", "refresh", "search") if reader is not None else ("add", "commit", "rest")
+            started = time.process_time()
+            hashlib.sha256(FIXED).digest()
+            pace = (time.process_time() - started) * 1000
             rows.append({
-                **dict(zip(steps, map(float, took), strict=True)), "cores": own, "merged": not before <= names,
+                **dict(zip(steps, map(float, took), strict=True)), "cores": own, "pace": pace,
+                "merged": not before <= names,
                 "segments": len(names), "log": log_bytes(folder), "disk": folder_bytes(folder),
                 "documents": len(collection.living),
             })  # fmt: skip
@@ -156,6 +164,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
         [float(np.median([r["cores"] for r in part if not r["merged"]]))] for part in (warm[:share], warm[-share:])
     )
     line("processors, no merge", *cores, "ms, median")
+    paced = ([r["cores"] / r["pace"] for r in part if not r["merged"]] for part in (warm[:share], warm[-share:]))
+    line("processors, no merge", *([float(np.median(part))] for part in paced), "times a fixed task, median")
     line("all commits together", *([r["add"] + r["commit"] for r in part] for part in (warm[:share], warm[-share:])))
     first, last = warm[:share], warm[-share:]
     lines.append(f"| segments, most | {max(r['segments'] for r in first)} | {max(r['segments'] for r in last)} | |")

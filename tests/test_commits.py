@@ -160,6 +160,9 @@ def test_a_commit_opens_the_segments_that_it_changes(tmp_path: Path, monkeypatch
         index.delete("3-7")
         index.commit()
         assert len(opened) == 1  # the one with the document, to count its terms; a reader has it open
+        index.delete("3-8")
+        index.commit()
+        assert len(opened) == 1  # now the writer has it open, too
         assert [hit.id for hit in index.search("w3 x7", k=1)] != ["3-7"]
         assert index.search("w3")[0].score == fresh_score(tmp_path, "w3")
     assert not verify(tmp_path / "my.index")

@@ -31,7 +31,11 @@ class _StoredSegment:
         """`before`: the same segment in an earlier commit; if documents were deleted since, all else is the same."""
         self.name = name
         self.facts = facts
-        same = before if before is not None and _without_living(before.facts) == _without_living(facts) else None
+        same = (
+            before
+            if before is not None and segment_files.without_living(before.facts) == segment_files.without_living(facts)
+            else None
+        )
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
         self.ids: StoredTexts | None = same.ids if same else id_files.read_ids(path, name, facts)
         present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
@@ -43,9 +47,9 @@ class _StoredSegment:
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
-def _without_living(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
-    """The files of a segment except those that say which documents live."""
-    return {name: f for name, f in facts.items() if name not in (segment_files.ALIVE, segment_files.FREQUENCIES)}
+def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
+    """The files of a segment that stay as they are when documents are deleted."""
+    return segment_files.without(facts, segment_files.LIVING)
 
 
 class Snapshot:

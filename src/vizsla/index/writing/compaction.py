@@ -25,9 +25,8 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, id_files, segment_files
-from vizsla.index.storage.sequence_files import SEQUENCES
-from vizsla.index.writing.segment_state import SegmentState
+from vizsla.index.storage import arrays, database, id_files, segment_files, sequence_files
+from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
 from vizsla.models import BM25, ExpandedBM25, Model, SparseComponent
@@ -50,6 +49,7 @@ class Compaction:
         memory: int,
         vector_index: VectorIndex,
         deleted: np.ndarray,
+        opened: OpenSegments,
     ) -> None:
         """`deleted`: the insertion numbers of the documents that this commit deletes, ascending."""
         self._path = path
@@ -58,8 +58,9 @@ class Compaction:
         self._generation = generation
         self._vector_index = vector_index
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
+        self._opened = opened
         self._entries = [
-            SegmentState(path, name, facts, statistics["living"])
+            SegmentState(path, name, facts, statistics["living"], opened)
             for name, facts, statistics in database.segment_rows(db, path, generation)
         ]
         self._entries.sort(key=lambda entry: entry.bounds)
@@ -84,6 +85,7 @@ class Compaction:
                 self._build_token_indexes(entry, whole)
             self._build_sequences(entry)
             self._store_ids(entry)
+        self._opened.keep(entry.name for entry in self._entries)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
@@ -152,7 +154,7 @@ class Compaction:
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
-            new.append(SegmentState(self._path, name, written, count))
+            new.append(SegmentState(self._path, name, written, count, self._opened))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._rewritten += [entry.bounds for entry in old]
         self._entries[start:end] = new
@@ -208,10 +210,10 @@ class Compaction:
 
     def _build_sequences(self, entry: SegmentState) -> None:
         """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
-        files = entry.files if self._positions else segment_files.without_sequences(entry.files)
+        files = entry.files if self._positions else segment_files.without(entry.files, sequence_files.KINDS)
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not self._positions or not isinstance(bm25, BM25) or f"{SEQUENCES}{space}" in files:
+            if not self._positions or not isinstance(bm25, BM25) or f"{sequence_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)

@@ -1,7 +1,8 @@
-"""A segment in the state of the next commit."""
+"""Segments in the state of the next commit, and those that a writer keeps open from one commit to the next."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -11,15 +12,38 @@ from vizsla.engine import Segment
 from vizsla.index.storage import arrays, segment_files
 
 
+class OpenSegments:
+    """Segments that are mapped into memory already, as long as commits have them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
+
+    def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
+        """A segment, mapped again only if it has other files than before."""
+        wanted = segment_files.without(files, segment_files.LIVING)
+        known, segment = self._known.get(name, (None, None))
+        if segment is None or known != wanted:
+            segment = segment_files.read_segment(path, name, files)
+            self._known[name] = wanted, segment
+        return segment
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Let go of all segments but these; the files of a segment that was merged take space until then."""
+        self._known = {name: self._known[name] for name in names if name in self._known}
+
+
 class SegmentState:
     """A segment, and which of its documents live; its files are opened when somebody needs them.
 
     A commit changes few segments, and to open one takes longer than to find out that it stays as it is.
     """
 
-    def __init__(self, path: Path, name: str, files: dict[str, arrays.Facts], living: int) -> None:
+    def __init__(
+        self, path: Path, name: str, files: dict[str, arrays.Facts], living: int, opened: OpenSegments
+    ) -> None:
         """`living`: how many of its documents lived at the last commit."""
         self._path = path
+        self._opened = opened
         self.name = name
         self.files = files
         self.living = living
@@ -34,7 +58,7 @@ class SegmentState:
     @cached_property
     def segment(self) -> Segment:
         """The segment, mapped into memory."""
-        return segment_files.read_segment(self._path, self.name, self.files)
+        return self._opened.open(self._path, self.name, self.files)
 
     @cached_property
     def numbers(self) -> np.ndarray:

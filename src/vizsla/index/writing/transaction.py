@@ -26,6 +26,7 @@ from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentRows
+from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
@@ -51,8 +52,18 @@ class WriteTransaction:
     with the rows of the documents. The commit makes that generation the current one.
     """
 
-    def __init__(self, path: Path, model: Model, uuid: str, splitter: Splitter | None, memory: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        model: Model,
+        uuid: str,
+        splitter: Splitter | None,
+        memory: int,
+        opened: OpenSegments | None = None,
+    ) -> None:
+        """`opened`: segments that earlier transactions of the same writer have opened."""
         self._path = path
+        self._opened = opened or OpenSegments()
         self.model = model
         self._splitter = splitter
         self._memory = memory
@@ -283,8 +294,9 @@ class WriteTransaction:
                 database.set_meta(self._db, database.POSITIONS, positions)
             chosen = vector_index or self._vector_index
             compaction = Compaction(
-                self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted
-            )
+                self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted,
+                self._opened,
+            )  # fmt: skip
             compaction.run(whole=compact)
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
