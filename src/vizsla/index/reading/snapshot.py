@@ -31,11 +31,7 @@ class _StoredSegment:
         """`before`: the same segment in an earlier commit; if documents were deleted since, all else is the same."""
         self.name = name
         self.facts = facts
-        same = (
-            before
-            if before is not None and segment_files.without_living(before.facts) == segment_files.without_living(facts)
-            else None
-        )
+        same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
         self.ids: StoredTexts | None = same.ids if same else id_files.read_ids(path, name, facts)
         present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
