@@ -94,14 +94,17 @@ class Analyst:
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields)
-            for text in row:
+            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields) if self._store else None
+            texts = (
+                row if self._store else (*row[:2], *(v if isinstance(v, str) else _JSON(v) for v in fields.values()))
+            )
+            for text in texts:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
             doc_id = document.id if self._splitter is None else document_of(document.id)
             name = doc_id.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
-        return row if self._store else (*row[:2], None)
+        return row
 
 
 def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[list[Document] | RawLines]:
