@@ -5,7 +5,8 @@
 
 DATA: a folder made by bench/prepare.py, with real passages. LARGE.index: an index of more passages, as bench/large.py
 builds it from those of bench/passages.py; its first segment is measured, its first two, four and so on, and all. One
-thread; rankings are compared with exhaustive scoring. A line is fitted through time and postings of a query at all
+thread; processor time, the least of five rounds, in which all sizes take turns, since others may work on the machine.
+Rankings are compared with exhaustive scoring. A line is fitted through time and postings of a query at all
 sizes but the largest, and compared with the largest.
 """
 
@@ -16,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from itertools import chain
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from vizsla import Index
 from vizsla.engine import Query, Segment, Weightings, build_segment, search_many
-from vizsla.models import BM25, CountedStatistics
+from vizsla.models import BM25, CountedStatistics, SparseComponent
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -46,6 +47,7 @@ class Collection:
         self.model = BM25()
         statistics = CountedStatistics(int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max()), {})
         self.weighting = self.model.weighting(statistics)
+        self.weightings = Weightings.pack([self.weighting])
         self.queries = [self._query(counts, statistics.documents) for counts in asked]
 
     def _query(self, counts: dict[int, int], documents: int) -> Query:
@@ -54,17 +56,17 @@ class Collection:
         idf = np.log1p((documents - df + 0.5) / (df + 0.5))
         return Query(terms, np.zeros(len(terms), np.int64), np.array([*counts.values()]) * idf)
 
-    def measure(self, k: int) -> dict[str, float]:
-        weightings = Weightings.pack([self.weighting])
-        seconds = []
-        for turn in range(4):
-            started = time.perf_counter()
-            found = search_many(self.segments, self.queries, weightings, k)
-            if turn:  # the first time warms up
-                seconds.append(time.perf_counter() - started)
+    def measure(self, k: int) -> float:
+        """Milliseconds of the processor a query."""
+        started = time.process_time()
+        search_many(self.segments, self.queries, self.weightings, k)
+        return 1000 * (time.process_time() - started) / len(self.queries)
+
+    def check(self, k: int) -> None:
+        """Compare some rankings with exhaustive scoring; this also reads everything from the disk."""
+        found = search_many(self.segments, self.queries, self.weightings, k)
         for i in range(0, len(self.queries), max(len(self.queries) // 10, 1)):
             self._check(self.queries[i], found[i].numbers, found[i].scores, k)
-        return {"milliseconds": 1000 * float(np.median(seconds)) / len(self.queries)}
 
     def _check(self, query: Query, numbers: np.ndarray, scores: np.ndarray, k: int) -> None:
         size = int(self.segments[-1].numbers[-1]) + 1
@@ -96,24 +98,24 @@ def real(data: Path, count: int, queries: int) -> Collection:
     return Collection([segment], sizes, [c for q in range(len(asked)) if (c := counted(asked.row(q)))])
 
 
-def prefixes(folder: Path, texts: list[str]) -> Iterator[Collection]:
+def prefixes(index: Index, texts: list[str]) -> Iterator[Collection]:
     """The first segments of an index, twice as many each time, with statistics of their own."""
-    with Index.open(folder) as index:
-        snapshot = index._searcher.snapshot
-        model = snapshot.model.parts[0].component
-        asked = [counts for text in model.query_terms(texts, index._searcher.context(None)) if (counts := dict(text))]
-        numbers = [snapshot.terms.lookup(0, list(counts))[0].tolist() for counts in asked]
-        queries = [
-            {number: int(count) for number, count in zip(found, counts.values(), strict=True) if number >= 0}
-            for found, counts in zip(numbers, asked, strict=True)
-        ]
-        segments, count = list(snapshot.segments), 1
-        while True:
-            some = segments[:count]
-            yield Collection(some, np.concatenate([s.sizes[0] for s in some]), [query for query in queries if query])
-            if count >= len(segments):
-                return
-            count = min(2 * count, len(segments))
+    snapshot = index._searcher.snapshot
+    model = snapshot.model.parts[0].component
+    assert isinstance(model, SparseComponent)
+    asked = [dict(counts) for counts in model.query_terms(texts, index._searcher.context(None)) if counts]
+    numbers = [snapshot.terms.lookup(0, list(counts))[0].tolist() for counts in asked]
+    queries = [
+        {number: int(count) for number, count in zip(found, counts.values(), strict=True) if number >= 0}
+        for found, counts in zip(numbers, asked, strict=True)
+    ]
+    segments, count = list(snapshot.segments), 1
+    while True:
+        some = segments[:count]
+        yield Collection(some, np.concatenate([s.sizes[0] for s in some]), [query for query in queries if query])
+        if count >= len(segments):
+            return
+        count = min(2 * count, len(segments))
 
 
 def model_of(rows: list[dict[str, Any]]) -> list[str]:
@@ -137,6 +139,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--from", dest="results", type=Path, help="results of an earlier run, instead of measuring")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -158,14 +161,24 @@ def measure(o: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     print("| documents | segments | postings a query | k = 10 | k = 100 | k = 1000 |\n|---|---|---|---|---|---|")
     collections = [("real", real(o.data, size, o.queries)) for size in (*SIZES, whole) if size <= whole]
-    made = (("made", collection) for folder in o.index for collection in prefixes(folder, texts))
-    for kind, collection in chain(collections, made):
-        figures = {str(k): collection.measure(k)["milliseconds"] for k in DEPTHS}
-        postings, segments = collection.postings(), len(collection.segments)
-        size = collection.documents
-        rows.append({"kind": kind, "documents": size, "segments": segments, "postings": postings, **figures})
-        cells = " | ".join(f"{f:.3f} ms" for f in figures.values())
-        print(f"| {size:,} {kind} | {segments} | {postings:,.0f} | {cells} |", flush=True)
+    with ExitStack() as stack:
+        for folder in o.index:
+            index = stack.enter_context(Index.open(folder))
+            collections += [("made", collection) for collection in prefixes(index, texts)]
+        times = np.full((len(collections), len(DEPTHS)), np.inf)
+        for turn in range(o.rounds + 1):  # all take turns, so that what disturbs the machine disturbs all alike
+            for i, (_, collection) in enumerate(collections):
+                for j, k in enumerate(DEPTHS):
+                    if turn == 0:
+                        collection.check(k)
+                    else:
+                        times[i, j] = min(times[i, j], collection.measure(k))
+        for (kind, collection), row in zip(collections, times.tolist(), strict=True):
+            figures = dict(zip(map(str, DEPTHS), row, strict=True))
+            postings, segments, size = collection.postings(), len(collection.segments), collection.documents
+            rows.append({"kind": kind, "documents": size, "segments": segments, "postings": postings, **figures})
+            cells = " | ".join(f"{f:.3f} ms" for f in figures.values())
+            print(f"| {size:,} {kind} | {segments} | {postings:,.0f} | {cells} |", flush=True)
     return rows
 
 
