@@ -29,7 +29,7 @@ PEERS_READY := $(PEERS)/.ready
 # Two processes; a file of tests stays with one of them, which then makes its fixtures and kernels once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo dist test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -128,9 +128,25 @@ bench-smoke: $(READY) $(PEERS_READY)
 bench-cluster: $(READY)
 	$(BIN)/python bench/cluster.py $(CORPUS) $(QUESTIONS) $(OPTIONS)
 
-# How the cost of a search grows with the collection; FOLDER is where `make bench` has been.
+# How the cost of a search grows with the collection; FOLDER is where `make bench` has been. INDEX, if there is one, is
+# a large index, as `make bench-large` builds it.
 bench-growth: $(READY)
-	$(BIN)/python bench/growth.py $(FOLDER)/words
+	$(BIN)/python bench/growth.py $(FOLDER)/words $(if $(INDEX),--index $(INDEX)) $(OPTIONS)
+
+# Ten million passages made of those in CORPUS, in FOLDER: build, search, change and compact them; about an hour.
+bench-large: $(READY)
+	mkdir -p $(FOLDER)
+	test -e $(FOLDER)/passages.jsonl || \
+		$(BIN)/python bench/passages.py make $(CORPUS) $(FOLDER)/passages.jsonl --documents 10000000
+	$(BIN)/python bench/large.py $(FOLDER)/passages.jsonl $(QUESTIONS) $(FOLDER) $(OPTIONS)
+
+# 2,000 small commits with a reader that follows: whether any of it takes longer at the end.
+bench-commits: $(READY)
+	$(BIN)/python bench/commits.py $(CORPUS) $(FOLDER) $(OPTIONS)
+
+# Threads that search beside processes; INDEX is an index, QUESTIONS a file of JSON lines.
+bench-threads: $(READY)
+	$(BIN)/python bench/threads.py $(INDEX) $(QUESTIONS) $(OPTIONS)
 
 # Build, memory, updates and compaction of a large collection; FILE is its source, FOLDER where to build.
 bench-updates: $(READY)

@@ -1,9 +1,13 @@
-"""How the cost of a search grows with the collection: real passages up to all there are, synthetic ones beyond.
+"""How the cost of a search grows with the collection: from ten thousand passages to ten million.
 
-    python bench/growth.py DATA [--queries 500] [--synthetic 10000000] [--out results.json]
+    python bench/growth.py DATA [--index LARGE.index ...] [--queries 500] [--out results.json] [--picture growth.svg]
+    python bench/growth.py --picture growth.svg --from results.json
 
-DATA: a folder made by bench/prepare.py. Synthetic documents have 20 to 40 terms, by Zipf's law out of 300,000; their
-queries are four to eight of the rarer terms of two documents somewhere. Rankings are compared with exhaustive scoring.
+DATA: a folder made by bench/prepare.py, with real passages. LARGE.index: an index of more passages, as bench/large.py
+builds it from those of bench/passages.py; its first segment is measured, its first two, four and so on, and all. One
+thread; processor time, the least of five rounds, in which all sizes take turns, since others may work on the machine.
+Rankings are compared with exhaustive scoring. A line is fitted through time and postings of a query at all
+sizes but the largest, and compared with the largest.
 """
 
 from __future__ import annotations
@@ -12,20 +16,26 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vizsla import Index
 from vizsla.engine import Query, Segment, Weightings, build_segment, search_many
-from vizsla.models import BM25, CountedStatistics
+from vizsla.models import BM25, CountedStatistics, SparseComponent
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
+sys.path.insert(0, str(Path(__file__).parent))
 from protocol import Rows, counted
 from vizsla_ import distinct_terms
 
-SEGMENT = 1_000_000
-SHORTEST, LONGEST, VOCABULARY = 20, 40, 300_000
+from growth_picture import picture
+
+SIZES = (10_000, 30_000, 100_000, 300_000)
+DEPTHS = (10, 100, 1000)
 
 
 class Collection:
@@ -37,6 +47,7 @@ class Collection:
         self.model = BM25()
         statistics = CountedStatistics(int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max()), {})
         self.weighting = self.model.weighting(statistics)
+        self.weightings = Weightings.pack([self.weighting])
         self.queries = [self._query(counts, statistics.documents) for counts in asked]
 
     def _query(self, counts: dict[int, int], documents: int) -> Query:
@@ -45,20 +56,21 @@ class Collection:
         idf = np.log1p((documents - df + 0.5) / (df + 0.5))
         return Query(terms, np.zeros(len(terms), np.int64), np.array([*counts.values()]) * idf)
 
-    def measure(self, k: int) -> dict[str, float]:
-        weightings = Weightings.pack([self.weighting])
-        seconds = []
-        for turn in range(4):
-            started = time.perf_counter()
-            found = search_many(self.segments, self.queries, weightings, k)
-            if turn:  # the first time warms up
-                seconds.append(time.perf_counter() - started)
+    def measure(self, k: int) -> float:
+        """Milliseconds of the processor a query."""
+        started = time.process_time()
+        search_many(self.segments, self.queries, self.weightings, k)
+        return 1000 * (time.process_time() - started) / len(self.queries)
+
+    def check(self, k: int) -> None:
+        """Compare some rankings with exhaustive scoring; this also reads everything from the disk."""
+        found = search_many(self.segments, self.queries, self.weightings, k)
         for i in range(0, len(self.queries), max(len(self.queries) // 10, 1)):
             self._check(self.queries[i], found[i].numbers, found[i].scores, k)
-        return {"milliseconds": 1000 * float(np.median(seconds)) / len(self.queries)}
 
     def _check(self, query: Query, numbers: np.ndarray, scores: np.ndarray, k: int) -> None:
-        sums, touched = np.zeros(self.documents), np.zeros(self.documents, np.bool_)
+        size = int(self.segments[-1].numbers[-1]) + 1
+        sums, touched = np.zeros(size), np.zeros(size, np.bool_)
         for term, weight in zip(query.terms.tolist(), query.weights.tolist(), strict=True):
             for segment in self.segments:
                 documents, values = segment.list_of(term)
@@ -86,50 +98,88 @@ def real(data: Path, count: int, queries: int) -> Collection:
     return Collection([segment], sizes, [c for q in range(len(asked)) if (c := counted(asked.row(q)))])
 
 
-def synthetic(count: int, queries: int) -> Collection:
-    rng = np.random.default_rng(7)
-    segments, asked, lengths = [], [], []
-    for first in range(0, count, SEGMENT):
-        size = min(SEGMENT, count - first)
-        sizes = rng.integers(SHORTEST, LONGEST + 1, size)
-        draws = np.exp(rng.random(int(sizes.sum()), np.float32) * np.float32(np.log(VOCABULARY))).astype(np.int64) - 1
-        row = np.repeat(np.arange(size), sizes)
-        keys, counts = np.unique(row * VOCABULARY + np.clip(draws, 0, VOCABULARY - 1), return_counts=True)
-        pointers = np.append(0, np.cumsum(np.bincount(keys // VOCABULARY, minlength=size)))
-        terms = (keys % VOCABULARY).astype(np.uint32)
-        for _ in range(-(-queries * size // count)):
-            pair = [np.sort(terms[pointers[d] : pointers[d + 1]])[5:] for d in rng.integers(0, size, 2)]
-            mine = np.unique(np.concatenate(pair))
-            asked.append({int(t): 1 for t in rng.choice(mine, int(rng.integers(4, 9)), False)})
-        codes = BM25().length_codes(sizes)
-        segments.append(
-            build_segment(np.arange(first, first + size), codes[None], sizes[None], pointers, terms, counts)
+def prefixes(index: Index, texts: list[str]) -> Iterator[Collection]:
+    """The first segments of an index, twice as many each time, with statistics of their own."""
+    snapshot = index._searcher.snapshot
+    model = snapshot.model.parts[0].component
+    assert isinstance(model, SparseComponent)
+    asked = [dict(counts) for counts in model.query_terms(texts, index._searcher.context(None)) if counts]
+    numbers = [snapshot.terms.lookup(0, list(counts))[0].tolist() for counts in asked]
+    queries = [
+        {number: int(count) for number, count in zip(found, counts.values(), strict=True) if number >= 0}
+        for found, counts in zip(numbers, asked, strict=True)
+    ]
+    segments, count = list(snapshot.segments), 1
+    while True:
+        some = segments[:count]
+        yield Collection(some, np.concatenate([s.sizes[0] for s in some]), [query for query in queries if query])
+        if count >= len(segments):
+            return
+        count = min(2 * count, len(segments))
+
+
+def model_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Milliseconds as a line over postings, fitted to all sizes but the largest, in Markdown."""
+    largest = max(rows, key=lambda row: (row["postings"], row["documents"]))
+    known = [row for row in rows if row["documents"] < largest["documents"]]
+    lines = ["| | fixed, ms | ms for a million postings | model at the largest | measured | error |", "|" + "---|" * 6]
+    for k in DEPTHS:
+        x, y = (np.array([row[key] for row in known]) for key in ("postings", str(k)))
+        scale = 1 / y  # relative errors count alike at all sizes
+        (fixed, slope), *_ = np.linalg.lstsq(np.column_stack([scale, x * scale]), y * scale, rcond=None)
+        said, seen = fixed + slope * largest["postings"], largest[str(k)]
+        lines.append(
+            f"| k = {k} | {fixed:.3f} | {slope * 1e6:.2f} | {said:.2f} ms | {seen:.2f} ms | {said / seen - 1:+.0%} |"
         )
-        lengths.append(sizes)
-    return Collection(segments, np.concatenate(lengths), asked)
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--synthetic", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--from", dest="results", type=Path, help="results of an earlier run, instead of measuring")
     parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    whole = len(np.load(options.data / "documents" / "pointers.npy", mmap_mode="r")) - 1
+    parser.add_argument("--picture", type=Path)
+    o = parser.parse_args()
+    if o.results is None and o.data is None:
+        parser.error("give a folder of bench/prepare.py, or --from")
+    rows = json.loads(o.results.read_text()) if o.results else measure(o)
+    print("\n".join(["", *model_of(rows)]))
+    if o.out:
+        o.out.write_text(json.dumps(rows, indent=1) + "\n")
+    if o.picture:
+        o.picture.write_text(picture(rows))
+
+
+def measure(o: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each size."""
+    whole = len(np.load(o.data / "documents" / "pointers.npy", mmap_mode="r")) - 1
+    texts = json.loads((o.data / "questions.json").read_text())[: o.queries]
     rows: list[dict[str, Any]] = []
     print("| documents | segments | postings a query | k = 10 | k = 100 | k = 1000 |\n|---|---|---|---|---|---|")
-    plans = [("real", n) for n in (10_000, 100_000, whole)]
-    plans += [("synthetic", n) for n in (options.synthetic // 10, options.synthetic) if n]
-    for kind, size in plans:
-        collection = real(options.data, size, options.queries) if kind == "real" else synthetic(size, options.queries)
-        figures = {k: collection.measure(k)["milliseconds"] for k in (10, 100, 1000)}
-        postings, segments = collection.postings(), len(collection.segments)
-        rows.append({"kind": kind, "documents": size, "segments": segments, "postings": postings, **figures})
-        cells = " | ".join(f"{f:.3f} ms" for f in figures.values())
-        print(f"| {size:,} {kind} | {segments} | {postings:,.0f} | {cells} |", flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=1))
+    collections = [("real", real(o.data, size, o.queries)) for size in (*SIZES, whole) if size <= whole]
+    with ExitStack() as stack:
+        for folder in o.index:
+            index = stack.enter_context(Index.open(folder))
+            collections += [("made", collection) for collection in prefixes(index, texts)]
+        times = np.full((len(collections), len(DEPTHS)), np.inf)
+        for turn in range(o.rounds + 1):  # all take turns, so that what disturbs the machine disturbs all alike
+            for i, (_, collection) in enumerate(collections):
+                for j, k in enumerate(DEPTHS):
+                    if turn == 0:
+                        collection.check(k)
+                    else:
+                        times[i, j] = min(times[i, j], collection.measure(k))
+        for (kind, collection), row in zip(collections, times.tolist(), strict=True):
+            figures = dict(zip(map(str, DEPTHS), row, strict=True))
+            postings, segments, size = collection.postings(), len(collection.segments), collection.documents
+            rows.append({"kind": kind, "documents": size, "segments": segments, "postings": postings, **figures})
+            cells = " | ".join(f"{f:.3f} ms" for f in figures.values())
+            print(f"| {size:,} {kind} | {segments} | {postings:,.0f} | {cells} |", flush=True)
+    return rows
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def table_of(contents: list[dict[str, Any]]) -> DocumentTable:
         written = json.dumps(metadata, ensure_ascii=False) if metadata else None
         db.execute("INSERT INTO documents VALUES (?, ?, 1, ?)", (number, str(number), written))
         db.execute("INSERT INTO contents VALUES (?, ?)", (number, json.dumps(fields, ensure_ascii=False)))
-    return DocumentTable(db, 1, ("y",))
+    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), 1, ("y",))
 
 
 Meaning = tuple[str, Callable[[dict[str, Any]], bool]]

@@ -253,3 +253,14 @@ def test_who_waits_for_a_lock_that_is_replaced_gets_the_new_one(folder: Path) ->
         first.commit()
         first.close()
         assert waiting.result() == 3
+
+
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("content", [{"text": "half \ud800 a pair"}, {"text": "dog", "year": {1}}])
+def test_what_cannot_be_stored_is_refused_alike(tmp_path: Path, store: bool, content: dict[str, object]) -> None:
+    with Index.create(tmp_path / "my.index", store=store) as index:
+        with pytest.raises(VizslaError, match="the document '1' cannot be stored as JSON"):
+            index.add([{"id": "1", **content}])
+        index.add([{"id": "2", "text": "a dog"}])
+        index.commit()
+        assert [hit.id for hit in index.search("dog")] == ["2"]

@@ -6,7 +6,7 @@ from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
 from vizsla.engine.edit_distance import WordList
 from vizsla.engine.match_lists import exact_matches
 from vizsla.engine.max_sim import exact_max_sims
-from vizsla.engine.merge import Merge, MergedPostingLists, living_frequencies
+from vizsla.engine.merge import Merge, MergedPostingLists, frequencies_without, living_frequencies
 from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
@@ -76,6 +76,7 @@ __all__ = [
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
+    "frequencies_without",
     "learn_codec",
     "living_frequencies",
     "number_dtype",

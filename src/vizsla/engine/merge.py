@@ -273,3 +273,49 @@ def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
     ):  # fmt: skip
         raise DamagedSegmentError
     return counts
+
+
+@njit
+def _count_rows(blocks, ranges, starts, postings, has_gone, gone, counts):
+    """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
+    for t in range(counts.size):
+        if not 0 <= blocks[t] <= blocks[t + 1] <= ranges.size:
+            return False
+        for r in range(blocks[t], blocks[t + 1]):
+            if has_gone[ranges[r]]:
+                base = np.int64(ranges[r]) << RANGE_BITS
+                if starts[r + 1] > postings.size:
+                    return False
+                for x in range(starts[r], starts[r + 1]):
+                    row = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
+                    if row >= gone.size:
+                        return False
+                    counts[t] -= gone[row]
+        if counts[t] < 0:
+            return False
+    return True
+
+
+def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """How many living documents are in each list when these rows are deleted, too, as `living_frequencies` counts them.
+
+    `before`: the counts when they lived; None if no document of the segment has been deleted so far. A list is read
+    only where such rows can be, so this takes far less time than to count all living documents again.
+    """
+    gone, has_gone = np.zeros(len(segment), np.int64), np.zeros(1 << 16, np.bool_)
+    gone[rows] = 1
+    has_gone[rows >> RANGE_BITS] = True
+    found, first = [], 0
+    for lists in (segment.small, segment.large):
+        last = first + len(lists.terms)
+        if before is None:
+            counts = np.diff(lists.starts[lists.block_starts].astype(np.int64))
+        else:
+            counts = before[first:last].astype(np.int64)
+        first = last
+        if len(counts) != len(lists.terms) or not _count_rows(
+            lists.block_starts, lists.ranges, lists.starts, lists.postings, has_gone, gone, counts
+        ):
+            raise DamagedSegmentError
+        found.append(counts)
+    return np.concatenate(found)

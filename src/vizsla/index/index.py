@@ -203,6 +203,7 @@ class Index(SearchableCollection):
             self.name = self.model.name
             if old is not None:
                 old.snapshot.close()
+                self._current.snapshot.leave_log()
 
     def _open_own_writer(self) -> Writer:
         """The writer behind `add` and `delete`."""

@@ -47,6 +47,32 @@ class ReadConnection:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
 
+    def leave_log(self, uuid: str, generation: int) -> bool:
+        """Move a long log of writes into the database, and read from there, so that a writer can begin the log again.
+
+        A second connection does so and takes the place of the first, if it sees the same commit of the same index.
+        Returns False if that was not possible, as long as another reader holds an older commit; then try again later.
+        """
+        if self.is_unlocked or not self.db.in_transaction:
+            return False
+        other = database.connect(self.path, write=False)
+        try:
+            with database.using_sqlite(self.path):
+                if isinstance(other, database.Unlocked) or not database.shorten_log(other, self.path):
+                    return False
+                other.execute("BEGIN")
+                found = [database.get_meta(other, key) for key in ("uuid", "generation")]
+            with self.lock:
+                if found == [uuid, generation] and self.db.in_transaction:
+                    close, self.close = self.close, database.close_with(self, other)
+                    self.db, other = other, self.db
+                    close.detach()
+                    return True
+            return False
+        finally:
+            with database.using_sqlite(self.path):
+                other.close()
+
     def leave_in_child(self) -> None:
         """In a forked child: never close the inherited connection."""
         self.close.detach()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, id_files, model_files, segment_files
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
+from vizsla.text.stored_texts import StoredTexts
 
 _ATTEMPTS = 5
 
@@ -26,11 +27,13 @@ _ATTEMPTS = 5
 class _StoredSegment:
     """A segment on disk, and which of its documents live."""
 
-    def __init__(self, path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
+    def __init__(self, path: Path, name: str, facts: dict[str, arrays.Facts], before: _StoredSegment | None) -> None:
+        """`before`: the same segment in an earlier commit; if documents were deleted since, all else is the same."""
         self.name = name
         self.facts = facts
-        self.segment = segment_files.read_segment(path, name, facts)
-        self.ids = id_files.read_ids(path, name, facts)
+        same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
+        self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
+        self.ids: StoredTexts | None = same.ids if same else id_files.read_ids(path, name, facts)
         present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
         masks = {key: arrays.read_array(path, name, facts[key]) for key in present}
         self.alive = masks.get(segment_files.ALIVE)
@@ -38,6 +41,11 @@ class _StoredSegment:
         counts = [len(rows) for rows in (self.alive, self.ids) if rows is not None]
         if any(count != len(self.segment) for count in counts):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
+
+
+def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
+    """The files of a segment that stay as they are when documents are deleted."""
+    return segment_files.without(facts, segment_files.LIVING)
 
 
 class Snapshot:
@@ -54,6 +62,7 @@ class Snapshot:
         self._retired = False
         self.watch = Watch(path)
         """Tells what the folder holds now."""
+        self._log_left: database.Stamp | None = None  # the log that this snapshot does not read from any more
         for attempt in range(_ATTEMPTS):
             self.identity = database.identity(path)
             self.connection = ReadConnection(path)
@@ -121,7 +130,8 @@ class Snapshot:
         stored = []
         for name, facts in rows:
             known = mapped.get(name)
-            stored.append(known if known and known.facts == facts else _StoredSegment(self.path, name, facts))
+            same = known is not None and known.facts == facts
+            stored.append(known if known and same else _StoredSegment(self.path, name, facts, known))
         if not all(self._fits(s.segment) for s in stored):
             raise database.damaged(self.path, "a segment does not match the model")
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
@@ -198,6 +208,15 @@ class Snapshot:
         """Let go while nobody else can write, so that what this commit holds stays there."""
         self.connection.end()
 
+    def leave_log(self) -> None:
+        """Do not keep writers from beginning their log again, if it is long and this is the newest commit."""
+        log = database.stamp(self.path, database.LOG)
+        if log is None or log.size <= database.LOG_BYTES or log == self._log_left:
+            return
+        with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
+            if self.connection.leave_log(self.meta["uuid"], self.generation):
+                self._log_left = log
+
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""
         if self._stamp is not None and self._has_changed(self._stamp):
@@ -218,12 +237,19 @@ class Snapshot:
 
     @property
     def is_newest(self) -> bool:
-        """Whether the folder holds this commit of this index, and not another, a damaged one, or none."""
+        """Whether the folder holds this commit of this index, and not another, a damaged one, or none.
+
+        Whoever asks again and again does not keep writers from beginning their log again.
+        """
         try:
             newest = self.watch.newest()
         except CollectionError:
             return False
-        return (newest.identity, newest.uuid, newest.generation) == (self.identity, self.meta["uuid"], self.generation)
+        own = (self.identity, self.meta["uuid"], self.generation)
+        if own != (newest.identity, newest.uuid, newest.generation):
+            return False
+        self.leave_log()
+        return True
 
     def release(self) -> None:
         """Stop using the snapshot."""

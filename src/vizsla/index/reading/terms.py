@@ -57,8 +57,9 @@ class TermTable(CachedTerms):
         self._frequencies = frequencies
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
-        path, execute = self._connection.path, self._connection.db.execute
+        path = self._connection.path
         with self._connection.lock, database.using_sqlite(path):
+            execute = self._connection.db.execute
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
             rows = [execute(_FIND, (space, term)).fetchone() for term in valid]
         numbers = np.array([database.term_number(row, path) for row in rows], np.int64)

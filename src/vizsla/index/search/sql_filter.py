@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -30,8 +29,11 @@ Statement = tuple[str, list[Value]]
 class DocumentTable:
     """The documents of a snapshot as filters see them; remembers what it has learnt of their fields."""
 
-    def __init__(self, db: sqlite3.Connection, generation: int, model_fields: Sequence[str]) -> None:
-        self._db = db
+    def __init__(
+        self, read: Callable[[str, Sequence[Any]], list[Any]], generation: int, model_fields: Sequence[str]
+    ) -> None:
+        """`read`: gives all rows of the database for a statement and its values."""
+        self._read = read
         self._generation = generation
         self._model_fields = model_fields
         self._known: dict[tuple[tuple[str, ...], str], bool] = {}
@@ -47,7 +49,7 @@ class DocumentTable:
 
     def _rows(self, columns: str, table: str, where: str, values: Sequence[Value] = ()) -> list[Any]:
         sql = f"SELECT {columns} FROM {table} WHERE generation <= ? AND {where}"
-        return self._db.execute(sql, (self._generation, *values)).fetchall()
+        return self._read(sql, (self._generation, *values))
 
     # What the fields hold
 
@@ -85,7 +87,7 @@ class DocumentTable:
             f"WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL "
             f"AND (e.type IS NOT NULL OR json_type({column}, ?) = 'object')"
         )
-        rows = self._db.execute(find, (path, path, self._generation, path, path)).fetchall()
+        rows = self._read(find, (path, path, self._generation, path, path))
         return sorted({_FAMILY.get(kind, kind) for (kind,) in rows} - {"null"})
 
     # Which documents meet a condition

@@ -8,6 +8,7 @@ A process opens index.db only through SQLite: closing the file by other means wo
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sqlite3
@@ -41,7 +42,7 @@ JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
-_LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
+LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
 
 class using_sqlite(forking.inside_sqlite):
@@ -86,6 +87,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         try:
             connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
             connection.execute("PRAGMA wal_autocheckpoint=0")  # its errors would look like those of a commit
+            connection.execute("PRAGMA journal_size_limit=0")  # a log that begins again is as long as what is in it
             connection.execute("PRAGMA trusted_schema=0")
             _check_format(connection, path)
         except BaseException:
@@ -285,6 +287,8 @@ def damaged_segment(path: Path) -> CollectionError:
 def sweep(connection: sqlite3.Connection) -> None:
     """Remove the rows of a commit that was never finished."""
     generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
+    if connection.execute("PRAGMA user_version").fetchone() == (_mark(generation),):
+        return  # all rows that were written since are in that commit
     connection.execute("BEGIN IMMEDIATE")
     for table in ("documents", "contents"):
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
@@ -295,6 +299,15 @@ def sweep(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM terms WHERE number >= ?", (sums["next_term"],))
         set_meta(connection, "next_term", sums["next_term"])
     connection.execute("COMMIT")
+
+
+def mark_finished(connection: sqlite3.Connection, generation: int | None) -> None:
+    """Note in the transaction that the rows of this commit, and no others, are there; None for rows of none."""
+    connection.execute(f"PRAGMA user_version = {0 if generation is None else _mark(generation)}")
+
+
+def _mark(generation: int) -> int:
+    return generation % ((1 << 31) - 1) + 1  # never 0, which a new database has
 
 
 def term_number(row: tuple[Any, ...] | None, path: Path) -> int:
@@ -322,13 +335,23 @@ def segment_rows(
     segments = []
     for name, files_text, statistics_text in connection.execute(query, (generation,)):
         try:
-            facts, statistics = json.loads(files_text), json.loads(statistics_text)
+            facts, statistics = _parsed(name, files_text, statistics_text)
         except (ValueError, TypeError, RecursionError):
             raise damaged(path, "the description of a segment is not JSON") from None
-        if not check_facts(name, facts) or not are_statistics(statistics):
+        if facts is None:
             raise damaged(path, f"segment {str(name)[:40]!r} has an invalid description")
         segments.append((name, facts, statistics))
     return segments
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(name: Any, files: str, statistics: str) -> tuple[dict[str, Facts] | None, dict[str, Any]]:
+    """The description of a segment, which nobody changes; None instead of one that is not valid.
+
+    A commit reads those of all segments several times, and few of them are new.
+    """
+    found, counts = json.loads(files), json.loads(statistics)
+    return (found if check_facts(name, found) and are_statistics(counts) else None), counts
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:
@@ -352,11 +375,18 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
     return {"living": sizes.shape[1], "namespaces": by_namespace}
 
 
-def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
-    """Move the write-ahead log into the database if it is long. A failure does no harm."""
-    with suppress(OSError, sqlite3.Error), forking.inside_sqlite():
-        if (path / (FILE + "-wal")).stat().st_size > _LOG_BYTES:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+def shorten_log(connection: sqlite3.Connection, path: Path) -> bool:
+    """Move the write-ahead log into the database if it is long; returns whether all of it was moved.
+
+    Then the next writer begins the log again, unless a reader still reads from it. A failure does no harm.
+    """
+    now = stamp(path, LOG)
+    if now is None or now.size <= LOG_BYTES:
+        return False
+    with suppress(sqlite3.Error), forking.inside_sqlite():
+        busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return not busy and frames == moved
+    return False
 
 
 def lock_for_writing(path: Path, wait: float) -> FileLock:

@@ -61,7 +61,7 @@ _LIST_ARRAYS = {
 LARGE_PARTS = tuple(_LIST_ARRAYS)
 SMALL_PARTS = tuple(part for part in LARGE_PARTS if part not in ("values", "tops"))
 PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
-ALIVE, FREQUENCIES = "alive", "frequencies"
+ALIVE, FREQUENCIES = LIVING = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
 
@@ -248,9 +248,9 @@ def write_ids(path: Path, segment: str, generation: int, ids: StoredTexts) -> di
         return id_files.write_ids(folder, generation, ids)
 
 
-def without_sequences(facts: Mapping[str, Facts]) -> dict[str, Facts]:
-    """The files of a segment without term sequences."""
-    return {name: f for name, f in facts.items() if not name.startswith(tuple(sequence_files.ARRAY_TYPES))}
+def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:
+    """The files of a segment without those of some kinds, such as `LIVING` or `sequence_files.KINDS`."""
+    return {name: f for name, f in facts.items() if not name.startswith(kinds)}
 
 
 def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool) -> dict[str, Facts]:

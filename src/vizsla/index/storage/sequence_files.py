@@ -19,6 +19,7 @@ _BLOCK = 1 << 22  # bytes that are copied at once
 SEQUENCES, STARTS = "sequences_", "sequencestarts_"  # followed by the number of the namespace
 ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {SEQUENCES: (1, ("<u4",)), STARTS: (1, ("<i8",))}
 """The number of dimensions and the allowed types of each array."""
+KINDS = (SEQUENCES, STARTS)
 
 
 def are_complete(facts: Mapping[str, Facts]) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
@@ -94,14 +94,17 @@ class Analyst:
         fields = {f: content[f] for f in self._model.fields if f in content}
         metadata = {key: value for key, value in content.items() if key not in fields} if content != fields else {}
         try:
-            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields)
-            for text in row:
+            row = document.id, _JSON(metadata) if metadata else None, _JSON(fields) if self._store else None
+            texts = (
+                row if self._store else (*row[:2], *(v if isinstance(v, str) else _JSON(v) for v in fields.values()))
+            )
+            for text in texts:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
             doc_id = document.id if self._splitter is None else document_of(document.id)
             name = doc_id.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
-        return row if self._store else (*row[:2], None)
+        return row
 
 
 def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[list[Document] | RawLines]:
@@ -154,10 +157,9 @@ def analysing(
         start = (description, folder, splitter, store, max_bytes // workers)
         executor = ProcessPoolExecutor(workers, processes, _start, start)
         task = _work
-    ahead = 1 if workers == 1 else 2 * workers
     try:
         max_size = min(p.component.batch_size for p in model.parts)
-        yield lambda items: _in_order(executor, task, batches(items, max_size), ahead)
+        yield lambda items: _in_order(executor, task, batches(items, max_size), workers)
     except BrokenExecutor:
         executor.shutdown()
         raise VizslaError(processes.failure()) from None
@@ -169,10 +171,15 @@ def analysing(
 
 
 def _in_order(
-    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], ahead: int
+    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], workers: int
 ) -> Iterator[AnalysedBatch]:
+    ahead = 1 if workers == 1 else 2 * workers
     futures: deque[Future[AnalysedBatch]] = deque()
-    for batch in work:
+    first = list(islice(work, 2))
+    if workers == 1 and len(first) == 1:  # nothing to do meanwhile, so a thread would not help
+        yield task(first[0])
+        return
+    for batch in chain(first, work):
         futures.append(executor.submit(task, batch))
         if len(futures) > ahead:
             yield futures.popleft().result()

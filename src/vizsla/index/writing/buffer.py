@@ -27,6 +27,8 @@ from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBat
 from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
 
 MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
+_TERMS_PER_QUERY = 500  # always the same number, so that SQLite reads the statement once
+_FIND_TERMS = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _TERMS_PER_QUERY)})"
 
 
 class Buffer:
@@ -146,9 +148,9 @@ class TermNumbers:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-            for i, term in enumerate(terms):
-                numbers[i] = database.term_number(self._db.execute(find, (namespace, term)).fetchone(), self._path)
+            for a in range(0, len(terms), _TERMS_PER_QUERY):
+                chunk = list(terms[a : a + _TERMS_PER_QUERY])
+                numbers[a : a + len(chunk)] = self._stored(namespace, chunk)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")
@@ -159,6 +161,12 @@ class TermNumbers:
         self._next += len(new)
         database.set_meta(self._db, "next_term", self._next)
         return numbers
+
+    def _stored(self, namespace: int, terms: list[str]) -> list[int]:
+        """The numbers of a few terms; -1 for those that the index does not have."""
+        filled = terms + terms[:1] * (_TERMS_PER_QUERY - len(terms))
+        known = dict(self._db.execute(_FIND_TERMS, (namespace, *filled)))
+        return [database.term_number((known[t],) if t in known else None, self._path) for t in terms]
 
 
 class _SparseNamespace:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,18 +18,18 @@ from vizsla.engine import (
     DamagedSegmentError,
     Merge,
     ResidualRows,
-    Segment,
     VectorIndex,
     fits_a_segment,
-    living_frequencies,
+    frequencies_without,
     storage_of,
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, id_files, segment_files
+from vizsla.index.storage import arrays, database, id_files, segment_files, sequence_files
+from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
-from vizsla.models import BM25, ExpandedBM25, Model
+from vizsla.models import BM25, ExpandedBM25, Model, SparseComponent
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
@@ -39,70 +37,55 @@ MAX_DELETED = 0.3  # a segment with a larger share of deleted documents is rewri
 BYTES_PER_POSTING = 16
 
 
-@dataclass
-class _SegmentState:
-    """A segment in the state of the next commit."""
-
-    name: str
-    segment: Segment
-    files: dict[str, arrays.Facts]
-    alive: np.ndarray | None
-    changed: bool
-    """Whether documents were deleted after its files were written."""
-
-    @property
-    def living(self) -> int:
-        return len(self.segment) if self.alive is None else int(np.count_nonzero(self.alive))
-
-
 class Compaction:
     """Merges and updates the segments of a commit, inside its transaction."""
 
     def __init__(
-        self, path: Path, db: sqlite3.Connection, model: Model, generation: int, memory: int, vector_index: VectorIndex
+        self,
+        path: Path,
+        db: sqlite3.Connection,
+        model: Model,
+        generation: int,
+        memory: int,
+        vector_index: VectorIndex,
+        deleted: np.ndarray,
+        opened: OpenSegments,
     ) -> None:
+        """`deleted`: the insertion numbers of the documents that this commit deletes, ascending."""
         self._path = path
         self._db = db
         self._model = model
         self._generation = generation
         self._vector_index = vector_index
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
-        self._entries = [self._load(*row) for row in database.segment_rows(db, path, generation)]
-        self._entries.sort(key=lambda e: int(e.segment.numbers[0]))
+        self._opened = opened
+        self._entries = [
+            SegmentState(path, name, facts, statistics["living"], opened)
+            for name, facts, statistics in database.segment_rows(db, path, generation)
+        ]
+        self._entries.sort(key=lambda entry: entry.bounds)
+        for entry in self._entries:
+            entry.delete(deleted)
+        self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
         self._positions = bool(database.get_meta(db, database.POSITIONS))
         self._builders: dict[int, SequenceBuilder] = {}
-        self._token_indexes = TokenIndexes(vector_index, [entry.segment for entry in self._entries])
-
-    def _load(self, name: str, facts: dict[str, arrays.Facts], _: dict[str, Any]) -> _SegmentState:
-        segment = segment_files.read_segment(self._path, name, facts)
-        deleted = self._deleted_numbers(segment)
-        if len(deleted) == 0:
-            return _SegmentState(name, segment, facts, None, False)
-        alive = ~np.isin(segment.numbers, deleted)
-        before = (
-            arrays.read_array(self._path, name, facts[segment_files.ALIVE]) if segment_files.ALIVE in facts else None
-        )
-        changed = before is None or not np.array_equal(before, alive)
-        return _SegmentState(name, segment, facts, alive, changed)
-
-    def _deleted_numbers(self, segment: Segment) -> np.ndarray:
-        rows = self._db.execute(
-            "SELECT number FROM deletions WHERE number BETWEEN ? AND ?",
-            (int(segment.numbers[0]), int(segment.numbers[-1])),
-        )
-        return np.array([number for (number,) in rows], np.int64)
+        self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
+        before = [entry.segment for entry in self._entries] if self._has_vectors else []
+        self._token_indexes = TokenIndexes(vector_index, before)
 
     def run(self, *, whole: bool) -> None:
         """Merge segments where it pays, or all of them if `whole`, and update the other segments that have changed."""
         for start, end in self._groups(whole):
             self._merge(start, end)
         for entry in self._entries:
-            if entry.changed:
+            if len(entry.deleted):
                 self._update(entry)
-            self._build_ann_indexes(entry)
-            self._build_token_indexes(entry, whole)
+            if self._has_vectors:
+                self._build_ann_indexes(entry)
+                self._build_token_indexes(entry, whole)
             self._build_sequences(entry)
             self._store_ids(entry)
+        self._opened.keep(entry.name for entry in self._entries)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
         """Ranges of neighbouring segments to merge, last first, so that earlier positions stay valid."""
@@ -148,19 +131,19 @@ class Compaction:
         return end - start == 1 and first.alive is None and all(wanted == present for wanted, present in stored)
 
     @staticmethod
-    def _size_class(entry: _SegmentState) -> int:
+    def _size_class(entry: SegmentState) -> int:
         return int(np.log(max(entry.living, SMALLEST) / SMALLEST) / np.log(FACTOR))
 
     @staticmethod
-    def _has_many_deleted(entry: _SegmentState) -> bool:
-        return entry.changed and entry.living < (1 - MAX_DELETED) * len(entry.segment)
+    def _has_many_deleted(entry: SegmentState) -> bool:
+        return len(entry.deleted) > 0 and entry.living < (1 - MAX_DELETED) * len(entry)
 
     def _merge(self, start: int, end: int) -> None:
         """Replace neighbouring segments by one with their living documents, if they have any."""
         old = self._entries[start:end]
         for entry in old:
             check_hashes(self._path, entry.name, entry.files)
-        new: list[_SegmentState] = []
+        new: list[SegmentState] = []
         if any(e.living for e in old):
             name, store = secrets.token_hex(6), self._vector_index.store
             try:
@@ -171,15 +154,16 @@ class Compaction:
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
-            new.append(_SegmentState(name, segment_files.read_segment(self._path, name, written), written, None, False))
+            new.append(SegmentState(self._path, name, written, count, self._opened))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
+        self._rewritten += [entry.bounds for entry in old]
         self._entries[start:end] = new
 
-    def _update(self, entry: _SegmentState) -> None:
+    def _update(self, entry: SegmentState) -> None:
         """Write which documents of a segment are alive, and its statistics of these documents."""
         assert entry.alive is not None
         try:
-            frequencies = living_frequencies(entry.segment, entry.alive)
+            frequencies = frequencies_without(entry.segment, entry.frequencies, entry.deleted)
         except DamagedSegmentError:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
         arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
@@ -191,7 +175,7 @@ class Compaction:
             (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
 
-    def _build_ann_indexes(self, entry: _SegmentState) -> None:
+    def _build_ann_indexes(self, entry: SegmentState) -> None:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
         files = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.ANN)}
         for space, rows in entry.segment.dense.items():
@@ -208,7 +192,7 @@ class Compaction:
                 files |= segment_files.write_ann_index(*target, factory, rows)
         self._set_files(entry, files)
 
-    def _build_token_indexes(self, entry: _SegmentState, whole: bool) -> None:
+    def _build_token_indexes(self, entry: SegmentState, whole: bool) -> None:
         """Build the centroids, codes and lists that token vectors of a segment lack, and drop what is of no use."""
         files, segments = entry.files, [e.segment for e in self._entries]
         for space, rows in entry.segment.tokens.items():
@@ -224,12 +208,12 @@ class Compaction:
                 files |= segment_files.write_token_index(self._path, entry.name, self._generation, space, built)
         self._set_files(entry, files)
 
-    def _build_sequences(self, entry: _SegmentState) -> None:
+    def _build_sequences(self, entry: SegmentState) -> None:
         """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
-        files = entry.files if self._positions else segment_files.without_sequences(entry.files)
+        files = entry.files if self._positions else segment_files.without(entry.files, sequence_files.KINDS)
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not self._positions or not isinstance(bm25, BM25) or space in entry.segment.sequences:
+            if not self._positions or not isinstance(bm25, BM25) or f"{sequence_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
@@ -237,26 +221,23 @@ class Compaction:
             files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
         self._set_files(entry, files)
 
-    def _store_ids(self, entry: _SegmentState) -> None:
+    def _store_ids(self, entry: SegmentState) -> None:
         """Store the ids of documents with a segment that lacks them: a new one, or one of an earlier version."""
         if id_files.KINDS[0] not in entry.files:
-            ids = id_files.collect_ids(self._db, entry.segment.numbers)
+            ids = id_files.collect_ids(self._db, entry.numbers)
             self._set_files(entry, entry.files | segment_files.write_ids(self._path, entry.name, self._generation, ids))
 
-    def _set_files(self, entry: _SegmentState, files: dict[str, arrays.Facts]) -> None:
+    def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:
             entry.files = files
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(files), entry.name))
 
     def drop_deletions(self) -> list[tuple[int, int]]:
         """Remove the deletions of documents that no segment holds any more, and return these rows."""
-        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS ranges (first INTEGER, last INTEGER)")
-        self._db.execute("DELETE FROM ranges")
-        ranges = [(int(e.segment.numbers[0]), int(e.segment.numbers[-1])) for e in self._entries if e.alive is not None]
-        self._db.executemany("INSERT INTO ranges VALUES (?, ?)", ranges)
-        outside = "NOT EXISTS (SELECT 1 FROM ranges WHERE deletions.number BETWEEN first AND last)"
-        rows = self._db.execute(f"SELECT number, generation FROM deletions WHERE {outside}").fetchall()
-        self._db.execute(f"DELETE FROM deletions WHERE {outside}")
+        rows: list[tuple[int, int]] = []
+        for bounds in self._rewritten:
+            rows += self._db.execute("SELECT number, generation FROM deletions WHERE number BETWEEN ? AND ?", bounds)
+            self._db.execute("DELETE FROM deletions WHERE number BETWEEN ? AND ?", bounds)
         return rows
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.datasets import RawLines
-from vizsla.datasets.passages import MARK, Splitter, document_of
+from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import database, forking, segment_files
@@ -25,6 +25,8 @@ from vizsla.index.storage.schema import FORMAT
 from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
+from vizsla.index.writing.document_rows import DocumentRows
+from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
@@ -32,7 +34,6 @@ from vizsla.runs.documents import refusal
 BUFFER_SHARE = 0.25  # of the memory, for rows; they need as much again while they become a segment
 TERMS_SHARE = 0.35
 MAX_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
-_IDS_PER_QUERY = 10_000
 
 
 @dataclass
@@ -51,8 +52,18 @@ class WriteTransaction:
     with the rows of the documents. The commit makes that generation the current one.
     """
 
-    def __init__(self, path: Path, model: Model, uuid: str, splitter: Splitter | None, memory: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        model: Model,
+        uuid: str,
+        splitter: Splitter | None,
+        memory: int,
+        opened: OpenSegments | None = None,
+    ) -> None:
+        """`opened`: segments that earlier transactions of the same writer have opened."""
         self._path = path
+        self._opened = opened or OpenSegments()
         self.model = model
         self._splitter = splitter
         self._memory = memory
@@ -89,10 +100,10 @@ class WriteTransaction:
         """The generation of the last commit."""
         self._generation = current + 1
         self._next_number: int = database.get_meta(self._db, "next_number")
-        self._store_texts: bool = database.get_meta(self._db, "stored")
         segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
+        self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
         self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
 
@@ -110,7 +121,7 @@ class WriteTransaction:
 
         def analysed() -> Generator[AnalysedBatch]:
             with analysing(
-                self.model, description, folder, self._splitter, self._store_texts, terms_bytes, workers
+                self.model, description, folder, self._splitter, self._rows.store_texts, terms_bytes, workers
             ) as batches:
                 yield from batches(documents)
 
@@ -129,7 +140,7 @@ class WriteTransaction:
                 if self.model.needs_fit:
                     rows = islice(batch.stored, SAMPLE - len(self._sample))
                     self._sample += [Document(doc_id, json.loads(fields or "{}")) for doc_id, _, fields in rows]
-                if not self._store_texts:
+                if not self._rows.store_texts:
                     batch = replace(batch, stored=[(doc_id, metadata, None) for doc_id, metadata, _ in batch.stored])
                 yield batch
 
@@ -171,17 +182,10 @@ class WriteTransaction:
     def _undo(self, first: int, sampled: int, replaced: Sequence[int]) -> None:
         """Undo one call of `add`: mark its documents as deleted, and restore the documents they replaced."""
         del self._sample[sampled:]
-        numbers = range(first, self._next_number)
-        if not numbers and not replaced:
+        if first == self._next_number and not replaced:
             return
         with self._storing():
-            self._checksums.remove_documents(self._db, "number >= ?", (first,))
-            for table in ("documents", "contents"):
-                self._db.execute(f"DELETE FROM {table} WHERE number >= ?", (first,))
-            restored = [(number, self._generation) for number in replaced]
-            self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", restored)
-            self._checksums.remove("deletions", restored)
-            self._mark_deleted(list(numbers))
+            self._rows.undo(first, self._next_number, replaced)
 
     def _sampled(self, documents: Iterable[Document | RawLines]) -> Iterator[Document | RawLines]:
         """The same documents; the first ones, or their passages, are copied to the sample."""
@@ -199,18 +203,11 @@ class WriteTransaction:
             self._flush()
         with self._storing():
             numbers = [number for _, number in old]
-            self._mark_deleted(numbers)
+            self._rows.mark_deleted(numbers)
             replaced.extend(numbers)
-            rows = [
-                (n, doc_id, self._generation, metadata, fields)
-                for n, (doc_id, metadata, fields) in enumerate(batch.stored, self._next_number)
-            ]
-            self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", (row[:4] for row in rows))
-            if self._store_texts:
-                self._db.executemany("INSERT INTO contents VALUES (?, ?)", ((row[0], row[4]) for row in rows))
-            self._checksums.add("documents", rows)
+            self._rows.insert(self._next_number, batch.stored)
             counts = self._buffer.append(batch)
-            self._next_number += len(rows)
+            self._next_number += len(batch.stored)
         self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
         added.replaced += len({doc_id for doc_id, _ in old})
         added.documents += len(batch.ids)
@@ -234,7 +231,7 @@ class WriteTransaction:
                 if doc_id in seen:
                     raise _repeated(doc_id, origin)
                 seen.add(doc_id)
-        old = self._find(list(origins))
+        old = self._rows.find(list(origins))
         for doc_id, number in old:
             if number >= first:
                 raise _repeated(doc_id, origins[doc_id])
@@ -242,39 +239,11 @@ class WriteTransaction:
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents and return how many of the ids existed."""
-        existing = self._find(list(dict.fromkeys(ids)))
+        existing = self._rows.find(list(dict.fromkeys(ids)))
         with self._storing():
-            self._mark_deleted([number for _, number in existing])
+            self._rows.mark_deleted([number for _, number in existing])
         self.changed = self.changed or bool(existing)
         return len({doc_id for doc_id, _ in existing})
-
-    def _find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
-        """Ids and insertion numbers of the documents that exist and are not deleted.
-
-        A document in passages has several numbers; the ids of passages begin with its id and a mark. Ids are bound
-        one by one, since SQLite would cut an id with a NUL in a JSON list.
-        """
-        living = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number)"
-        existing: list[tuple[str, int]] = []
-        with database.using_sqlite(self._path):
-            if self._splitter is None:
-                for a in range(0, len(ids), _IDS_PER_QUERY):
-                    chunk = ids[a : a + _IDS_PER_QUERY]
-                    marks = ",".join("?" * len(chunk))
-                    find = f"SELECT id, number FROM documents WHERE id IN ({marks}) AND {living} ORDER BY number"
-                    existing += self._db.execute(find, chunk)
-                return existing
-            find = f"SELECT id, number FROM documents WHERE id >= ? AND id < ? AND {living}"
-            for doc_id in ids:
-                rows = self._db.execute(find, (doc_id + MARK, doc_id + chr(ord(MARK) + 1)))
-                existing += [(doc_id, number) for passage, number in rows if document_of(passage) == doc_id]
-        return existing
-
-    def _mark_deleted(self, numbers: Sequence[int]) -> None:
-        """Mark documents as deleted. Their rows stay until the commit, since readers or `_undo` may need them."""
-        rows = [(number, self._generation) for number in numbers]
-        self._db.executemany("INSERT INTO deletions VALUES (?, ?)", rows)
-        self._checksums.add("deletions", rows)
 
     def _flush(self) -> None:
         """Write the buffer as a segment of the next generation."""
@@ -292,6 +261,7 @@ class WriteTransaction:
     def _end_transaction(self) -> None:
         """End the transaction of SQLite to bound its log; readers do not see the rows before the commit."""
         with self._storing():
+            database.mark_finished(self._db, None)
             self._db.execute("COMMIT")
             database.shorten_log(self._db, self._path)
             self._db.execute("BEGIN IMMEDIATE")
@@ -323,9 +293,12 @@ class WriteTransaction:
             if positions is not None:
                 database.set_meta(self._db, database.POSITIONS, positions)
             chosen = vector_index or self._vector_index
-            compaction = Compaction(self._path, self._db, self.model, self._generation, self._memory, chosen)
+            compaction = Compaction(
+                self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted,
+                self._opened,
+            )  # fmt: skip
             compaction.run(whole=compact)
-            self._drop_rows()
+            self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
             database.set_meta(self._db, "format", FORMAT)
             database.set_meta(self._db, "generation", self._generation)
@@ -334,17 +307,11 @@ class WriteTransaction:
             self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
             self._check_in_place()
             remove_seal(self._path)
+            database.mark_finished(self._db, self._generation)
             just_before()
             self._db.execute("COMMIT")
         self.changed = False
-        self._tidy_up(shrink=compact or (self._generation == 1 and not self._store_texts))
-
-    def _drop_rows(self) -> None:
-        """Remove the rows of documents that this commit deletes."""
-        deleted = "number IN (SELECT number FROM deletions WHERE generation = ?)"
-        self._checksums.remove_documents(self._db, deleted, (self._generation,))
-        for table in ("documents", "contents"):
-            self._db.execute(f"DELETE FROM {table} WHERE {deleted}", (self._generation,))
+        self._tidy_up(shrink=compact or (self._generation == 1 and not self._rows.store_texts))
 
     def _tidy_up(self, shrink: bool) -> None:
         """Clean up after a commit. It is durable now, so a failure here must not look like a failed commit."""
@@ -353,7 +320,6 @@ class WriteTransaction:
             segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         if shrink:  # with stored texts it would take long
             self._shrink()
-        database.shorten_log(self._db, self._path)
 
     def _store_fitted_weights(self) -> None:
         """Fit the weights of a model that needs it to the sample of documents, and store them."""
@@ -366,6 +332,10 @@ class WriteTransaction:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""
         with suppress(sqlite3.Error), forking.inside_sqlite():  # without free space it keeps its size, which is no harm
             self._db.execute("VACUUM")
+
+    def shorten_log(self) -> None:
+        """Move a long write-ahead log into the database, as far as readers allow."""
+        database.shorten_log(self._db, self._path)
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""

@@ -16,6 +16,7 @@ from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaErro
 from vizsla.index.storage import database, forking
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.transaction import Added, WriteTransaction
 from vizsla.models import Model
 from vizsla.runs import Document
@@ -88,6 +89,7 @@ class Writer:
         self._discarded = False
         self._closed = False
         self._transaction: WriteTransaction | None = None
+        self._opened = OpenSegments()
         self._thread = 0
         self._lock: FileLock | None = self._acquire_lock() if keep_lock else None
 
@@ -172,6 +174,7 @@ class Writer:
         """Discard uncommitted changes and release the lock for the next writer."""
         with self._turns:
             self.rollback()
+            self._opened.keep(())
             self._closed = True
             self._release_lock()
 
@@ -233,7 +236,7 @@ class Writer:
             target = self._target
             try:
                 self._transaction = WriteTransaction(
-                    target.path, self._model, target.uuid, target.splitter, self._memory
+                    target.path, self._model, target.uuid, target.splitter, self._memory, self._opened
                 )
             finally:
                 if self._transaction is None and not self._keep_lock:
@@ -263,6 +266,7 @@ class Writer:
             )
             self._model = transaction.model
             self._after_commit()
+            transaction.shorten_log()
             if compact:  # the write-ahead log now holds a copy of everything; empty it as soon as nobody reads it
                 transaction.empty_log()
                 self._after_commit()

@@ -1,0 +1,108 @@
+"""The rows of documents in index.db, as a transaction of a writer changes them."""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from vizsla.datasets.passages import MARK, Splitter, document_of
+from vizsla.index.storage import database
+from vizsla.index.storage.checksums import Checksums
+
+_VALUES_PER_QUERY = 10_000
+_TABLES = ("documents", "contents")
+T = TypeVar("T")
+
+
+class DocumentRows:
+    """Finds, adds and deletes rows of documents or passages; the checksums follow."""
+
+    def __init__(
+        self, path: Path, db: sqlite3.Connection, checksums: Checksums, generation: int, splitter: Splitter | None
+    ) -> None:
+        """`generation`: the number of the next commit."""
+        self._path = path
+        self._db = db
+        self._checksums = checksums
+        self._generation = generation
+        self._splitter = splitter
+        self._store_texts: bool = database.get_meta(db, "stored")
+        self._deleted = array("q")
+
+    @property
+    def store_texts(self) -> bool:
+        """Whether the index keeps the texts that the model reads."""
+        return self._store_texts
+
+    @property
+    def deleted(self) -> np.ndarray:
+        """The insertion numbers of the documents that the next commit deletes, ascending."""
+        return np.sort(np.array(self._deleted, np.int64))
+
+    def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
+        """Ids and insertion numbers of living documents, or of all their passages.
+
+        The passages of a document have ids that begin with the document's id and a mark. Ids are passed to SQLite
+        one by one, since SQLite would cut an id with a NUL in a JSON list.
+        """
+        living = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number)"
+        existing: list[tuple[str, int]] = []
+        with database.using_sqlite(self._path):
+            if self._splitter is None:
+                for chunk in _chunks(ids):
+                    marks = ",".join("?" * len(chunk))
+                    find = f"SELECT id, number FROM documents WHERE id IN ({marks}) AND {living} ORDER BY number"
+                    existing += self._db.execute(find, chunk)
+                return existing
+            find = f"SELECT id, number FROM documents WHERE id >= ? AND id < ? AND {living}"
+            for doc_id in ids:
+                rows = self._db.execute(find, (doc_id + MARK, doc_id + chr(ord(MARK) + 1)))
+                existing += [(doc_id, number) for passage, number in rows if document_of(passage) == doc_id]
+        return existing
+
+    def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:
+        """Add rows with ids, metadata and fields; their insertion numbers begin with `first`."""
+        rows = [
+            (number, doc_id, self._generation, metadata, fields)
+            for number, (doc_id, metadata, fields) in enumerate(stored, first)
+        ]
+        self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", (row[:4] for row in rows))
+        if self._store_texts:
+            self._db.executemany("INSERT INTO contents VALUES (?, ?)", ((row[0], row[4]) for row in rows))
+        self._checksums.add("documents", rows)
+
+    def mark_deleted(self, numbers: Sequence[int]) -> None:
+        """Mark documents as deleted. Their rows stay until the commit, since readers or `undo` may need them."""
+        rows = [(number, self._generation) for number in numbers]
+        self._db.executemany("INSERT INTO deletions VALUES (?, ?)", rows)
+        self._checksums.add("deletions", rows)
+        self._deleted.extend(numbers)
+
+    def undo(self, first: int, end: int, replaced: Sequence[int]) -> None:
+        """Remove the rows from `first` on, mark them as deleted up to `end`, and restore the rows they replaced."""
+        self._checksums.remove_documents(self._db, "number >= ?", (first,))
+        for table in _TABLES:
+            self._db.execute(f"DELETE FROM {table} WHERE number >= ?", (first,))
+        restored = [(number, self._generation) for number in replaced]
+        self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", restored)
+        self._checksums.remove("deletions", restored)
+        self._deleted = array("q", np.setdiff1d(self._deleted, replaced).astype(np.int64).tobytes())
+        self.mark_deleted(range(first, end))
+
+    def drop_deleted(self) -> None:
+        """Remove the rows of documents that the next commit deletes."""
+        for chunk in _chunks(self.deleted.tolist()):
+            chosen = f"number IN ({','.join('?' * len(chunk))})"
+            self._checksums.remove_documents(self._db, chosen, tuple(chunk))
+            for table in _TABLES:
+                self._db.execute(f"DELETE FROM {table} WHERE {chosen}", chunk)
+
+
+def _chunks(values: Sequence[T]) -> list[Sequence[T]]:
+    """Values in parts that SQLite takes at once."""
+    return [values[a : a + _VALUES_PER_QUERY] for a in range(0, len(values), _VALUES_PER_QUERY)]

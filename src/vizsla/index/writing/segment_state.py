@@ -1,0 +1,98 @@
+"""Segments in the state of the next commit, and those that a writer keeps open from one commit to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from vizsla.engine import Segment
+from vizsla.index.storage import arrays, segment_files
+
+
+class OpenSegments:
+    """Segments that are mapped into memory already, as long as commits have them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
+
+    def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
+        """A segment, mapped again only if it has other files than before."""
+        wanted = segment_files.without(files, segment_files.LIVING)
+        known, segment = self._known.get(name, (None, None))
+        if segment is None or known != wanted:
+            segment = segment_files.read_segment(path, name, files)
+            self._known[name] = wanted, segment
+        return segment
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Let go of all segments but these; the files of a segment that was merged take space until then."""
+        self._known = {name: self._known[name] for name in names if name in self._known}
+
+
+class SegmentState:
+    """A segment, and which of its documents live; its files are opened when somebody needs them.
+
+    A commit changes few segments, and to open one takes longer than to find out that it stays as it is.
+    """
+
+    def __init__(
+        self, path: Path, name: str, files: dict[str, arrays.Facts], living: int, opened: OpenSegments
+    ) -> None:
+        """`living`: how many of its documents lived at the last commit."""
+        self._path = path
+        self._opened = opened
+        self.name = name
+        self.files = files
+        self.living = living
+        """How many of its documents live."""
+        self.deleted = np.zeros(0, np.int64)
+        """The rows of the documents that this commit deletes."""
+
+    def __len__(self) -> int:
+        count: int = self.files["numbers"]["shape"][0]
+        return count
+
+    @cached_property
+    def segment(self) -> Segment:
+        """The segment, mapped into memory."""
+        return self._opened.open(self._path, self.name, self.files)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The insertion numbers of its documents, ascending."""
+        return arrays.read_array(self._path, self.name, self.files["numbers"])
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last insertion number."""
+        return int(self.numbers[0]), int(self.numbers[-1])
+
+    @cached_property
+    def alive(self) -> np.ndarray | None:
+        """Which of its documents live; None if all do. Read it after `delete`."""
+        before = self._stored(segment_files.ALIVE)
+        if len(self.deleted) == 0:
+            return before
+        alive = np.ones(len(self), np.bool_) if before is None else np.array(before)
+        alive[self.deleted] = False
+        return alive
+
+    @property
+    def frequencies(self) -> np.ndarray | None:
+        """The document frequencies of its terms at the last commit; None if all documents lived."""
+        return self._stored(segment_files.FREQUENCIES)
+
+    def _stored(self, kind: str) -> np.ndarray | None:
+        return arrays.read_array(self._path, self.name, self.files[kind]) if kind in self.files else None
+
+    def delete(self, numbers: np.ndarray) -> None:
+        """Delete those of some documents that are in this segment and lived so far; `numbers` ascend."""
+        first, last = self.bounds
+        here = numbers[np.searchsorted(numbers, first) : np.searchsorted(numbers, last, side="right")]
+        if len(here):
+            rows = np.searchsorted(self.numbers, here.astype(self.numbers.dtype))
+            self.deleted = rows[self.numbers[rows] == here]
+            self.living -= len(self.deleted)

@@ -1,0 +1,213 @@
+"""Many small commits: what they write and read does not grow, and readers that follow them keep nothing back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vizsla import Index
+from vizsla.engine import build_segment, frequencies_without, living_frequencies
+from vizsla.index import is_outdated, verify
+from vizsla.index.storage import database, segment_files
+from vizsla.index.writing import transaction
+
+SHORT = 100_000
+
+
+@pytest.fixture
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "LOG_BYTES", SHORT)
+
+
+def add(index: Index, number: int, count: int = 40) -> None:
+    index.add([{"id": f"{number}-{i}", "text": f"dog w{number} {'bark ' * 100} x{i}"} for i in range(count)])
+    index.commit()
+
+
+def log_bytes(index: Index) -> int:
+    return (index.path / database.LOG).stat().st_size
+
+
+def follow_together(readers: list[Index]) -> None:
+    for reader in readers:
+        reader.refresh()
+
+
+def follow_and_look(readers: list[Index]) -> None:
+    """The first to refresh still meets the commit that the second reads; it looks again later."""
+    follow_together(readers)
+    for reader in readers:
+        assert not is_outdated(reader)
+
+
+@pytest.mark.usefixtures("short_log")
+@pytest.mark.parametrize(("readers", "follow"), [(0, follow_together), (1, follow_together), (3, follow_and_look)])
+def test_the_log_stays_short(tmp_path: Path, readers: int, follow: Callable[[list[Index]], None]) -> None:
+    longest, written = 0, 0
+    with Index.create(tmp_path / "my.index") as index:
+        followers = [Index.open(index.path) for _ in range(readers)]
+        for i in range(12):
+            before = log_bytes(index)
+            add(index, i)
+            written += max(log_bytes(index) - before, 0)
+            longest = max(longest, log_bytes(index))
+            follow(followers)
+            assert all(len(reader.search(f"w{i}", k=100)) == 40 for reader in followers)
+        for reader in followers:
+            reader.close()
+    assert longest < 3 * SHORT < written
+    assert not verify(tmp_path / "my.index")
+
+
+@pytest.mark.usefixtures("short_log")
+def test_a_reader_that_has_left_the_log_keeps_its_commit(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "my.index") as index:
+        count = fill_log(index)
+        reader = Index.open(index.path)
+        before = reader._searcher.snapshot.connection.db
+        reader._searcher.snapshot.leave_log()
+        assert reader._searcher.snapshot.connection.db is not before
+        index.delete([f"{i}-{j}" for i in range(count) for j in range(40)])
+        for i in range(count, count + 5):
+            add(index, i)
+        assert [hit["text"][:6] for hit in reader.search("w2", k=3)] == ["dog w2"] * 3
+        assert reader.search(f"w{count + 2}") == []
+        assert len(reader) == count * 40
+        reader.close()
+
+
+def fill_log(index: Index) -> int:
+    """Commit until the log is long; returns how many times."""
+    for i in range(20):
+        add(index, i)
+        if i > 2 and log_bytes(index) > SHORT:
+            return i + 1
+    raise AssertionError("the log stays short")
+
+
+@pytest.mark.usefixtures("short_log")
+def test_a_reader_stays_with_the_log_that_it_needs(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "my.index") as index:
+        fill_log(index)
+        reader = Index.open(index.path)
+        index.delete([f"2-{j}" for j in range(40)])
+        index.commit()
+        before = reader._searcher.snapshot.connection.db
+        reader._searcher.snapshot.leave_log()  # there is a newer commit, which has no such documents
+        assert reader._searcher.snapshot.connection.db is before
+        assert len(reader.search("w2", k=100)) == 40
+        reader.close()
+
+
+def segment_of(rows: list[list[int]], values: list[int]) -> object:
+    terms = [np.unique(np.array(row, np.int64)) for row in rows]
+    counts = np.array([len(row) for row in terms])
+    sizes = np.maximum(counts, 1)[None]
+    flat = np.concatenate([*terms, np.zeros(0, np.int64)]).astype(np.uint32)
+    weights = np.resize(np.array(values, np.uint32), len(flat))
+    pointers = np.append(0, np.cumsum(counts))
+    return build_segment(np.arange(len(rows)), sizes.astype(np.uint8), sizes, pointers, flat, weights)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
+    st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    st.data(),
+)
+def test_frequencies_follow_deletions(rows: list[list[int]], values: list[int], data: st.DataObject) -> None:
+    segment = segment_of(rows, values)
+    gone = st.sets(st.integers(0, len(rows) - 1))
+    alive, frequencies = np.ones(len(rows), np.bool_), None
+    for _ in range(3):
+        now = np.array(sorted(data.draw(gone) & set(np.flatnonzero(alive).tolist())), np.int64)
+        alive[now] = False
+        frequencies = frequencies_without(segment, frequencies, now)  # type: ignore[arg-type]
+        assert frequencies.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
+
+
+def test_frequencies_follow_deletions_in_other_ranges() -> None:
+    rng = np.random.default_rng(0)
+    segment = segment_of(rng.integers(0, 50, (40_000, 3)).tolist(), [1, 2, 9])
+    alive = np.ones(40_000, np.bool_)
+    gone = np.array([3, 16_383, 16_384, 39_999])
+    alive[gone] = False
+    found = frequencies_without(segment, None, gone)  # type: ignore[arg-type]
+    assert found.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
+
+
+def test_a_commit_opens_the_segments_that_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read = segment_files.read_segment
+
+    def reading(path: Path, name: str, facts: dict[str, object]) -> object:
+        opened.append(name)
+        return read(path, name, facts)  # type: ignore[arg-type]
+
+    with Index.create(tmp_path / "my.index") as index:
+        for i in range(5):
+            add(index, i)
+        monkeypatch.setattr(segment_files, "read_segment", reading)
+        add(index, 5)
+        assert len(opened) == 1  # the new one, to search it
+        opened.clear()
+        index.delete("3-7")
+        index.commit()
+        assert len(opened) == 1  # the one with the document, to count its terms; a reader has it open
+        index.delete("3-8")
+        index.commit()
+        assert len(opened) == 1  # now the writer has it open, too
+        assert [hit.id for hit in index.search("w3 x7", k=1)] != ["3-7"]
+        assert index.search("w3")[0].score == fresh_score(tmp_path, "w3")
+    assert not verify(tmp_path / "my.index")
+
+
+def fresh_score(folder: Path, query: str) -> float:
+    """The best score in an index of the same documents that was never changed."""
+    with Index.open(folder / "my.index") as index, Index.create(folder / "fresh.index") as fresh:
+        fresh.add(index.documents())
+        fresh.commit()
+        return fresh.search(query)[0].score
+
+
+def test_what_a_long_call_has_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "MAX_UNCOMMITTED", 1000)
+    folder = tmp_path / "my.index"
+    with Index.create(folder) as index:
+        add(index, 0)
+        assert rows(folder, "PRAGMA user_version") == [(2,)]
+        index.add([{"id": f"0-{i}", "text": "cat " * 50} for i in range(40)])
+        index._own_writer.rollback()  # type: ignore[union-attr]  # the rows of the call are in the database
+        assert rows(folder, "SELECT count(*) FROM documents") == [(80,)]
+        assert rows(folder, "SELECT count(*) FROM deletions") == [(40,)]
+        assert rows(folder, "PRAGMA user_version") == [(0,)]
+        add(index, 1)
+        assert (len(index), len(index.search("w0", k=100))) == (80, 40)
+        assert rows(folder, "SELECT count(*) FROM deletions") == [(0,)]
+        assert rows(folder, "PRAGMA user_version") == [(3,)]
+    assert not verify(folder)
+
+
+def rows(folder: Path, sql: str) -> list[tuple[int, ...]]:
+    connection = sqlite3.connect(folder / database.FILE)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def test_terms_are_found_again(tmp_path: Path) -> None:
+    words = [f"w{i}" for i in range(1300)]
+    with Index.create(tmp_path / "my.index") as index:
+        index.add([{"id": "1", "text": " ".join(words[:900])}])
+        index.commit()
+        index.add([{"id": "2", "text": " ".join(words[400:])}])
+        index.commit()
+        found = [{hit.id for hit in index.search(word)} for word in words]
+    assert found == [{"1"}] * 400 + [{"1", "2"}] * 500 + [{"2"}] * 400
