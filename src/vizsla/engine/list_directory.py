@@ -7,11 +7,11 @@ number for each term and each block; these would take more room than the posting
     gap, length [, bytes], blocks
 
 all of them whole numbers in groups of seven bits, lowest first; the highest bit says that another group follows. `gap`
-is the difference to the term number before, `length` how many postings the list has. A block is the difference to the
-document range before it, and the number of its postings, which the last block leaves out: it has the rest. `bytes`, how
-many the blocks take, is left out where a list has one posting. Every 16 records are a *group*. A row of `groups` says
-for each the first term number and where its first record and its first posting lie, so that a search reads 16 records
-at most.
+is the difference to the term number before, `length` how many postings the list has. A block is twice the difference to
+the document range before it, plus 1 if it has one posting; else the number of its postings follows. The last block says
+no number: it has the rest. `bytes`, how many the blocks take, is left out where a list has one posting. Every 16
+records are a *group*. A row of `groups` says for each the first term number and where its first record and its first
+posting lie, so that a search reads 16 records at most.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ListDirectory:
     >>> table = BlockTable(np.array([3, 9]), np.array([0, 2, 3]), np.array([0, 1, 7]), np.array([0, 5, 6, 7]))
     >>> directory = ListDirectory.pack(table)
     >>> directory.records.tolist(), directory.groups.tolist()
-    ([0, 6, 3, 0, 5, 1, 6, 1, 7], [[3, 0, 0], [2, 9, 7]])
+    ([0, 6, 3, 0, 5, 2, 6, 1, 14], [[3, 0, 0], [2, 9, 7]])
     >>> [array.tolist() for array in directory.unpack()]
     [[3, 9], [0, 2, 3], [0, 1, 7], [0, 5, 6, 7]]
     """
@@ -198,17 +198,19 @@ def read_blocks(records, start, end, posting, length, range_count, ranges, start
 
     Returns how many blocks there are; the start of what follows the last one comes behind the others. -1 for damage.
     """
-    doc_range, block, last = np.int64(-1), slot, posting + length
+    doc_range, block, last = np.int64(0), slot, posting + length
     while start < end:
-        gap, start = _read(records, start, end)
-        doc_range += gap + (block == slot)
-        count = last - posting
-        if start < end:
+        head, start = _read(records, start, end)
+        count = np.int64(1) if head & 1 else last - posting
+        if head & 1 == 0 and start < end:
             count, start = _read(records, start, end)
-            if start == end:
+            if start == end:  # the last block says no number
                 return np.int64(-1)
-        fits = gap >= (block > slot) and doc_range < range_count and block + 1 < starts.size and block < ranges.size
-        if not fits or count < 1 or posting + count > last:
+        doc_range += head >> 1
+        rises = head >= 0 and (block == slot or head > 1)
+        if not rises or doc_range >= range_count or block + 1 >= starts.size or block >= ranges.size:
+            return np.int64(-1)
+        if count < 1 or posting + count > last:
             return np.int64(-1)
         ranges[block], starts[block] = doc_range, posting
         posting += count
@@ -262,8 +264,8 @@ def _count_blocks(groups, records):
             return -1
         at = end
         while start < end:
-            _, start = _read(records, start, end)
-            if start < end:
+            head, start = _read(records, start, end)
+            if head & 1 == 0 and start < end:
                 _, start = _read(records, start, end)
             blocks += 1
     return blocks if at == records.size else -1
@@ -313,6 +315,12 @@ def _size(value):
 
 
 @njit
+def _head(ranges, r, is_first, has_one):
+    """What a block begins with."""
+    return (np.int64(ranges[r]) - (0 if is_first else np.int64(ranges[r - 1]))) << 1 | has_one
+
+
+@njit
 def _pack(terms, block_starts, ranges, starts, groups, records):
     """Write groups and records; returns how many bytes the records take."""
     at = 0
@@ -329,13 +337,15 @@ def _pack(terms, block_starts, ranges, starts, groups, records):
         if length > 1:
             size = 0
             for r in range(a, z):
-                size += _size(np.int64(ranges[r]) - (np.int64(ranges[r - 1]) if r > a else 0))
-                size += _size(np.int64(starts[r + 1]) - np.int64(starts[r])) if r + 1 < z else 0
+                count = np.int64(starts[r + 1]) - np.int64(starts[r])
+                size += _size(_head(ranges, r, r == a, count == 1 and r + 1 < z))
+                size += _size(count) if count > 1 and r + 1 < z else 0
             at = _write(records, at, size)
         for r in range(a, z):
-            at = _write(records, at, np.int64(ranges[r]) - (np.int64(ranges[r - 1]) if r > a else 0))
-            if r + 1 < z:
-                at = _write(records, at, np.int64(starts[r + 1]) - np.int64(starts[r]))
+            count = np.int64(starts[r + 1]) - np.int64(starts[r])
+            at = _write(records, at, _head(ranges, r, r == a, count == 1 and r + 1 < z))
+            if count > 1 and r + 1 < z:
+                at = _write(records, at, count)
     last = groups.shape[0] - 1
     groups[last, 0], groups[last, 1], groups[last, 2] = terms.size, at, starts[ranges.size]
     return at
