@@ -43,6 +43,11 @@ def are_complete(facts: Mapping[str, Facts]) -> bool:
     return both and present in (set(_DIRECTORY), set(_TABLE))
 
 
+def are_packed(facts: Mapping[str, Facts]) -> bool:
+    """Whether a segment has directories of format 5."""
+    return f"small_{_DIRECTORY[0]}" in facts
+
+
 def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
     """Write the small or the large posting lists of a segment; returns the descriptions of the files."""
     arrays = {**_directory_arrays(lists.directory), "postings": lists.postings}

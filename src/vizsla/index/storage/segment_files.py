@@ -31,7 +31,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import id_files, list_files, match_files, sequence_files, token_files, trust
+from vizsla.index.storage import id_files, list_files, match_files, number_files, sequence_files, token_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -45,7 +45,7 @@ from vizsla.index.storage.arrays import (
 )
 from vizsla.text.stored_texts import StoredTexts
 
-DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
+DOCUMENT_PARTS = ("lengths", "sizes")
 PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
 ALIVE, FREQUENCIES = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
@@ -53,7 +53,7 @@ TOKENS = "tokens_"  # where the token vectors of each document begin; the vector
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
-    "numbers": (1, ("<u4", "<i8")),
+    **number_files.ARRAY_TYPES,
     "lengths": (2, _COUNTS),
     "sizes": (2, _COUNTS),
     **list_files.ARRAY_TYPES,
@@ -79,7 +79,9 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    if not all(files.are_complete(facts) for files in (list_files, match_files, sequence_files, id_files)):
+    if not all(
+        files.are_complete(facts) for files in (number_files, list_files, match_files, sequence_files, id_files)
+    ):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -108,7 +110,7 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
     dated = (ALIVE, FREQUENCIES, *id_files.KINDS)  # what carries the number of a commit
-    if space is None and part not in (*DOCUMENT_PARTS, *list_files.KINDS, *dated):
+    if space is None and part not in (*DOCUMENT_PARTS, *number_files.KINDS, *list_files.KINDS, *dated):
         return False
     later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
     added = "(-[0-9]+)?" if space and space[1] in later else ""
@@ -125,6 +127,7 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
     """Write a new segment; returns the descriptions of its files."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in DOCUMENT_PARTS}
+        written |= number_files.write_numbers(folder, arrays.numbers)
         for kind, some in (("small", arrays.small), ("large", arrays.large)):
             written |= list_files.write_lists(folder, kind, some)
         for space, rows in arrays.dense.items():
@@ -142,6 +145,7 @@ def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str)
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
+        written |= number_files.write_numbers(folder, merge.numbers)
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= list_files.write_merged_lists(folder, kind, lists, chunk)
         for space in merge.old[0].dense:
@@ -272,7 +276,7 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     }
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
-        numbers=arrays["numbers"],
+        numbers=number_files.read_numbers(path, segment, facts, arrays["sizes"].shape[1]),
         lengths=arrays["lengths"],
         sizes=arrays["sizes"],
         small=small,
