@@ -241,7 +241,7 @@ def test_a_database_that_makes_no_sense_is_told(folder: Path, change: str) -> No
     assert verify(folder) != []
 
 
-@pytest.mark.parametrize("part", ["small_postings", "small_starts", "small_runs", "small_windows"])
+@pytest.mark.parametrize("part", ["small_postings", "small_groups", "small_records"])
 def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) -> None:
     """Right size, right header, wrong numbers: only what the numbers lead to can show it."""
     worn_index(folder)

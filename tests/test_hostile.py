@@ -108,7 +108,7 @@ def set_files(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 FACTS: list[Callable[[dict[str, Any]], object]] = [
     lambda f: f["numbers"].update(type="|O"),
-    lambda f: f["small_terms"].update(type="O8"),
+    lambda f: f["small_groups"].update(type="O8"),
     lambda f: f["sizes"].update(type="V8"),
     lambda f: f["sizes"].update(type=[["a", "|O"]]),
     lambda f: f["numbers"].update(type="<f8"),

@@ -287,7 +287,7 @@ def test_another_format_is_refused(folder: Path, documents: Records) -> None:
     connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
     connection.commit()
     connection.close()
-    with pytest.raises(CollectionError, match="format 99, this version reads format 4; upgrade Vizsla"):
+    with pytest.raises(CollectionError, match="format 99, this version reads format 5; upgrade Vizsla"):
         Index.open(folder)
 
 
@@ -311,13 +311,13 @@ def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records
 
 def test_missing_and_damaged_segments_are_told(folder: Path, documents: Records) -> None:
     build(folder, documents).close()
-    (file,) = (folder / "segments").glob("*/small_terms.npy")
+    (file,) = (folder / "segments").glob("*/small_groups.npy")
     whole = file.read_bytes()
     file.write_bytes(whole[:40])
     with pytest.raises(CollectionError, match="is damaged"):
         Index.open(folder)
     file.unlink()
-    with pytest.raises(CollectionError, match=r"small_terms\.npy is missing"):
+    with pytest.raises(CollectionError, match=r"small_groups\.npy is missing"):
         Index.open(folder)
 
 

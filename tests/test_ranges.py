@@ -219,16 +219,14 @@ def test_merged_segments_equal_a_segment_built_at_once(
     expected = build_rows([rows[d] for d in living], living)
     assert merge.numbers.tolist() == living.tolist()
     for lists, wanted in ((merge.small, expected.small), (merge.large, expected.large)):
-        pieces = list(lists.pieces(chunk))
-        for part in ("ranges", "postings", "values"):
+        pieces, table = list(lists.pieces(chunk)), wanted.table()
+        for part, array in (("ranges", table.ranges), ("postings", wanted.postings), ("values", wanted.values)):
             joined = np.concatenate([getattr(p, part) for p in pieces]) if pieces else np.zeros(0)
-            assert joined.tolist() == getattr(wanted, part).tolist()
+            assert joined.tolist() == array.tolist()
         starts = np.concatenate([*(p.starts for p in pieces), [len(wanted)]])
-        assert (lists.terms.tolist(), lists.block_starts.tolist()) == (
-            wanted.terms.tolist(),
-            wanted.block_starts.tolist(),
-        )
-        assert (starts.tolist(), lists.maxima.tolist()) == (wanted.starts.tolist(), wanted.maxima.tolist())
+        assert lists.terms.tolist() == table.terms.tolist()
+        assert lists.block_starts.tolist() == table.block_starts.tolist()
+        assert (starts.tolist(), lists.maxima.tolist()) == (table.starts.tolist(), wanted.maxima.tolist())
 
 
 def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
@@ -242,7 +240,7 @@ def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
 
 def test_rows_of_documents_come_back() -> None:
     rows: list[dict[int, int]] = [{3: 1, 9: 700}, {}, {9: 2}]
-    pointers, terms, values = by_document(build_rows(rows, np.arange(3)), 0)
+    ((pointers, terms, values),) = by_document(build_rows(rows, np.arange(3)))
     assert [dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True)) for a, z in pairwise(pointers)] == rows
 
 
@@ -262,8 +260,7 @@ def test_documents_of_each_range_again() -> None:
     kept = dict(zip(sorted(rng.choice(size, 40, replace=False).tolist()), rows, strict=True))
     segment = build_rows([kept.get(i, {}) for i in range(size)], np.arange(size))
     found = {}
-    for doc_range in range(3):
-        pointers, terms, values = by_document(segment, doc_range)
+    for doc_range, (pointers, terms, values) in enumerate(by_document(segment)):
         assert len(pointers) == min(RANGE_SIZE, size - doc_range * RANGE_SIZE) + 1
         for row in np.flatnonzero(np.diff(pointers)).tolist():
             own = slice(*pointers[row : row + 2].tolist())

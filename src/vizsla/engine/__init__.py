@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.edit_distance import WordList
+from vizsla.engine.list_directory import BlockTable, ListDirectory
 from vizsla.engine.match_lists import exact_matches
 from vizsla.engine.max_sim import exact_max_sims
 from vizsla.engine.merge import Merge, MergedPostingLists, frequencies_without, living_frequencies
-from vizsla.engine.posting_lists import DamagedSegmentError, PostingLists
+from vizsla.engine.posting_lists import PostingLists
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query, TokenQuery
 from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
@@ -39,8 +41,10 @@ __all__ = [
     "VECTOR_INDEXES",
     "AnnIndex",
     "Approximate",
+    "BlockTable",
     "DamagedSegmentError",
     "Exact",
+    "ListDirectory",
     "MatchQuery",
     "Merge",
     "MergedPostingLists",

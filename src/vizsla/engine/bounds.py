@@ -108,6 +108,13 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
     The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed.
     """
     shift, last, base = _width_bits(w), np.uint64(w.last_codes[s]), np.uint64(base)
+    if codes.itemsize == 1 and last >= np.uint64(255):  # every code has a column
+        for x in range(np.uint64(a), np.uint64(z)):
+            posting = np.uint64(postings[x])
+            offset = posting & np.uint64(OFFSET_MASK)
+            code = np.uint64(codes[base + offset])
+            sums[offset] += row[((posting >> np.uint64(RANGE_BITS)) << shift) | code]
+        return
     for x in range(np.uint64(a), np.uint64(z)):
         posting = np.uint64(postings[x])
         offset = posting & np.uint64(OFFSET_MASK)

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, DamagedSegmentError
+from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
@@ -240,8 +241,8 @@ def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _Term
         return None
     size = segment.lengths.shape[1]
     sums, touched = np.zeros(size), np.zeros(size, np.bool_)
-    terms = Terms(query.weights, query.spaces, segment.blocks_of(query.terms)[0])
-    if not _term_scores(segment.arrays(None, 0), terms, weightings, sums, touched):
+    arrays, blocks = segment.open(query.terms)
+    if not _term_scores(arrays, Terms(query.weights, query.spaces, blocks), weightings, sums, touched):
         raise DamagedSegmentError
     return _TermScores(sums[: len(segment)], touched[: len(segment)])
 

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.max_sim import ROUNDING, token_margins
-from vizsla.engine.posting_lists import DamagedSegmentError
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query
 from vizsla.engine.segment import Segment

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads

@@ -1,7 +1,7 @@
 """Merging segments: the living documents of several, in order, as one; bounded in memory.
 
-Everything that grows with documents or terms is planned in memory; blocks and postings, which are most of it, come
-in chunks. Small lists stay small and large ones large, so that each kind is merged for itself.
+Everything that grows with documents, terms or blocks is planned in memory; postings, which are most of it, come in
+chunks. Small lists stay small and large ones large, so that each kind is merged for itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, DamagedSegmentError, PostingLists
+from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.list_directory import BlockTable
+from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, PostingLists
 from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
@@ -89,7 +91,8 @@ class Piece(NamedTuple):
 class MergedPostingLists:
     """The plan of a merge of lists of one kind: their directory, and how the old ones map to it."""
 
-    old: Sequence[PostingLists]
+    old: Sequence[tuple[PostingLists, BlockTable]]
+    """The lists that are merged, each with its directory."""
     moved: Sequence[np.ndarray]
     terms: np.ndarray
     block_starts: np.ndarray
@@ -101,22 +104,21 @@ class MergedPostingLists:
 
     @classmethod
     def plan(cls, old: Sequence[PostingLists], moved: Sequence[np.ndarray]) -> MergedPostingLists:
-        terms = np.unique(np.concatenate([lists.terms for lists in old]))
+        pairs = [(lists, lists.table()) for lists in old]
+        terms = np.unique(np.concatenate([table.terms for _, table in pairs]))
         last = np.full(len(terms), -1, np.int64)
         block_counts, lengths = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
         maxima = np.zeros(len(terms))
-        for lists, to in zip(old, moved, strict=True):
-            lists.check()
-            places = np.searchsorted(terms, lists.terms)
+        for (lists, table), to in zip(pairs, moved, strict=True):
+            places = np.searchsorted(terms, table.terms)
             if not _count_living(
-                lists.block_starts, lists.ranges, lists.starts, lists.postings, lists.values, to, places, last,
-                block_counts, lengths, maxima,
-            ):  # fmt: skip
+                *table[1:], lists.postings, lists.values, to, places, last, block_counts, lengths, maxima
+            ):
                 raise DamagedSegmentError
         present = lengths > 0
         has_values = any(len(lists.values) for lists in old)
         return cls(
-            old,
+            pairs,
             moved,
             terms[present],
             np.append(0, np.cumsum(block_counts[present])),
@@ -149,13 +151,13 @@ class MergedPostingLists:
             np.empty(count if self.has_values else 0, self.value_type),
         )
         last = np.full(len(self.terms), -1, np.int64)
-        for lists, to in zip(self.old, self.moved, strict=True):
-            a, z = np.searchsorted(lists.terms, [self.terms[first], self.terms[end - 1] + 1])
+        for (lists, table), to in zip(self.old, self.moved, strict=True):
+            a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
             # A term whose documents are all gone is given another's place, but nothing of it moves there.
-            places = np.minimum(np.searchsorted(self.terms, lists.terms[a:z]), len(self.terms) - 1)
+            places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
-                lists.block_starts, lists.ranges, lists.starts, lists.postings, lists.values, a, to, places, last,
-                block_free, free, block_base, base, *piece,
+                *table[1:], lists.postings, lists.values, a, to, places, last, block_free, free, block_base, base,
+                *piece,
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece
@@ -262,15 +264,12 @@ def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
 
 
 def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
-    lists.check()
-    counts, unused = np.zeros(len(lists.terms), np.int64), np.zeros(len(lists.terms), np.int64)
+    table = lists.table()
+    counts, unused = np.zeros(len(table.terms), np.int64), np.zeros(len(table.terms), np.int64)
     to = np.where(alive, 0, GONE).astype(np.int64)
-    places = np.arange(len(lists.terms))
+    places = np.arange(len(table.terms))
     none = np.zeros(0)
-    if not _count_living(
-        lists.block_starts, lists.ranges, lists.starts, lists.postings, none, to, places, unused.copy(), unused, counts,
-        np.zeros(0),
-    ):  # fmt: skip
+    if not _count_living(*table[1:], lists.postings, none, to, places, unused.copy(), unused, counts, np.zeros(0)):
         raise DamagedSegmentError
     return counts
 
@@ -307,15 +306,14 @@ def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.nd
     has_gone[rows >> RANGE_BITS] = True
     found, first = [], 0
     for lists in (segment.small, segment.large):
-        last = first + len(lists.terms)
+        table = lists.table()
+        last = first + len(table.terms)
         if before is None:
-            counts = np.diff(lists.starts[lists.block_starts].astype(np.int64))
+            counts = np.diff(table.starts[table.block_starts].astype(np.int64))
         else:
             counts = before[first:last].astype(np.int64)
         first = last
-        if len(counts) != len(lists.terms) or not _count_rows(
-            lists.block_starts, lists.ranges, lists.starts, lists.postings, has_gone, gone, counts
-        ):
+        if len(counts) != len(table.terms) or not _count_rows(*table[1:], lists.postings, has_gone, gone, counts):
             raise DamagedSegmentError
         found.append(counts)
     return np.concatenate(found)

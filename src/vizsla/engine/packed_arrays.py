@@ -58,8 +58,9 @@ def _reader(dtype: Any, dimensions: int, readonly: bool) -> Any:
 
 
 read_bool = _reader(types.boolean, 1, True)
+read_uint8 = _reader(types.uint8, 1, True)
 read_uint16 = _reader(types.uint16, 1, True)
-read_uint32 = _reader(types.uint32, 1, True)
+read_uint32_rows = _reader(types.uint32, 2, True)
 read_float64 = _reader(types.float64, 1, True)
 write_bool = _reader(types.boolean, 1, False)
 write_uint16 = _reader(types.uint16, 1, False)

@@ -5,18 +5,19 @@ lists the other two bits hold the value, 1 to 4: nearly all counts of words are 
 value in an array beside the postings. A term can have a list of each kind; a document is in one of the two.
 
 A block is the part of a list that belongs to one range. The blocks of a term lie one after the other; a range without
-a posting has no block.
+a posting has no block. `list_directory.py` says where they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
+from vizsla.kernels import njit
 
 RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
@@ -25,25 +26,22 @@ MAX_SMALL = 4
 """The largest value that rides in the two bits an offset leaves free."""
 
 
-class DamagedSegmentError(Exception):
-    """A segment's arrays contradict each other; the caller, who knows the segment's name, reports it."""
-
-
 class Blocks(NamedTuple):
-    """The blocks of all lists of one kind; see `PostingLists`."""
+    """Blocks of lists of one kind: those that a query's terms have, with all postings."""
 
     ranges: np.ndarray
+    """[r] uint16: the range of each block."""
     starts: np.ndarray
+    """[r + 1] uint32: where each block's postings start; that of the next block is where they end."""
     postings: np.ndarray
     values: np.ndarray
 
 
 class Directory(NamedTuple):
-    """Where the posting lists of terms are; see `PostingLists`."""
+    """Where the posting lists of terms are, as kernels read it; see `ListDirectory` and `PostingLists`."""
 
-    terms: np.ndarray
-    block_starts: np.ndarray
-    ranges: np.ndarray
+    groups: np.ndarray
+    records: np.ndarray
     maxima: np.ndarray
 
 
@@ -51,14 +49,8 @@ class Directory(NamedTuple):
 class PostingLists:
     """The posting lists of one kind, small or large."""
 
-    terms: np.ndarray
-    """[t] uint32: the term numbers that have a list, ascending."""
-    block_starts: np.ndarray
-    """[t + 1] uint32: where each term's blocks start."""
-    ranges: np.ndarray
-    """[r] uint16: the range of each block, ascending within a term."""
-    starts: np.ndarray
-    """[r + 1] uint32: where each block's postings start."""
+    directory: ListDirectory
+    """Which terms have a list, and where its blocks are."""
     postings: np.ndarray
     """[p] uint16: the document's place in its range, ascending in a block; in small lists the value minus one above."""
     values: np.ndarray
@@ -72,156 +64,97 @@ class PostingLists:
     def __len__(self) -> int:
         return len(self.postings)
 
-    @cached_property
-    def directory(self) -> Directory:
-        """Where the lists of terms are, as the kernels read it."""
-        return Directory(self.terms, self.block_starts, self.ranges, self.maxima)
+    @property
+    def terms(self) -> np.ndarray:
+        """The numbers of the terms that have a list, ascending; they are read from the directory."""
+        return self.directory.unpack().terms
 
-    @cached_property
-    def all_blocks(self) -> Blocks:
-        """All blocks, as the kernels read them."""
-        return Blocks(self.ranges, self.starts, self.postings, self.values)
+    def open(self, terms: np.ndarray, range_count: int, blocks: np.ndarray, maxima: np.ndarray) -> Blocks:
+        """The blocks of some terms, in documents of so many ranges.
 
-    def places(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where these terms stand in `self.terms`, and whether they have a list."""
-        if len(self.terms) == 0:
-            return np.zeros(len(terms), np.int64), np.zeros(len(terms), np.bool_)
-        wanted = terms.astype(self.terms.dtype)  # searchsorted would copy `terms` to the wider type; -1 is no term
-        at = np.minimum(np.searchsorted(self.terms, wanted), len(self.terms) - 1)
-        return at, self.terms[at] == terms
-
-    def find(self, terms: np.ndarray, blocks: np.ndarray, maxima: np.ndarray) -> None:
-        """Put where the blocks of these terms start and end into `blocks`, and their largest values into `maxima`."""
-        if not find_blocks(self.terms, self.block_starts, self.ranges, self.maxima, terms, blocks, maxima):
+        Where they start and end is put into `blocks`, [n, 2], and the largest values into `maxima`.
+        """
+        places, lengths = self.directory.find(terms)
+        size = int(np.minimum(lengths, range_count).sum()) + len(terms) + 1
+        found = Blocks(np.empty(size, np.uint16), np.empty(size, np.uint32), self.postings, self.values)
+        where = self.directory.groups, self.directory.records
+        if not open_lists(*where, terms, len(self), range_count, found.ranges, found.starts, places, blocks):
             raise DamagedSegmentError
+        if len(self.maxima):
+            present = places >= 0
+            maxima[present] = self.maxima[places[present]]
+        return found
 
     def frequencies(self, terms: np.ndarray) -> np.ndarray:
         """How long the lists of these terms are; 0 for a term without one."""
-        blocks, lengths = np.empty((len(terms), 2), np.int64), np.empty(len(terms), np.int64)
-        self.find(terms, blocks, np.empty(len(terms)))
-        if not _measure(self.starts, blocks, lengths, len(self.postings)):
-            raise DamagedSegmentError
-        return lengths
+        return self.directory.find(terms)[1]
 
     def bytes_of(self, terms: np.ndarray) -> int:
-        """How many bytes the lists of these terms take."""
-        places, has_list = self.places(terms)
-        present = places[has_list]
-        first, last = self.block_starts[present].astype(np.int64), self.block_starts[present + 1].astype(np.int64)
-        postings = int((self.starts[last].astype(np.int64) - self.starts[first]).sum())
-        per_term = self.terms.itemsize + self.block_starts.itemsize + (self.maxima.itemsize if len(self.maxima) else 0)
-        per_block = self.ranges.itemsize + self.starts.itemsize
+        """How many bytes the lists of these terms take, with their share of the directory."""
+        places, lengths = self.directory.find(terms)
+        count = int((places >= 0).sum())
+        directory = self.directory.nbytes * count // max(len(self.directory), 1)
         per_posting = self.postings.itemsize + (self.values.itemsize if len(self.values) else 0)
-        return len(present) * per_term + int((last - first).sum()) * per_block + postings * per_posting
+        return directory + count * (self.maxima.itemsize if len(self.maxima) else 0) + int(lengths.sum()) * per_posting
 
     def list_of(self, term: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents, below `size`, of one term, and its values there."""
-        (place,), (has_list,) = self.places(np.array([term]))
-        _, documents, values = self.unpack(size, place, place + int(has_list))
-        return documents, values
+        wanted, blocks = np.array([term], np.int64), np.empty((1, 2), np.int64)
+        found = self.open(wanted, MAX_RANGES, blocks, np.empty(1))
+        first, last = blocks[0].tolist()
+        return self._unpack(found.ranges[first:last], found.starts[first : last + 1], size)
 
     def fit(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""
-        return (
-            len(self.block_starts) == len(self.terms) + 1
-            and len(self.starts) == len(self.ranges) + 1
-            and int(self.block_starts[-1]) == len(self.ranges)
-            and int(self.starts[-1]) == len(self.postings)
-        )
+        return self.directory.fits(len(self.postings))
 
     def check(self) -> None:
         """Refuse lists and blocks that do not lie end to end."""
-        if (
-            not self.fit()
-            or self.block_starts[0]
-            or self.starts[0]
-            or _descend(self.block_starts)
-            or _descend(self.starts)
-        ):
-            raise DamagedSegmentError
+        self.table()
 
-    def unpack(self, size: int, first: int = 0, last: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The lists of places first .. last - 1 in full: where each starts, documents below `size`, values."""
-        blocks = self.block_starts[first : None if last is None else last + 1].astype(np.int64)
-        if len(blocks) < 2:
-            return np.zeros(1, np.int64), np.zeros(0, np.uint32), np.zeros(0, self.value_type)
-        if _descend(blocks) or blocks[-1] >= len(self.starts) or blocks[-1] > len(self.ranges):
+    def table(self) -> BlockTable:
+        """The directory in plain arrays; lists and blocks that do not lie end to end are refused."""
+        if not self.fit():
             raise DamagedSegmentError
-        starts = self.starts[blocks[0] : blocks[-1] + 1].astype(np.int64)
-        if _descend(starts) or starts[-1] > len(self.postings):
-            raise DamagedSegmentError
-        count = int(starts[-1] - starts[0])
+        return self.directory.unpack()
+
+    def unpack(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All lists in full: where each starts, documents below `size`, values."""
+        table = self.table()
+        documents, values = self._unpack(table.ranges, table.starts, size)
+        return table.starts[table.block_starts].astype(np.int64), documents, values
+
+    def _unpack(self, ranges: np.ndarray, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The documents and values of neighbouring blocks; `starts` has one more entry than there are blocks."""
+        count = int(starts[-1]) - int(starts[0]) if len(ranges) else 0
         documents, values = np.empty(count, np.uint32), np.empty(count, self.value_type)
-        if not _unpack(blocks, self.ranges, self.starts, self.postings, self.values, size, documents, values):
+        if not _unpack(ranges, starts, self.postings, self.values, size, documents, values):
             raise DamagedSegmentError
-        return starts[blocks - blocks[0]] - starts[0], documents, values
+        return documents, values
 
-    def within(self, doc_range: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The postings of one range of documents, by term: terms, places of documents in the range, values."""
-        blocks = np.flatnonzero(self.ranges == doc_range)
-        lists = np.searchsorted(self.block_starts, blocks, side="right") - 1
-        starts, ends = self.starts[blocks].astype(np.int64), self.starts[blocks + 1].astype(np.int64)
+    def within(self, doc_range: int, table: BlockTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The postings of one range of documents, by term: terms, places of documents in the range, values.
+
+        `table`: the directory in plain arrays.
+        """
+        blocks = np.flatnonzero(table.ranges == doc_range)
+        lists = np.searchsorted(table.block_starts, blocks, side="right") - 1
+        starts, ends = table.starts[blocks].astype(np.int64), table.starts[blocks + 1].astype(np.int64)
         counts = ends - starts
-        if (counts < 0).any() or (ends > len(self.postings)).any() or (lists >= len(self.terms)).any():
-            raise DamagedSegmentError
         at = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         found = self.postings[at]
         values = self.values[at] if len(self.values) else (found >> RANGE_BITS).astype(np.uint8) + np.uint8(1)
-        return np.repeat(self.terms[lists], counts), found & np.uint16(OFFSET_MASK), values
+        return np.repeat(table.terms[lists], counts), found & np.uint16(OFFSET_MASK), values
 
     @property
     def value_type(self) -> np.dtype:
         return self.values.dtype if len(self.values) else np.dtype(np.uint8)
 
 
-def freeze(record: object) -> None:
-    """Make a record's arrays one kind for numba: plain, C order, read-only."""
-    for field in fields(record):  # type: ignore[arg-type]
-        value = getattr(record, field.name)
-        if isinstance(value, np.ndarray):
-            array = np.asarray(value).view()
-            array.flags.writeable = False
-            object.__setattr__(record, field.name, array)
-
-
-def _descend(numbers: np.ndarray) -> bool:
-    return bool((numbers[1:] < numbers[:-1]).any())
-
-
-@njit_no_alloc
-def find_blocks(terms, blocks, ranges, maxima, wanted, out, out_maxima):
-    for i in range(wanted.size):
-        first, last = 0, terms.size
-        while first < last:
-            middle = (first + last) >> 1
-            if terms[middle] < wanted[i]:
-                first = middle + 1
-            else:
-                last = middle
-        out[i, 0] = out[i, 1] = 0
-        if first < terms.size and terms[first] == wanted[i]:
-            out[i, 0], out[i, 1] = blocks[first], blocks[first + 1]
-            if not out[i, 0] <= out[i, 1] <= ranges.size:
-                return False
-            if maxima.size:
-                out_maxima[i] = maxima[first]
-    return True
-
-
-@njit_no_alloc
-def _measure(starts, blocks, lengths, max_length):
-    for i in range(lengths.size):
-        a, z = blocks[i]
-        lengths[i] = np.int64(starts[z]) - np.int64(starts[a]) if a < z else 0
-        if not 0 <= lengths[i] <= max_length:
-            return False
-    return True
-
-
 @njit
-def _unpack(blocks, ranges, starts, postings, stored_values, size, documents, values):
-    base = np.int64(starts[blocks[0]])
-    for r in range(blocks[0], blocks[-1]):
+def _unpack(ranges, starts, postings, stored_values, size, documents, values):
+    base = np.int64(starts[0])
+    for r in range(ranges.size):
         range_start = np.int64(ranges[r]) << RANGE_BITS
         for x in range(starts[r], starts[r + 1]):
             posting = np.int64(postings[x])
@@ -275,7 +208,7 @@ def pack(
     """Unpacked lists, documents ascending, as small and as large posting lists.
 
     >>> small, large = pack(np.array([3, 9]), np.array([0, 2, 3]), np.array([0, 20_000, 1]), np.array([1, 2, 7]))
-    >>> small.terms.tolist(), small.ranges.tolist(), small.postings.tolist()
+    >>> small.terms.tolist(), small.table().ranges.tolist(), small.postings.tolist()
     ([3], [0, 1], [0, 20000])
     >>> large.terms.tolist(), large.postings.tolist(), large.values.tolist()
     ([9], [1], [7])
@@ -295,7 +228,6 @@ def _packed(
     _pack(pointers, documents, values, small, ranges, starts, postings, out)
     ends = np.append(0, np.cumsum(lists[present]))[:-1]
     maxima = np.maximum.reduceat(out, ends).astype(np.float64) if len(out) else np.zeros(0)
-    return PostingLists(
-        terms[present].astype(np.uint32), np.append(0, np.cumsum(blocks[present])).astype(np.uint32), ranges, starts,
-        postings, out, maxima,
-    )  # fmt: skip
+    block_starts = np.append(0, np.cumsum(blocks[present]))
+    table = BlockTable(terms[present].astype(np.uint32), block_starts, ranges, starts)
+    return PostingLists(ListDirectory.pack(table), postings, out, maxima)

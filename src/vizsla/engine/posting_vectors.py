@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, select_rows, wide_rows
 
 _CHUNK = 1 << 16  # vectors whose lengths are worked out together

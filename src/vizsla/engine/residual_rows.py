@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.centroids import NearestCentroids
-from vizsla.engine.posting_lists import DamagedSegmentError
 from vizsla.engine.threads import in_threads, processors
 from vizsla.kernels import njit, njit_no_alloc
 

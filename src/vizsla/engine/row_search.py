@@ -7,33 +7,30 @@ from itertools import pairwise
 
 import numpy as np
 
-from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE
 from vizsla.engine.query import Query
-from vizsla.engine.scores import (
-    PROBE,
-    block_bounds,
-    find_block,
-    find_posting,
-)
+from vizsla.engine.scores import PROBE, block_bounds, find_block, find_posting
 from vizsla.engine.search import TopDocuments
-from vizsla.engine.segment import Segment, find_in_both
+from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.segment_search import blocks_of, directories_of, score_rows, scratch_of_thread
+from vizsla.engine.segment_search import blocks_of, open_terms, score_rows, scratch_of_thread
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit, njit_no_alloc
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
 _CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
+_OPEN_TERMS = 1000  # terms whose blocks are opened together
 _NO_PLACES = np.zeros(0, np.int64)
 
 
 def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
     """A mask of the rows that have one of some terms, given by their numbers; -1 is no term."""
     mask = np.zeros(len(segment), np.bool_)
-    blocks, _ = segment.blocks_of(terms)
-    arrays = segment.arrays(None, 0)
-    if not _mark(arrays.small, blocks[:, :2], mask) or not _mark(arrays.large, blocks[:, 2:], mask):
-        raise DamagedSegmentError
+    for a in range(0, len(terms), _OPEN_TERMS):
+        arrays, blocks = segment.open(terms[a : a + _OPEN_TERMS])
+        if not _mark(arrays.small, blocks[:, :2], mask) or not _mark(arrays.large, blocks[:, 2:], mask):
+            raise DamagedSegmentError
     return mask
 
 
@@ -43,14 +40,15 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
         some, others = (rows_with_all(segment, part) for part in (terms[:_MOST_MARKS], terms[_MOST_MARKS:]))
         return np.intersect1d(some, others, assume_unique=True)
     table, values, size = segment.lists_table, segment.large.values, len(segment)
-    (blocks, maxima), lengths = _empty_blocks(len(terms)), np.empty(len(terms), np.int64)
-    if not _measure(table, values, terms, size, blocks, maxima, lengths):
-        raise DamagedSegmentError
-    order = np.argsort(lengths, kind="stable")
-    rows, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
-    count = _intersect(table, values, blocks[order], marks, size, rows)
-    if count < 0:
-        raise DamagedSegmentError
+    lengths = np.empty(len(terms), np.int64)
+    with scratch_of_thread(1, len(terms), segment.range_count) as scratch:
+        if not _measure(table, values, terms, size, segment.range_count, scratch.table, lengths):
+            raise DamagedSegmentError
+        order = np.argsort(lengths, kind="stable")
+        rows, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
+        count = _intersect(table, values, order, marks, size, scratch.table, rows)
+        if count < 0:
+            raise DamagedSegmentError
     return np.sort(rows[:count], kind="stable")  # two ascending runs
 
 
@@ -90,27 +88,17 @@ def _score(
     places, scores = [], []
     prepared = segments.prepared(weightings, segments.masks(None))
     asked = query.terms, query.spaces, query.weights
-    with scratch_of_thread(1, 1, weightings.small.shape[1]) as scratch:
+    with prepared.scratch(1, len(query.terms)) as scratch:
         for segment, first, some in zip(prepared.segments, segments.firsts, rows, strict=False):
             if len(some):
-                blocks, sums, found = (
-                    _empty_blocks(len(query.terms)),
-                    np.empty(len(some)),
-                    np.empty(len(some), np.float32),
-                )
-                documents = some.astype(np.uint32)
-                if not score_rows(*segment[:3], *asked, documents, *blocks, sums, scratch.table, found):
+                sums, found, documents = np.empty(len(some)), np.empty(len(some), np.float32), some.astype(np.uint32)
+                if not score_rows(*segment[:3], *asked, documents, sums, scratch.table, found):
                     raise DamagedSegmentError
                 places.append(first + some)
                 scores.append(found)
     if len(places) == 1:
         return places[0], scores[0]
     return np.concatenate([*places, _NO_PLACES]), np.concatenate([*scores, np.zeros(0, np.float32)])
-
-
-def _empty_blocks(terms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Memory for the blocks of terms, and for their largest values."""
-    return np.empty((terms, 4), np.int64), np.empty(terms)
 
 
 def _best_first(scores: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -187,11 +175,10 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
 
 
 @njit_no_alloc
-def _measure(table, values, terms, size, blocks, maxima, lengths):
-    """Find the blocks of terms in the lists of a segment, a table, and how many rows each has; False for damage."""
-    small_words, large_words = directories_of(table)
-    small, large = blocks_of(table, values)
-    if not find_in_both(small_words, large_words, terms, blocks, maxima):
+def _measure(table, values, terms, size, range_count, memory, lengths):
+    """Open the lists of terms of a segment, a table, and measure how many rows each has; False for damage."""
+    small, large, blocks, _, sound = open_terms(table, values, terms, range_count, memory)
+    if not sound:
         return False
     for i in range(terms.size):
         lengths[i] = np.int64(small.starts[blocks[i, 1]]) - np.int64(small.starts[blocks[i, 0]])
@@ -202,14 +189,14 @@ def _measure(table, values, terms, size, blocks, maxima, lengths):
 
 
 @njit_no_alloc
-def _intersect(table, values, blocks, marks, size, out):
-    """Put the rows that have all terms into `out`; returns how many they are, -1 for damage.
+def _intersect(table, values, order, marks, size, memory, out):
+    """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many, -1 for damage.
 
-    `blocks`: those of the rarest term first. It leads: first its small list, then its large one. The mark of a document
+    `order`: the rarest term comes first. It leads: first its small list, then its large one. The mark of a document
     is the number of terms it has so far; all are 0 before and after.
     """
-    small, large = blocks_of(table, values)
-    lead, count, all_terms = blocks[0], 0, blocks.shape[0]
+    small, large, blocks = blocks_of(table, values, memory)
+    lead, count, all_terms = blocks[order[0]], 0, order.size
     for kind in range(2):
         lists = small if kind == 0 else large
         for r in range(lead[2 * kind], lead[2 * kind + 1]):
@@ -221,7 +208,7 @@ def _intersect(table, values, blocks, marks, size, out):
             for x in range(np.uint64(rare.size)):
                 marks[rare[x] & np.uint16(OFFSET_MASK)] = 1
             for i in range(1, all_terms):
-                own = blocks[i]
+                own = blocks[order[i]]
                 sound = _raise_marks(small, own[0], own[1], doc_range, rare, marks, i)
                 if not sound or not _raise_marks(large, own[2], own[3], doc_range, rare, marks, i):
                     return -1

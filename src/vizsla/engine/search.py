@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
-from vizsla.engine.posting_lists import RANGE_SIZE, DamagedSegmentError
+from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.segment_search import Masks, scratch_of_thread, search_segment
+from vizsla.engine.segment_search import Masks, search_segment
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
@@ -85,7 +86,7 @@ def _search_batch(
     scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
     counts = np.zeros(len(queries), np.int64)
     prepared = segments.prepared(weightings, masks)
-    with scratch_of_thread(k, packed.longest, weightings.small.shape[1]) as scratch:
+    with prepared.scratch(k, packed.longest) as scratch:
         for segment in prepared.segments:
             if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts):
                 raise DamagedSegmentError
@@ -100,8 +101,8 @@ def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k
     """The top k of a query that bounds do not work for, by scoring every document that shares a term with it."""
     topk, count = TopK(np.empty(k, np.float32), np.empty(k, np.int64)), 0
     for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
-        terms = Terms(query.weights, query.spaces, segment.blocks_of(query.terms)[0])
-        arrays = segment.arrays(mask, first)
+        arrays, blocks = segment.open(query.terms, mask, first)
+        terms = Terms(query.weights, query.spaces, blocks)
         count = search_exhaustively(arrays, terms, weightings, SortScratch.of_size(RANGE_SIZE, k), topk, count)
         if count < 0:
             raise DamagedSegmentError

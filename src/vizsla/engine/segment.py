@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -10,17 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
+from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
-from vizsla.engine.posting_lists import (
-    RANGE_BITS,
-    RANGE_SIZE,
-    Blocks,
-    DamagedSegmentError,
-    PostingLists,
-    find_blocks,
-    freeze,
-    pack,
-)
+from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, PostingLists, pack
 from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.term_sequences import TermSequences
@@ -39,7 +32,10 @@ def fits_a_segment(postings: int, documents: int) -> bool:
 
 
 class SegmentArrays(NamedTuple):
-    """A segment for the kernels, with a mask of the documents that may be found; an empty mask allows all."""
+    """A segment for the kernels, with the blocks of a query's terms and a mask of the documents that may be found.
+
+    An empty mask allows all.
+    """
 
     small: Blocks
     large: Blocks
@@ -106,7 +102,7 @@ class Segment:
             and self.large.fit()
             and len(self.small.values) == 0
             and len(self.large.values) == len(self.large)
-            and len(self.large.maxima) == len(self.large.terms)
+            and len(self.large.maxima) == len(self.large.directory)
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
             and all(0 <= s < spaces and s not in self.dense and rows.fits(n) for s, rows in self.tokens.items())
             and all(0 <= s < spaces and s not in self.tokens and m.fits() for s, m in self.matches.items())
@@ -130,21 +126,22 @@ class Segment:
         """The arrays of the posting lists as a table for kernels, except for the values of large ones."""
         small, large = self.small, self.large
         return pack_arrays(
-            small.terms, small.block_starts, small.ranges, small.starts, small.postings,
-            large.terms, large.block_starts, large.ranges, large.starts, large.postings, large.maxima,
+            small.directory.groups, small.directory.records, small.postings,
+            large.directory.groups, large.directory.records, large.postings, large.maxima,
         )  # fmt: skip
 
-    def arrays(self, allowed: np.ndarray | None, first: int) -> SegmentArrays:
-        mask = _ALL if allowed is None else np.asarray(allowed).view()
-        mask.flags.writeable = False  # one kind of array, so that kernels are compiled once
-        return SegmentArrays(self.small.all_blocks, self.large.all_blocks, self.lengths, mask, len(self.numbers), first)
+    @property
+    def range_count(self) -> int:
+        """How many document ranges there are."""
+        return int(self.lengths.shape[1]) >> RANGE_BITS
 
-    def blocks_of(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the small blocks of these terms start and end, and the large ones, [n, 4]; their largest values."""
+    def open(self, terms: np.ndarray, allowed: np.ndarray | None = None, first: int = 0) -> OpenTerms:
+        """The segment with the blocks of some terms, given by their numbers, as the kernels take them."""
         blocks, maxima = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
-        if not find_in_both(self.small.directory, self.large.directory, terms, blocks, maxima):
-            raise DamagedSegmentError
-        return blocks, maxima
+        small = self.small.open(terms, self.range_count, blocks[:, :2], maxima)
+        large = self.large.open(terms, self.range_count, blocks[:, 2:], maxima)
+        mask = read_only_mask(allowed)
+        return OpenTerms(SegmentArrays(small, large, self.lengths, mask, len(self.numbers), first), blocks)
 
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
         """In how many documents each of these terms occurs; in how many living ones, given `living_frequencies`."""
@@ -153,11 +150,12 @@ class Segment:
             if (df > len(self)).any():
                 raise DamagedSegmentError
             return df
-        if len(living) != len(self.small.terms) + len(self.large.terms):
+        if len(living) != len(self.small.directory) + len(self.large.directory):
             raise DamagedSegmentError
         total = np.zeros(len(terms), np.int64)
-        for lists, first in ((self.small, 0), (self.large, len(self.small.terms))):
-            places, has_list = lists.places(terms)
+        for lists, first in ((self.small, 0), (self.large, len(self.small.directory))):
+            places, _ = lists.directory.find(terms)
+            has_list = places >= 0
             total[has_list] += living[first + places[has_list]]
         if (total > len(self)).any():
             raise DamagedSegmentError
@@ -199,13 +197,39 @@ def _max_norm(rows: VectorRows) -> float:
     return longest
 
 
+class OpenTerms(NamedTuple):
+    """A segment for the kernels, and where in it the blocks of some terms are."""
+
+    arrays: SegmentArrays
+    blocks: np.ndarray
+    """[n, 4] where the small blocks of each term start and end, and the large ones."""
+
+
+def read_only_mask(allowed: np.ndarray | None) -> np.ndarray:
+    """A mask of documents as one kind of array, so that kernels are compiled once; an empty one for None."""
+    mask = _ALL if allowed is None else np.asarray(allowed).view()
+    mask.flags.writeable = False
+    return mask
+
+
 @njit_no_alloc
-def find_in_both(small, large, terms, blocks, maxima):
-    """Put where the blocks of terms start and end into `blocks`, and their largest values into `maxima`."""
-    found = find_blocks(small.terms, small.block_starts, small.ranges, small.maxima, terms, blocks[:, :2], maxima)
-    return found and find_blocks(
-        large.terms, large.block_starts, large.ranges, large.maxima, terms, blocks[:, 2:], maxima
-    )
+def open_in_both(small, large, terms, range_count, small_blocks, large_blocks, places, blocks, maxima):
+    """Put the blocks of terms into arrays, where they start and end into `blocks`, largest values into `maxima`.
+
+    `small`, `large`: the directories; `places`: memory for so many terms. False for damage.
+    """
+    if not open_lists(
+        small.groups, small.records, terms, small_blocks.postings.size, range_count, small_blocks.ranges,
+        small_blocks.starts, places, blocks[:, :2],
+    ) or not open_lists(
+        large.groups, large.records, terms, large_blocks.postings.size, range_count, large_blocks.ranges,
+        large_blocks.starts, places, blocks[:, 2:],
+    ):  # fmt: skip
+        return False
+    for i in range(terms.size):
+        if places[i] >= 0:
+            maxima[i] = large.maxima[places[i]]
+    return True
 
 
 def smallest_numbers(numbers: np.ndarray) -> np.ndarray:
@@ -245,16 +269,18 @@ def _invert(pointers, indices, values, size, documents_count):
     return starts, documents, out
 
 
-def by_document(segment: Segment, doc_range: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of the documents of one range again, in CSR form: pointers, term numbers, values."""
-    both = [lists.within(doc_range) for lists in (segment.small, segment.large)]
-    terms, places, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(3))
-    size = min(len(segment) - doc_range * RANGE_SIZE, RANGE_SIZE)
-    counts = np.bincount(places, minlength=size)
-    if len(counts) > size:
-        raise DamagedSegmentError
-    order = np.argsort(places, kind="stable")
-    return np.append(0, np.cumsum(counts)), terms[order], values[order]
+def by_document(segment: Segment) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The rows of the documents of each range again, in CSR form: pointers, term numbers, values."""
+    kinds = [(lists, lists.table()) for lists in (segment.small, segment.large)]
+    for first in range(0, len(segment), RANGE_SIZE):
+        both = [lists.within(first // RANGE_SIZE, table) for lists, table in kinds]
+        terms, places, values = (np.concatenate([arrays[i] for arrays in both]) for i in range(3))
+        size = min(len(segment) - first, RANGE_SIZE)
+        counts = np.bincount(places, minlength=size)
+        if len(counts) > size:
+            raise DamagedSegmentError
+        order = np.argsort(places, kind="stable")
+        yield np.append(0, np.cumsum(counts)), terms[order], values[order]
 
 
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:

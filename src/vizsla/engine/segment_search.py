@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,9 @@ from vizsla.engine.packed_arrays import (
     pack_arrays,
     read_bool,
     read_float64,
+    read_uint8,
     read_uint16,
-    read_uint32,
+    read_uint32_rows,
     write_bool,
     write_float32,
     write_float64,
@@ -33,10 +34,10 @@ from vizsla.engine.packed_arrays import (
     write_uint32,
     write_uint64,
 )
-from vizsla.engine.posting_lists import RANGE_SIZE, Blocks, Directory
+from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, Directory
 from vizsla.engine.ranges import Candidates, search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms, score_documents
-from vizsla.engine.segment import Segment, SegmentArrays, find_in_both
+from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_only_mask
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit_no_alloc
@@ -66,81 +67,104 @@ class PreparedSegments:
     ) -> None:
         """`firsts`: the place of each segment's first document among those of all."""
         self._kept: list[object] = [weightings, masks]  # their ids are not used again as long as this is here
+        self._width = weightings.small.shape[1]
+        self._range_count = max((s.range_count for s in segments), default=0)
         self.segments = [
             self._prepare(segment, mask, first, weightings)
             for segment, mask, first in zip(segments, masks, firsts, strict=False)
         ]
 
     def _prepare(self, s: Segment, mask: np.ndarray | None, first: int, w: Weightings) -> PreparedSegment:
-        others = np.ascontiguousarray(s.arrays(mask, first).allowed), *w
+        others = np.ascontiguousarray(read_only_mask(mask)), *w
         self._kept += [s, mask, others]
         table = np.concatenate([s.lists_table, pack_arrays(*others)])
         return PreparedSegment(table, s.lengths, s.large.values, np.array([len(s), first], np.int64))
+
+    def scratch(self, k: int, terms: int) -> AbstractContextManager[Scratch]:
+        """Memory of this thread to search these segments in, for k documents and queries of so many terms."""
+        return scratch_of_thread(k, terms, self._range_count, self._width)
 
 
 class Scratch:
     """Memory to work in, for one thread."""
 
-    def __init__(self, k: int, terms: int, width: int) -> None:
-        """For queries with so many `terms`; `width`: of a row of bounds."""
-        size = 2 * (RANGE_SIZE + k)
-        self._k, self._terms, self._width = k, terms, width
+    def __init__(self, k: int, terms: int, range_count: int, width: int) -> None:
+        """For queries with so many `terms`; `width`: of a row of bounds; `range_count`: of the largest segment."""
+        size, blocks = 2 * (RANGE_SIZE + k), terms * (range_count + 1) + 1
+        self._limits, self._width = (k, terms, blocks), width
         self._sorting = SortScratch.of_size(size, k)
         *sorting, topk = self._sorting
         self._arrays = (
             *Bounds.of_size(terms, width), *Candidates.of_size(size, terms), *ScoringScratch.of_size(size),
-            *sorting, *topk, np.empty((terms, 4), np.int64), np.empty(terms),
+            *sorting, *topk, np.empty((terms, 4), np.int64), np.empty(terms), np.empty(terms, np.int64),
+            np.empty(blocks, np.uint16), np.empty(blocks, np.uint32),
+            np.empty(blocks, np.uint16), np.empty(blocks, np.uint32),
         )  # fmt: skip
         self.table = pack_arrays(*self._arrays)
 
-    def is_enough(self, k: int, terms: int, width: int) -> bool:
-        return self._k >= k and self._terms >= terms and self._width == width
+    def is_enough(self, k: int, terms: int, range_count: int, width: int | None) -> bool:
+        needed = k, terms, terms * (range_count + 1) + 1
+        return width in (None, self._width) and all(a >= b for a, b in zip(self._limits, needed, strict=True))
 
 
 _local = threading.local()
 
 
 @contextmanager
-def scratch_of_thread(k: int, terms: int, width: int) -> Iterator[Scratch]:
-    """Memory of this thread to search in; after an error, which may have left it dirty, it is not used again."""
+def scratch_of_thread(k: int, terms: int, range_count: int, width: int | None = None) -> Iterator[Scratch]:
+    """Memory of this thread to search in, with rows of bounds of a width if they are needed.
+
+    After an error, which may have left it dirty, it is not used again.
+    """
     scratch: Scratch | None = getattr(_local, "scratch", None)
     _local.scratch = None
-    if scratch is None or not scratch.is_enough(k, terms, width):
-        scratch = Scratch(max(k, 1000), max(terms, 32), width)
+    if scratch is None or not scratch.is_enough(k, terms, range_count, width):
+        scratch = Scratch(max(k, 1000), max(terms, 32), range_count, width or 1)
     yield scratch
     _local.scratch = scratch
 
 
 @njit_no_alloc
-def directories_of(table):
+def _directories_of(table):
     """Where the small and the large lists of a prepared segment are."""
-    maxima = read_float64(table, 10)
+    maxima = read_float64(table, 6)
     return (
-        Directory(read_uint32(table, 0), read_uint32(table, 1), read_uint16(table, 2), maxima[:0]),
-        Directory(read_uint32(table, 5), read_uint32(table, 6), read_uint16(table, 7), maxima),
+        Directory(read_uint32_rows(table, 0), read_uint8(table, 1), maxima[:0]),
+        Directory(read_uint32_rows(table, 3), read_uint8(table, 4), maxima),
     )
 
 
 @njit_no_alloc
-def blocks_of(table, values):
-    """The small and the large blocks of a prepared segment."""
+def blocks_of(table, values, t):
+    """The small and the large blocks that `open_terms` has put into the memory `t`, and where each term has its own."""
     return (
-        Blocks(read_uint16(table, 2), read_uint32(table, 3), read_uint16(table, 4), values[:0]),
-        Blocks(read_uint16(table, 7), read_uint32(table, 8), read_uint16(table, 9), values),
+        Blocks(write_uint16(t, 26), write_uint32(t, 27), read_uint16(table, 2), values[:0]),
+        Blocks(write_uint16(t, 28), write_uint32(t, 29), read_uint16(table, 5), values),
+        write_int64_rows(t, 23),
     )
 
 
 @njit_no_alloc
-def score_rows(table, lengths, values, numbers, spaces, weights, documents, blocks, maxima, sums, memory, scores):
+def open_terms(table, values, numbers, range_count, memory):
+    """The small and the large blocks of a query's terms, and where they start and end; whether they are sound."""
+    small_words, large_words = _directories_of(table)
+    small, large, rows = blocks_of(table, values, memory)
+    n = numbers.size
+    blocks, maxima, places = rows[:n], write_float64(memory, 24)[:n], write_int64(memory, 25)[:n]
+    sound = open_in_both(small_words, large_words, numbers, range_count, small, large, places, blocks, maxima)
+    return small, large, blocks, maxima, sound
+
+
+@njit_no_alloc
+def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums, memory, scores):
     """Put the exact scores of ascending documents of a prepared segment into `scores`; False if there is damage.
 
-    `blocks`, `maxima`, `sums`: memory for so many terms and documents.
+    `sums`: memory for so many documents.
     """
-    small_words, large_words = directories_of(table)
-    small, large = blocks_of(table, values)
     spare = _scoring_of(memory)
     scoring = ScoringScratch(sums, spare.offsets, spare.places)
-    if not find_in_both(small_words, large_words, numbers, blocks, maxima):
+    small, large, blocks, _, sound = open_terms(table, values, numbers, lengths.shape[1] >> RANGE_BITS, memory)
+    if not sound:
         return False
     terms = Terms(weights, spaces, blocks)
     if not score_documents(small, large, lengths, terms, _weightings_of(table), documents, scoring):
@@ -181,8 +205,8 @@ def _sorting_of(t):
 @njit_no_alloc
 def _weightings_of(t):
     return Weightings(
-        write_bool(t, 12), write_float64_rows(t, 13), write_float64_rows(t, 14), write_float64_rows(t, 15),
-        write_int64(t, 16),
+        write_bool(t, 8), write_float64_rows(t, 9), write_float64_rows(t, 10), write_float64_rows(t, 11),
+        write_int64(t, 12),
     )  # fmt: skip
 
 
@@ -195,21 +219,18 @@ def search_segment(
     `table`, `lengths`, `values` and `facts`: see `PreparedSegment`; `memory`: see `Scratch`.
     """
     w, bounds, candidates = _weightings_of(table), _bounds_of(memory), _candidates_of(memory)
-    scoring, sorting = _scoring_of(memory), _sorting_of(memory)
-    all_blocks, all_maxima = write_int64_rows(memory, 23), write_float64(memory, 24)
-    small_words, large_words = directories_of(table)
-    small, large = blocks_of(table, values)
-    segment = SegmentArrays(small, large, lengths, read_bool(table, 11), facts[0], facts[1])
+    scoring, sorting, range_count = _scoring_of(memory), _sorting_of(memory), lengths.shape[1] >> RANGE_BITS
     for q in range(pointers.size - 1):
         a, z = pointers[q], pointers[q + 1]
-        blocks, maxima = all_blocks[: z - a], all_maxima[: z - a]
-        if not find_in_both(small_words, large_words, numbers[a:z], blocks, maxima):
+        small, large, blocks, maxima, sound = open_terms(table, values, numbers[a:z], range_count, memory)
+        if not sound:
             return False
         terms = Terms(weights[a:z], spaces[a:z], blocks)
         unit = bound_terms(terms, maxima, w, expected, bounds)
         if unit < 0:
             return False
         if unit > 0:
+            segment = SegmentArrays(small, large, lengths, read_bool(table, 7), facts[0], facts[1])
             counts[q] = search_ranges(
                 segment, terms, w, unit, bounds, candidates, scoring, sorting, TopK(scores[q], places[q]), counts[q]
             )

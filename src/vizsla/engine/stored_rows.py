@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.arrays import read_only
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, widen
 from vizsla.kernels import njit_no_alloc
@@ -51,13 +52,6 @@ def stored_rows(vectors: VectorRows, starts: np.ndarray) -> StoredRows:
         kind, floats = _FLOATS, vectors
     arrays: tuple[np.ndarray, ...] = (floats, halves, codes, packed, scales, table, centroids, assigned)
     return StoredRows(kind, read_only(starts), len(vectors), *map(read_only, arrays))
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    """One kind of array, so that kernels are compiled once."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 @njit_no_alloc

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError, freeze
+from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.kernels import njit, njit_no_alloc
 
 BREAK, HOLE = (1 << 32) - 1, (1 << 32) - 2

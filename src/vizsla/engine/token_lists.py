@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.kernels import njit
 
 

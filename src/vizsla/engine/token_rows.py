@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.stored_rows import StoredRows, stored_rows
 from vizsla.engine.token_lists import TokenLists

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine.posting_lists import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError, read_only
 from vizsla.engine.products import multiply, padded
-from vizsla.engine.stored_rows import read_only, read_row
+from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows

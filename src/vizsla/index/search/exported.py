@@ -130,10 +130,11 @@ def _dense_rows(snapshot: Snapshot, found: _Range, part: DensePart) -> tuple[np.
 def _ranges(snapshot: Snapshot, parts: Sequence[SparsePart], table: _TermTable) -> Iterator[_Range]:
     weightings = [(part.space, part.component.weighting(part.statistics)) for part in parts]
     for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
+        ranges = by_document(segment)
         for first in range(0, len(segment), RANGE_SIZE):
             last = min(first + RANGE_SIZE, len(segment))
             with snapshot.naming_damage():
-                pointers, terms, values = by_document(segment, first // RANGE_SIZE)
+                pointers, terms, values = next(ranges)
                 rows = np.repeat(np.arange(first, last), np.diff(pointers))
                 spaces, weights = table.spaces[terms], np.zeros(len(terms))
                 for space, weighting in weightings:
@@ -213,18 +214,18 @@ def _merged(term: str, places: list[np.ndarray], values: list[np.ndarray]) -> Te
 
 
 class _ListReader:
-    """Reads the lists of many terms of a segment; where they are is looked up at once."""
+    """Reads the lists of many terms of a segment; which of them there are is looked up at once."""
 
     def __init__(self, segment: Segment, numbers: np.ndarray) -> None:
         self.segment = segment
-        self._kinds = [(lists, *lists.places(numbers)) for lists in (segment.small, segment.large)]
+        self._numbers = numbers
+        self._kinds = [(lists, lists.frequencies(numbers) > 0) for lists in (segment.small, segment.large)]
 
     def lists(self, at: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Documents and values of the small and of the large list of a term, if it has them."""
-        for lists, places, has_list in self._kinds:
+        for lists, has_list in self._kinds:
             if has_list[at]:
-                _, documents, values = lists.unpack(len(self.segment), int(places[at]), int(places[at]) + 1)
-                yield documents, values
+                yield lists.list_of(int(self._numbers[at]), len(self.segment))
 
 
 def _places(snapshot: Snapshot) -> tuple[list[int], list[np.ndarray | None]]:

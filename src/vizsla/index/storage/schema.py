@@ -10,8 +10,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-FORMAT = 4
-READABLE = (2, 3, 4)  # format 2 has no checksums, format 3 no ids in segments; the next commit makes them format 4
+FORMAT = 5
+READABLE = (2, 3, 4, 5)
+"""Format 2 has no checksums, format 3 no ids in segments; the next commit adds them. Format 4 and earlier have plain
+arrays as directories of posting lists; new segments have packed ones."""
 WITHOUT_CHECKSUMS = 2
 
 SCHEMA = """

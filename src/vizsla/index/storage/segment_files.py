@@ -19,8 +19,6 @@ import numpy as np
 from vizsla.engine import (
     AnnIndex,
     Merge,
-    MergedPostingLists,
-    PostingLists,
     ResidualRows,
     ScaledRows,
     Segment,
@@ -33,7 +31,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import id_files, match_files, sequence_files, token_files, trust
+from vizsla.index.storage import id_files, list_files, match_files, number_files, sequence_files, token_files, trust
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -47,36 +45,18 @@ from vizsla.index.storage.arrays import (
 )
 from vizsla.text.stored_texts import StoredTexts
 
-DOCUMENT_PARTS = ("numbers", "lengths", "sizes")
-_LIST_ARRAYS = {
-    "terms": "terms",
-    "runs": "block_starts",
-    "windows": "ranges",
-    "starts": "starts",
-    "postings": "postings",
-    "values": "values",
-    "tops": "maxima",
-}
-"""The arrays of posting lists: their names on disk, and the attributes of `PostingLists`."""
-LARGE_PARTS = tuple(_LIST_ARRAYS)
-SMALL_PARTS = tuple(part for part in LARGE_PARTS if part not in ("values", "tops"))
-PARTS = (*DOCUMENT_PARTS, *(f"small_{p}" for p in SMALL_PARTS), *(f"large_{p}" for p in LARGE_PARTS))
+DOCUMENT_PARTS = ("lengths", "sizes")
+PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
 ALIVE, FREQUENCIES = LIVING = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
-    "numbers": (1, ("<u4", "<i8")),
+    **number_files.ARRAY_TYPES,
     "lengths": (2, _COUNTS),
     "sizes": (2, _COUNTS),
-    "terms": (1, ("<u4",)),
-    "runs": (1, ("<u4",)),
-    "windows": (1, ("<u2",)),
-    "starts": (1, ("<u4",)),
-    "postings": (1, ("<u2",)),
-    "values": (1, (*_COUNTS, "<f4")),
-    "tops": (1, ("<f8",)),
+    **list_files.ARRAY_TYPES,
     **match_files.ARRAY_TYPES,
     ALIVE: (1, ("|b1",)),
     FREQUENCIES: (1, ("<u4",)),
@@ -99,7 +79,9 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
         return False
-    if not all(files.are_complete(facts) for files in (match_files, sequence_files, id_files)):
+    if not all(
+        files.are_complete(facts) for files in (number_files, list_files, match_files, sequence_files, id_files)
+    ):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -128,7 +110,7 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
     dated = (ALIVE, FREQUENCIES, *id_files.KINDS)  # what carries the number of a commit
-    if space is None and part not in (*PARTS, *dated):
+    if space is None and part not in (*DOCUMENT_PARTS, *number_files.KINDS, *list_files.KINDS, *dated):
         return False
     later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
     added = "(-[0-9]+)?" if space and space[1] in later else ""
@@ -144,7 +126,10 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
 def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
     """Write a new segment; returns the descriptions of its files."""
     with _writing(path, segment, new=True) as folder:
-        written = {name: write_array(folder / f"{name}.npy", _part(arrays, name)) for name in PARTS}
+        written = {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in DOCUMENT_PARTS}
+        written |= number_files.write_numbers(folder, arrays.numbers)
+        for kind, some in (("small", arrays.small), ("large", arrays.large)):
+            written |= list_files.write_lists(folder, kind, some)
         for space, rows in arrays.dense.items():
             written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
         for space, lists in arrays.matches.items():
@@ -156,18 +141,13 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
         return written
 
 
-def _part(segment: Segment, name: str) -> np.ndarray:
-    kind, _, part = name.partition("_")
-    array: np.ndarray = getattr(getattr(segment, kind), _LIST_ARRAYS[part]) if part else getattr(segment, name)
-    return array
-
-
 def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str) -> dict[str, Facts]:
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
+        written |= number_files.write_numbers(folder, merge.numbers)
         for kind, lists in (("small", merge.small), ("large", merge.large)):
-            written |= {f"{kind}_{part}": facts for part, facts in _write_lists(folder, kind, lists, chunk).items()}
+            written |= list_files.write_merged_lists(folder, kind, lists, chunk)
         for space in merge.old[0].dense:
             pieces = merge.dense_pieces(space, 4 * chunk)
             written |= _write_vectors(folder, space, merge.dense_shape(space), pieces, store)
@@ -259,31 +239,6 @@ def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool
     return {name: f for name, f in facts.items() if name not in {f"{kind}{space}" for kind in kinds}}
 
 
-def _write_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
-    directory = {"terms": lists.terms, "runs": lists.block_starts.astype(np.uint32)}
-    if kind == "large":
-        directory["tops"] = lists.maxima
-    written = {part: write_array(folder / f"{kind}_{part}.npy", array) for part, array in directory.items()}
-    blocks, postings = int(lists.block_starts[-1]), int(lists.posting_starts[-1])
-    shapes: dict[str, tuple[np.dtype, int]] = {
-        "windows": (np.dtype(np.uint16), blocks),
-        "starts": (np.dtype(np.uint32), blocks + 1),
-        "postings": (np.dtype(np.uint16), postings),
-    }
-    if kind == "large":
-        shapes["values"] = (lists.value_type, postings)
-    with ExitStack() as stack:
-        out = {
-            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (size,)))
-            for part, (dtype, size) in shapes.items()
-        }
-        for piece in lists.pieces(chunk):
-            for part, file in out.items():
-                file.write(getattr(piece, _LIST_ARRAYS[part]))
-        out["starts"].write(np.array([postings], np.uint32))
-    return written | {part: file.facts for part, file in out.items()}
-
-
 def write_living(path: Path, segment: str, generation: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
     """Write which documents of a segment are alive at a generation, and the document frequencies of its terms."""
     with _writing(path, segment, new=False) as folder:
@@ -309,10 +264,8 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
 
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map the arrays of a segment into memory, if they fit together."""
-    arrays = {name: read_array(path, segment, facts[name]) for name in PARTS}
-    small = {_LIST_ARRAYS[p]: arrays[f"small_{p}"] for p in SMALL_PARTS}
-    small |= {"values": np.zeros(0, np.uint8), "maxima": np.zeros(0)}
-    large = {_LIST_ARRAYS[p]: arrays[f"large_{p}"] for p in LARGE_PARTS}
+    arrays = {name: read_array(path, segment, facts[name]) for name in DOCUMENT_PARTS}
+    small, large = (list_files.read_lists(path, segment, facts, kind) for kind in ("small", "large"))
     matches = match_files.read_matches(path, segment, facts)
     dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
     for i, f in _of_spaces(facts, CODES):
@@ -323,11 +276,11 @@ def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segmen
     }
     ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
     mapped = Segment(
-        numbers=arrays["numbers"],
+        numbers=number_files.read_numbers(path, segment, facts, arrays["sizes"].shape[1]),
         lengths=arrays["lengths"],
         sizes=arrays["sizes"],
-        small=PostingLists(**small),
-        large=PostingLists(**large),
+        small=small,
+        large=large,
         dense=dense,
         ann=ann,
         tokens=tokens,

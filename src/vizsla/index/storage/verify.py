@@ -234,15 +234,15 @@ def _check_ids(
 def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:
     """Whether every posting list has documents, each once and in order, and values above 0."""
     try:
-        lists.check()
+        numbers = lists.terms
         pointers, postings, values = lists.unpack(documents)
     except DamagedSegmentError:
         return False
     ascending = np.diff(postings.astype(np.int64)) > 0
     ascending[pointers[1:-1] - 1] = True  # from one list to the next
     return bool(
-        (np.diff(lists.terms.astype(np.int64)) > 0).all()
-        and (len(lists.terms) == 0 or int(lists.terms[-1]) < terms)
+        (np.diff(numbers.astype(np.int64)) > 0).all()
+        and (len(numbers) == 0 or int(numbers[-1]) < terms)
         and (np.diff(pointers) > 0).all()
         and ascending.all()
         and (values > 0).all()

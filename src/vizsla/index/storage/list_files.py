@@ -1,0 +1,103 @@
+"""Posting lists as files of a segment.
+
+Their directories are in `groups` and `records`, see `ListDirectory`. Segments of format 4 and earlier have them in four
+plain arrays instead; these are packed when the segment is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from vizsla.engine import BlockTable, DamagedSegmentError, ListDirectory, MergedPostingLists, PostingLists
+from vizsla.errors import CollectionError
+from vizsla.index.storage.arrays import ArrayFile, Facts, read_array, write_array
+
+_DIRECTORY = ("groups", "records")
+_TABLE = ("terms", "runs", "windows", "starts")  # the directory in format 4 and earlier
+_COUNTS = ("|u1", "<u2", "<u4")
+ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "groups": (2, ("<u4",)),
+    "records": (1, ("|u1",)),
+    "terms": (1, ("<u4",)),
+    "runs": (1, ("<u4",)),
+    "windows": (1, ("<u2",)),
+    "starts": (1, ("<u4",)),
+    "postings": (1, ("<u2",)),
+    "values": (1, (*_COUNTS, "<f4")),
+    "tops": (1, ("<f8",)),
+}
+"""The number of dimensions and the allowed types of each array."""
+POSTINGS = ("small_postings", "large_postings", "large_values", "large_tops")
+"""The files that every segment has."""
+KINDS = (*POSTINGS, *(f"{kind}_{part}" for kind in ("small", "large") for part in (*_DIRECTORY, *_TABLE)))
+
+
+def are_complete(facts: Mapping[str, Facts]) -> bool:
+    """Whether a segment has the directories of its lists, either new ones or old ones."""
+    present = {part for part in (*_DIRECTORY, *_TABLE) for kind in ("small", "large") if f"{kind}_{part}" in facts}
+    both = all((f"small_{part}" in facts) == (f"large_{part}" in facts) for part in present)
+    return both and present in (set(_DIRECTORY), set(_TABLE))
+
+
+def are_packed(facts: Mapping[str, Facts]) -> bool:
+    """Whether a segment has directories of format 5."""
+    return f"small_{_DIRECTORY[0]}" in facts
+
+
+def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
+    """Write the small or the large posting lists of a segment; returns the descriptions of the files."""
+    arrays = {**_directory_arrays(lists.directory), "postings": lists.postings}
+    if kind == "large":
+        arrays |= {"values": lists.values, "tops": lists.maxima}
+    return _write(folder, kind, arrays)
+
+
+def write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
+    """Write merged posting lists, `chunk` postings at a time."""
+    postings = int(lists.posting_starts[-1])
+    types = {"postings": np.dtype(np.uint16)} | ({"values": lists.value_type} if kind == "large" else {})
+    ranges, starts = [np.zeros(0, np.uint16)], []
+    with ExitStack() as stack:
+        out = {
+            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (postings,)))
+            for part, dtype in types.items()
+        }
+        for piece in lists.pieces(chunk):
+            ranges.append(piece.ranges)
+            starts.append(piece.starts)
+            for part, file in out.items():
+                file.write(getattr(piece, part))
+    starts.append(np.array([postings], np.uint32))
+    table = BlockTable(lists.terms, lists.block_starts, np.concatenate(ranges), np.concatenate(starts))
+    arrays = _directory_arrays(ListDirectory.pack(table)) | ({"tops": lists.maxima} if kind == "large" else {})
+    return {f"{kind}_{part}": file.facts for part, file in out.items()} | _write(folder, kind, arrays)
+
+
+def _directory_arrays(directory: ListDirectory) -> dict[str, np.ndarray]:
+    return {part: getattr(directory, part) for part in _DIRECTORY}
+
+
+def _write(folder: Path, kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
+    return {f"{kind}_{part}": write_array(folder / f"{kind}_{part}.npy", array) for part, array in arrays.items()}
+
+
+def read_lists(path: Path, segment: str, facts: Mapping[str, Facts], kind: str) -> PostingLists:
+    """Map the small or the large posting lists of a segment into memory."""
+    has_table = f"{kind}_{_TABLE[0]}" in facts
+    parts = {part: read_array(path, segment, facts[f"{kind}_{part}"]) for part in (_TABLE if has_table else _DIRECTORY)}
+    if has_table:
+        try:
+            directory = ListDirectory.pack(BlockTable(*parts.values()))
+        except DamagedSegmentError:
+            raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other") from None
+    else:
+        directory = ListDirectory(**parts)
+    postings = read_array(path, segment, facts[f"{kind}_postings"])
+    values, maxima = np.zeros(0, np.uint8), np.zeros(0)
+    if kind == "large":
+        values, maxima = (read_array(path, segment, facts[f"{kind}_{part}"]) for part in ("values", "tops"))
+    return PostingLists(directory, postings, values, maxima)
