@@ -16,14 +16,12 @@ from vizsla.cli import warming
 
 COMMANDS = r"""
 import contextlib, pathlib, sys, tempfile
-from numba.core.dispatcher import Dispatcher
 from vizsla.cli import main, warming
+from vizsla.kernels.kernel import Kernel
 
 def kernels():
     modules = [m for name, m in sys.modules.items() if name.startswith(("vizsla.engine", "vizsla.text"))]
-    found = {(k.py_func.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Dispatcher)
-             for s in k.overloads}
-    return found
+    return {(k.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Kernel) for s in k.compiled()}
 
 for name, part in warming.PARTS.items():
     part(pathlib.Path(f"warming-{name}"))
@@ -118,7 +116,7 @@ def test_warm_up_says_why_it_cannot(cli: Cli, monkeypatch: pytest.MonkeyPatch, t
     code, out, err = cli("warm-up")
     assert (code, out) == (2, "")
     assert "vizsla: the kernels could not be compiled: KeyError: 'none'" in err
-    monkeypatch.setattr("vizsla.kernels.cache_folder", lambda: None)
+    monkeypatch.setattr("vizsla.kernels.store.folder", lambda: None)
     code, _, err = cli("warm-up")
     assert code == 2
     assert "set NUMBA_CACHE_DIR to one" in err

@@ -6,7 +6,6 @@ a small index, and writes the compiled kernels to the cache on disk.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -32,9 +31,9 @@ def warm_up_verb() -> None:
     the user's cache if that cannot be written; NUMBA_CACHE_DIR names another folder.
     """
     from vizsla.cli import console
-    from vizsla.kernels import cache_folder
+    from vizsla.kernels import store
 
-    folder = cache_folder()
+    folder = store.folder()
     if folder is None:
         raise VizslaError(
             "no folder for compiled kernels can be written, neither beside the package nor in the user's cache; "
@@ -66,16 +65,10 @@ def _warm_up(*, check: bool) -> bool:
 
 def _marker() -> Path | None:
     """The file that exists if all kernels are compiled for these sources, this version of numba and this processor."""
-    import numba
-    from llvmlite import binding  # type: ignore[import-untyped]
+    from vizsla.kernels import store
 
-    from vizsla.kernels import cache_folder, stamp
-
-    folder = cache_folder()
-    if folder is None:
-        return None
-    facts = (stamp(), numba.__version__, sys.version, binding.get_host_cpu_name())
-    return folder / f"warm-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
+    folder = store.folder()
+    return None if folder is None else folder / "warm"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import njit
+from vizsla.kernels import njit, njit_no_alloc
 from vizsla.text.words import Segmenter
 
 
@@ -18,7 +18,7 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-@njit
+@njit_no_alloc
 def next_word(codes, at, end, classes, transitions, accepting, longest):
     """The first word at or after `at`, as (start, end); (end, end) without a word."""
     while at < end:
@@ -42,9 +42,9 @@ def next_word(codes, at, end, classes, transitions, accepting, longest):
     return end, end
 
 
-@njit
-def _find_words(codes, classes, transitions, accepting, longest):
-    places = np.empty((codes.size, 2), np.int64)
+@njit_no_alloc
+def _find_words(codes, classes, transitions, accepting, longest, places):
+    """Put the places of all words into `places`; returns how many there are."""
     count = 0
     at, end = next_word(codes, 0, codes.size, classes, transitions, accepting, longest)
     while at < end:
@@ -52,7 +52,7 @@ def _find_words(codes, classes, transitions, accepting, longest):
         places[count, 1] = end
         count += 1
         at, end = next_word(codes, end, codes.size, classes, transitions, accepting, longest)
-    return places[:count]
+    return count
 
 
 def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
@@ -62,9 +62,10 @@ def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
     >>> find_words("Don't panic!", standard())
     [[0, 5], [6, 11]]
     """
-    a = segmenter.automaton
-    places = _find_words(code_points(text), segmenter.classes, a.transitions, a.accepting, segmenter.longest)
-    return places.tolist()  # type: ignore[no-any-return]
+    a, codes = segmenter.automaton, code_points(text)
+    places = np.empty((codes.size, 2), np.int64)
+    count = _find_words(codes, segmenter.classes, a.transitions, a.accepting, segmenter.longest, places)
+    return places[:count].tolist()  # type: ignore[no-any-return]
 
 
 # Where number_words stands, so that it can go on after its tables have been enlarged.
