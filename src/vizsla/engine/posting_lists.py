@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
@@ -218,7 +218,7 @@ def _measure(starts, blocks, lengths, max_length):
     return True
 
 
-@njit
+@njit_no_alloc
 def _unpack(blocks, ranges, starts, postings, stored_values, size, documents, values):
     base = np.int64(starts[blocks[0]])
     for r in range(blocks[0], blocks[-1]):
@@ -233,7 +233,7 @@ def _unpack(blocks, ranges, starts, postings, stored_values, size, documents, va
     return True
 
 
-@njit
+@njit_no_alloc
 def _count(pointers, documents, values, small, lists, blocks):
     """How many postings and blocks of one kind each list has."""
     for t in range(pointers.size - 1):
@@ -246,7 +246,7 @@ def _count(pointers, documents, values, small, lists, blocks):
                 doc_range = w
 
 
-@njit
+@njit_no_alloc
 def _pack(pointers, documents, values, small, ranges, starts, postings, out):
     at, block = 0, 0
     for t in range(pointers.size - 1):

@@ -142,6 +142,11 @@ class _Library(JITCodeLibrary):
 class _EntryLibrary(_Library):
     """The code of an entry, its kernel, and all that this calls."""
 
+    def _optimize_final_module(self) -> None:
+        """Optimise once: numba does it twice because of references, and an entry's kernel counts none."""
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
     def machine_code(self, name: str) -> bytes:
         """An object file in which only the function with this name can be seen, so that many can be loaded."""
         for library in dict.fromkeys(self._linking_libraries):

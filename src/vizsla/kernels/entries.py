@@ -11,7 +11,7 @@ from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
 from vizsla.kernels import native
-from vizsla.kernels.signatures import Signature
+from vizsla.kernels.signatures import ArgumentType, Signature, class_at
 
 _WORD, _INT, _POINTER = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 _FLOAT, _VOID = ir.DoubleType(), ir.VoidType()
@@ -29,6 +29,7 @@ _FUNCTIONS = {
     "Py_DecRef": (_VOID, _POINTER),
 }
 """Of each function of CPython: the type of its result, then those of its arguments."""
+_SCALARS = {"int64": types.int64, "float64": types.float64, "bool": types.boolean}
 
 
 def numba_types(signature: Signature) -> tuple[Any, ...]:
@@ -37,12 +38,15 @@ def numba_types(signature: Signature) -> tuple[Any, ...]:
     >>> numba_types(("uint16[2]r", "bool"))
     (Array(uint16, 2, 'C', True, aligned=True), bool)
     """
-    scalars = {"int64": types.int64, "float64": types.float64, "bool": types.boolean}
-    return tuple(scalars[text] if text in scalars else _array_type(text) for text in signature)
+    return tuple(map(_numba_type, signature))
 
 
-def _array_type(text: str) -> Any:
-    name, _, rest = text.partition("[")
+def _numba_type(kind: ArgumentType) -> Any:
+    if isinstance(kind, tuple):
+        return types.BaseTuple.from_types(numba_types(kind[1:]), class_at(kind[0]))
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    name, _, rest = kind.partition("[")
     dimensions, _, readonly = rest.partition("]")
     return types.Array(from_dtype(np.dtype(name)), int(dimensions), "C", readonly=bool(readonly))
 
@@ -58,7 +62,7 @@ def define_entry(context: Any, module: ir.Module, name: str, kernel: Any, signat
     entry = _Entry(context, function)
     entry.require(entry.builder.icmp_signed("==", function.args[2], _WORD(len(signature))))
     arguments = numba_types(signature)
-    values = [entry.argument(place, kind) for place, kind in enumerate(arguments)]
+    values = [entry.argument(function.args[1], place, kind) for place, kind in enumerate(arguments)]
     thread = entry.call("PyEval_SaveThread")
     callee = context.declare_function(module, kernel.fndesc)
     status, result = context.call_conv.call_function(
@@ -78,8 +82,8 @@ class _Entry:
         self._function = function
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self._others = function.append_basic_block("others")  # where the types are others
-        table, self._arguments, _ = function.args
-        self._addresses = self._at(table, native.BYTES, _POINTER)
+        self._addresses = self._at(function.args[0], native.BYTES, _POINTER)
+        self._tuples = 0  # named tuples that were met
         with self.builder.goto_block(self._others):
             self.builder.ret(self._new_reference("NotImplemented"))
 
@@ -95,12 +99,14 @@ class _Entry:
         kind = ir.FunctionType(result, kinds).as_pointer()
         return self.builder.call(self.builder.bitcast(self._address(name), kind), arguments)
 
-    def argument(self, place: int, kind: Any) -> Any:
-        """An argument as numba has it."""
+    def argument(self, items: Any, place: int, kind: Any) -> Any:
+        """An argument, or a field of a named tuple, as numba has it."""
         b = self.builder
-        item = b.load(b.gep(self._arguments, [_WORD(place)]))
+        item = b.load(b.gep(items, [_WORD(place)]))
         if isinstance(kind, types.Array):
             return self._array(item, kind)
+        if isinstance(kind, types.BaseTuple):
+            return self._named_tuple(item, kind)
         if isinstance(kind, types.Boolean):
             yes = self._is(item, "True")
             self.require(b.or_(yes, self._is(item, "False")))
@@ -152,6 +158,15 @@ class _Entry:
         populate_array(array, data, shape, strides, bytes_of_item, None)  # type: ignore[no-untyped-call]
         return array._getvalue()
 
+    def _named_tuple(self, item: Any, kind: Any) -> Any:
+        wanted = self._entry_of_table(len(native.TABLE) + self._tuples)
+        self._tuples += 1
+        found = self._load(item, native.TYPE, _POINTER)
+        self.require(self.builder.icmp_unsigned("==", found, wanted))
+        fields = self._at(item, native.TUPLE_ITEMS, _POINTER)
+        values = [self.argument(fields, place, field) for place, field in enumerate(kind)]
+        return self._context.make_tuple(self.builder, kind, values)
+
     def _integer(self, item: Any, found: Any) -> Any:
         """A whole number, of Python or of numpy."""
         b = self.builder
@@ -186,7 +201,10 @@ class _Entry:
         return self.builder.icmp_unsigned("==", pointer, self._address(name))
 
     def _address(self, name: str) -> Any:
-        return self.builder.load(self.builder.gep(self._addresses, [_WORD(native.TABLE[name])]))
+        return self._entry_of_table(native.TABLE[name])
+
+    def _entry_of_table(self, place: int) -> Any:
+        return self.builder.load(self.builder.gep(self._addresses, [_WORD(place)]))
 
     def _load(self, item: Any, offset: int, kind: Any) -> Any:
         return self.builder.load(self._at(item, offset, kind))

@@ -9,7 +9,7 @@ from typing import Any
 
 from vizsla import compiling
 from vizsla.kernels import native, store
-from vizsla.kernels.signatures import Signature, signature_of
+from vizsla.kernels.signatures import Signature, classes_of, signature_of
 
 _lock = threading.RLock()  # one thread at a time loads or compiles
 
@@ -17,9 +17,9 @@ _lock = threading.RLock()  # one thread at a time loads or compiles
 class Kernel:
     """A function that is compiled when it is first called.
 
-    Python calls the machine code of a kernel without arrays of its own through an entry (`native.py`), and numba is not
+    Python calls the machine code of a kernel that allocates nothing through an entry (`native.py`), and numba is not
     imported if the code is stored. Numba calls all others: those that allocate, those that return something else than
-    a number, and those that are called with something else than arrays and numbers.
+    a number, and those that are called with something else than arrays, numbers and named tuples of them.
 
     >>> double = Kernel(lambda x: 2 * x, {"nopython": True, "_nrt": False})
     >>> double(21)
@@ -62,6 +62,10 @@ class Kernel:
         numba = self.__dict__.get("dispatcher")
         return [*map(str, self._by_signature), *(map(str, numba.overloads) if numba is not None else ())]
 
+    def compile(self, signature: Signature) -> None:
+        """Make machine code for types of arguments without calling it, unless it is stored."""
+        self._entry(signature)
+
     def _call_first(self, arguments: tuple[Any, ...]) -> Any:
         """Call it with types of arguments that it has not been called with in this process."""
         signature = signature_of(arguments) if self._native else None
@@ -73,20 +77,14 @@ class Kernel:
         """What calls the kernel with such arguments, from the store or compiled now; None if only numba can."""
         with _lock:
             if signature not in self._by_signature:
-                code = self._stored(signature) or self._compile(signature)
+                code = compiling.find(lambda: store.read(self.py_func, signature)) or self._compile(signature)
                 if code is None:
                     self._native = False
                     return None
-                entry = native.load(code, store.name_of(self.py_func, signature))
+                entry = native.load(code, store.name_of(self.py_func, signature), classes_of(signature))
                 self._by_signature[signature] = entry
                 self._entries = (*self._entries, entry)
             return self._by_signature[signature]
-
-    def _stored(self, signature: Signature) -> bytes | None:
-        code = store.read(self.py_func, signature)
-        if code is None and compiling.run_hook():
-            code = store.read(self.py_func, signature)
-        return code
 
     def _compile(self, signature: Signature) -> bytes | None:
         from vizsla.kernels.numba_cache import compile_entry

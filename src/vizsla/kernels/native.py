@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Where things are in CPython's and numpy's objects, in bytes, where pointers have eight.
-TYPE, VALUE, BYTES = 8, 16, 32
+TYPE, VALUE, BYTES, TUPLE_ITEMS = 8, 16, 32, 24
 ARRAY_DATA, ARRAY_NDIM, ARRAY_SHAPE, ARRAY_DTYPE, ARRAY_FLAGS = 16, 24, 32, 56, 64
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
@@ -86,18 +86,19 @@ _FASTCALL = 0x80
 _kept: list[object] = []  # what machine code points to must stay
 
 
-def load(code: bytes, name: str) -> Callable[..., Any]:
-    """The entry with a name in machine code, as a function of Python."""
+def load(code: bytes, name: str, classes: list[type]) -> Callable[..., Any]:
+    """The entry with a name in machine code, as a function of Python; `classes`: of the named tuples that it takes."""
     from llvmlite import binding  # type: ignore[import-untyped]
 
     engine = _engine()
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     method = _Method(name.encode(), engine.get_function_address(name), _FASTCALL, None)
-    _kept.append(method)
+    _kept.append((method, classes))
+    table = _table() + struct.pack(f"={len(classes)}q", *map(id, classes))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
-    return make(ctypes.addressof(method), _table(), None)  # type: ignore[no-any-return]
+    return make(ctypes.addressof(method), table, None)  # type: ignore[no-any-return]
 
 
 @cache

@@ -58,9 +58,7 @@ class _Cache(FunctionCache):
         self._cache_file._source_stamp = store.sources_of(function)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        overload = self._load(sig, target_context)
-        if overload is None and compiling.run_hook():
-            overload = self._load(sig, target_context)
+        overload = compiling.find(lambda: self._load(sig, target_context))
         if overload is None:  # numba compiles it now
             load_arrays()
         return overload
