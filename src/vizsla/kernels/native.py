@@ -60,16 +60,24 @@ def _is_supported() -> bool:
     common = sys.implementation.name == "cpython" and sys.maxsize == (1 << 63) - 1 and sys.platform == "linux"
     if not common or sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"):
         return False
-    array = np.zeros((2, 3), np.uint16)
+    array, pair, text = np.zeros((2, 3), np.uint16), (array_type := np.ndarray, None), b"dogs"
     content = ctypes.string_at(id(array), ARRAY_FLAGS + 4)
     shape = int.from_bytes(content[ARRAY_SHAPE : ARRAY_SHAPE + 8], "little")
     found = (
         *struct.unpack_from("=qqi", content, TYPE),
         *struct.unpack_from("=qi", content, ARRAY_DTYPE),
-        struct.unpack("=qq", ctypes.string_at(shape, 16)),
+        *struct.unpack("=qq", ctypes.string_at(shape, 16)),
+        *struct.unpack("=qq", ctypes.string_at(id(pair) + TUPLE_ITEMS, 16)),
+        ctypes.string_at(id(text) + BYTES, len(text)),
+        *struct.unpack("=d", ctypes.string_at(id(number := 0.625) + VALUE, 8)),
+        *struct.unpack("=d", ctypes.string_at(id(double := np.float64(0.625)) + VALUE, 8)),
+        *struct.unpack("=q", ctypes.string_at(id(integer := np.int64(625)) + VALUE, 8)),
     )
     flags = C_CONTIGUOUS | ALIGNED | WRITEABLE | 0x4  # it owns its data
-    return found == (id(np.ndarray), array.ctypes.data, 2, id(array.dtype), flags, (2, 3))
+    return found == (
+        id(array_type), array.ctypes.data, 2, id(array.dtype), flags, 2, 3, id(array_type), id(None), text, number,
+        double, integer,
+    )  # fmt: skip
 
 
 SUPPORTED = _is_supported()
