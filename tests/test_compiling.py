@@ -150,6 +150,28 @@ def test_what_is_compiled_for_a_search_is_what_a_search_takes(tmp_path: Path) ->
     assert seen == [warming.SEARCH]
 
 
+def test_a_search_in_a_shell_imports_neither_numba_nor_networks(tmp_path: Path) -> None:
+    """What it does not need took most of its time."""
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": "d1", "text": "dogs bark"}])
+        index.commit()
+        index.search("dogs")  # its kernels are compiled now
+    code = """
+import sys
+from vizsla.cli import main
+sys.argv = ["vizsla", "search", "i", "dogs"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+heavy = ("numba", "scipy", "vizsla.networks", "vizsla.encoders.checkpoint", "vizsla.models.reranker")
+print(sorted(set(heavy) & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "d1" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.fixture
 def clean_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_running", None)
