@@ -10,7 +10,7 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
 # A wheel in a virtual environment: nothing of the build is left in the image. The sources get a whole second as their
-# time, since image layers may not keep fractions of it, and compiled kernels are kept by the time of their sources.
+# time, since image layers may not keep fractions of it, and Python takes its compiled files by the time of their sources.
 RUN python -m venv /opt/vizsla \
     && /opt/vizsla/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist . \
     && /opt/vizsla/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt \

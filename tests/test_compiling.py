@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,17 +16,18 @@ import pytest
 from conftest import DOCUMENTS, Cli
 from vizsla import compiling
 from vizsla.cli import warming
+from vizsla.errors import CollectionError
+from vizsla.index import Index
+from vizsla.kernels.signatures import signature_of
 
 COMMANDS = r"""
 import contextlib, pathlib, sys, tempfile
-from numba.core.dispatcher import Dispatcher
 from vizsla.cli import main, warming
+from vizsla.kernels.kernel import Kernel
 
 def kernels():
     modules = [m for name, m in sys.modules.items() if name.startswith(("vizsla.engine", "vizsla.text"))]
-    found = {(k.py_func.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Dispatcher)
-             for s in k.overloads}
-    return found
+    return {(k.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Kernel) for s in k.compiled()}
 
 for name, part in warming.PARTS.items():
     part(pathlib.Path(f"warming-{name}"))
@@ -67,7 +71,7 @@ def test_a_kernel_that_is_missing_has_all_compiled_once(tmp_path: Path) -> None:
 import sys
 from vizsla import compiling
 asked = []
-compiling.hook = lambda: bool(asked.append(len(asked)))
+compiling.hook = lambda: asked.append(len(asked))
 from vizsla.text.porter import _consonant
 import numpy as np
 word = np.frombuffer(b"dogs", np.uint8).copy()
@@ -118,20 +122,107 @@ def test_warm_up_says_why_it_cannot(cli: Cli, monkeypatch: pytest.MonkeyPatch, t
     code, out, err = cli("warm-up")
     assert (code, out) == (2, "")
     assert "vizsla: the kernels could not be compiled: KeyError: 'none'" in err
-    monkeypatch.setattr("vizsla.kernels.cache_folder", lambda: None)
+    monkeypatch.setattr("vizsla.kernels.store.folder", lambda: None)
     code, _, err = cli("warm-up")
     assert code == 2
     assert "set NUMBA_CACHE_DIR to one" in err
 
 
 def test_parts_are_shared_by_the_cores() -> None:
-    shares = [warming._shares(cores) for cores in (1, 2, 3, 64)]
+    shares = [warming._shares(cores) for cores in (1, 2, 64)]
     assert shares == [
-        [["search", "text", "write"]],
-        [["search"], ["text", "write"]],
-        [["search"], ["text"], ["write"]],
-        [["search"], ["text"], ["write"]],
+        [["search", "text", "write", "update"]],
+        [["search"], ["text", "write", "update"]],
+        [["search"], ["text", "write", "update"]],
     ]
+
+
+def test_what_is_compiled_for_a_search_is_what_a_search_takes(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": "1", "text": "dogs bark"}])
+        index.commit()
+        with pytest.MonkeyPatch.context() as patch:
+            engine = sys.modules["vizsla.engine.search"]
+            patch.setattr(engine, "search_segment", lambda *arguments: seen.append(signature_of(arguments)))
+            seen: list[object] = []
+            with pytest.raises(CollectionError):  # the stand-in says that the segment is damaged
+                index.search("dogs")
+    assert seen == [warming.SEARCH]
+
+
+def test_a_search_in_a_shell_imports_neither_numba_nor_networks(tmp_path: Path) -> None:
+    """What it does not need took most of its time."""
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": "d1", "text": "dogs bark"}])
+        index.commit()
+        index.search("dogs")  # its kernels are compiled now
+    code = """
+import sys
+from vizsla.cli import main
+sys.argv = ["vizsla", "search", "i", "dogs"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+heavy = ("numba", "scipy", "vizsla.networks", "vizsla.encoders.checkpoint", "vizsla.models.reranker")
+print(sorted(set(heavy) & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "d1" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture
+def clean_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_running", None)
+    monkeypatch.setattr(compiling, "hook", None)
+    monkeypatch.setattr(compiling, "seconds", 0.0)
+
+
+@pytest.mark.usefixtures("clean_compiling")
+def test_a_command_waits_for_the_kernel_that_it_needs_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels: dict[str, str] = {}
+    started: list[threading.Timer] = []
+
+    def hook() -> Callable[[], bool]:
+        started.append(threading.Timer(0.05, lambda: kernels.update(first="code")))
+        started.append(threading.Timer(60, lambda: kernels.update(second="code")))
+        for timer in started:
+            timer.start()
+        return started[1].is_alive
+
+    monkeypatch.setattr(compiling, "hook", hook)
+    compiling.start()
+    assert compiling.find(lambda: "stored") == "stored"
+    assert compiling.seconds == 0
+    assert compiling.find(lambda: kernels.get("first")) == "code"
+    assert 0 < compiling.seconds < 30
+    started[1].cancel()  # the processes fail, or compile something else
+    assert compiling.find(lambda: kernels.get("second")) is None
+    assert len(started) == 2
+
+
+@pytest.mark.usefixtures("clean_compiling")
+def test_without_a_hook_nobody_waits() -> None:
+    assert compiling.find(lambda: None) is None
+    assert compiling.seconds == 0
+
+
+def test_kernels_are_compiled_beside_a_command_unless_they_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
+    monkeypatch.setattr(compiling, "_announced", True)
+    go = threading.Event()
+    monkeypatch.setattr(warming, "_compile_all", lambda **_: go.wait(20))
+    running = warming.start()
+    assert running is not None
+    assert running()
+    go.set()
+    while running():
+        time.sleep(0.01)
+    assert (tmp_path / "warm").exists()
+    assert warming.start() is None
 
 
 def test_workers_end_with_who_wants_them(tmp_path: Path) -> None:

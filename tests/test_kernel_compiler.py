@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba.core import event
 
-from vizsla.kernel_compiler import Kernel
 from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels.compiler import Dispatcher
 
 
 @njit_no_alloc
@@ -65,7 +65,7 @@ def test_an_error_in_a_callee_reaches_python() -> None:
 
 def test_a_constant_argument_makes_no_second_version() -> None:
     def compiled(function):
-        return Kernel(function, targetoptions={"nopython": True})  # and not from the cache
+        return Dispatcher(function, targetoptions={"nopython": True})  # and not from the cache
 
     @compiled
     def plus(x, y):
@@ -95,7 +95,7 @@ try:
 except ValueError as e:
     print(e)
 names = sorted({f.name.split("-")[0] for f in pathlib.Path("cache").rglob("*.nbi")})
-print(names, sum(_both.stats.cache_hits.values()))
+print(names, sum(_both.dispatcher.stats.cache_hits.values()))
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for hits in range(2):

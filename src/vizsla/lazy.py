@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a package: `homes` says which of its modules has each name.
+    """A `__getattr__` for a package: `homes` says which of its modules has each name, or which of another package.
 
     >>> load = lazy_names("vizsla", {"BM25": "models"})
     >>> load("BM25").__name__
@@ -22,7 +22,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        home = homes[name]
+        value = getattr(import_module(home if home.startswith("vizsla.") else f"{package}.{home}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO, TextIOWrapper
 from types import FrameType
@@ -88,7 +88,7 @@ def run() -> int:
     with _streams(), _stopping():
         try:
             _check_arguments(sys.argv[1:])
-            compiling.hook = _warm_up
+            compiling.hook = _start_compiling
             code = typer.main.get_command(application(sys.argv[1:])).main(prog_name="vizsla", standalone_mode=False)
             sys.stdout.flush()
             return code or 0
@@ -115,10 +115,10 @@ def run() -> int:
         return WRONG_USE
 
 
-def _warm_up() -> bool:
-    from vizsla.cli.warming import warm_up
+def _start_compiling() -> Callable[[], bool] | None:
+    from vizsla.cli.warming import start
 
-    return warm_up()
+    return start()
 
 
 @contextmanager

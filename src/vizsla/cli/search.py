@@ -79,12 +79,10 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    from vizsla.models.reranker import Reranker, default_reranker
-
     page = _page(offset, sort, collapse, min_score)
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
     _check_results(query, page, facets, like, rerank or reranker is not None)
-    cross_encoder = Reranker.open(reranker or default_reranker()) if rerank or reranker is not None else None
+    cross_encoder = _cross_encoder(reranker) if rerank or reranker is not None else None
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,
@@ -109,6 +107,12 @@ def search(
             _show(chosen, query, SHOWN if k is None else k)
             if facets is not None:
                 show_facets(retriever, facets, query, filter)
+
+
+def _cross_encoder(name: str | None) -> Reranker:
+    from vizsla.models.reranker import Reranker, default_reranker
+
+    return Reranker.open(name or default_reranker())
 
 
 def _check(

@@ -1,12 +1,12 @@
 """Compile all kernels at once: at the first command that needs one, or when `vizsla warm-up` says so.
 
-Numba compiles one kernel at a time in a process, so several processes share the work. Each does what commands do, with
-a small index, and writes the compiled kernels to the cache on disk.
+Numba compiles one kernel at a time in a process, so two processes share the work. Each does what commands do, with a
+small index, and stores the compiled kernels. A command that waits goes on when the kernel that it needs is stored.
 """
 
 from __future__ import annotations
 
-import hashlib
+import gc
 import os
 import subprocess
 import sys
@@ -32,9 +32,9 @@ def warm_up_verb() -> None:
     the user's cache if that cannot be written; NUMBA_CACHE_DIR names another folder.
     """
     from vizsla.cli import console
-    from vizsla.kernels import cache_folder
+    from vizsla.kernels import store
 
-    folder = cache_folder()
+    folder = store.folder()
     if folder is None:
         raise VizslaError(
             "no folder for compiled kernels can be written, neither beside the package nor in the user's cache; "
@@ -48,6 +48,20 @@ def warm_up_verb() -> None:
 def warm_up() -> bool:
     """Compile all kernels to disk; returns False if they were compiled before, or if that failed."""
     return _warm_up(check=False)
+
+
+def start() -> Callable[[], bool] | None:
+    """Have all kernels compiled by other processes, which end with this one; returns what tells whether they run.
+
+    None if the kernels were compiled before, or cannot be stored.
+    """
+    marker = _marker()
+    if marker is None or marker.exists():
+        return None
+    compiling.announce()
+    thread = threading.Thread(target=warm_up, daemon=True)
+    thread.start()
+    return thread.is_alive
 
 
 def _warm_up(*, check: bool) -> bool:
@@ -66,16 +80,10 @@ def _warm_up(*, check: bool) -> bool:
 
 def _marker() -> Path | None:
     """The file that exists if all kernels are compiled for these sources, this version of numba and this processor."""
-    import numba
-    from llvmlite import binding  # type: ignore[import-untyped]
+    from vizsla.kernels import store
 
-    from vizsla.kernels import cache_folder, stamp
-
-    folder = cache_folder()
-    if folder is None:
-        return None
-    facts = (stamp(), numba.__version__, sys.version, binding.get_host_cpu_name())
-    return folder / f"warm-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
+    folder = store.folder()
+    return None if folder is None else folder / "warm"
 
 
 @contextmanager
@@ -122,19 +130,19 @@ def _compile_all(*, check: bool = False) -> bool:
 
 
 def _shares(cores: int) -> list[list[str]]:
-    """Which parts each process does.
+    """Which parts each process does: one of them the search, which takes as long as all others together.
 
     >>> _shares(2)
-    [['search'], ['text', 'write']]
+    [['search'], ['text', 'write', 'update']]
     """
-    parts = list(PARTS)
-    alone = min(cores, len(parts)) - 1
-    return [*([part] for part in parts[:alone]), parts[alone:]]
+    first, *others = PARTS
+    return [[first, *others]] if cores == 1 else [[first], others]
 
 
 def work(*parts: str) -> None:
     """Do some parts of the work; exit when the parent process ends, which closes standard input."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+    gc.disable()  # nearly all that numba makes stays: looking for what does not takes a tenth of the time
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         for part in parts:
             PARTS[part](Path(folder) / part)
@@ -154,15 +162,26 @@ def _text(folder: Path) -> None:
 
 
 def _write(folder: Path) -> None:
-    """Analyse, index, replace, delete and merge; open the index for each step, as commands do."""
+    """Analyse, index, look at an index and explain."""
     from vizsla.index import Index, term_statistics
 
     with Index.create(folder, "bm25") as index:
         index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
         index.commit()
+        index.explain("dogs", "1")
     with Index.open(folder) as index:
         term_statistics(index, "dogs")
         index.explain("dogs", "1")
+
+
+def _update(folder: Path) -> None:
+    """Replace, delete and merge; open the index for each step, as commands do."""
+    from vizsla.index import Index
+
+    with Index.create(folder, "bm25") as index:
+        index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
+        index.commit()
+    with Index.open(folder) as index:
         index.add([{"id": "9", "text": "Birds sing, dogs bark."}])
         index.commit()
     with Index.open(folder) as index:
@@ -174,8 +193,10 @@ def _write(folder: Path) -> None:
 
 def _search(folder: Path) -> None:
     """Search for one query and for many, in several segments, with a filter, with precomputed vectors."""
+    from vizsla.engine.segment_search import search_segment
     from vizsla.index import Index
 
+    search_segment.compile(SEARCH)  # first, while another process compiles what an index is built with
     with Index.create(folder, "vectors") as index:
         for i in range(2):
             index.add([{"id": f"{i}{j}", "vector": {"a": 1 + j, "b": 2}, "n": j} for j in range(4)])
@@ -189,5 +210,10 @@ def _search(folder: Path) -> None:
         index.search("a b")
 
 
-PARTS: dict[str, Callable[[Path], None]] = {"search": _search, "text": _text, "write": _write}
-"""What needs longest comes first."""
+SEARCH = (
+    "int64[2]", "uint8[2]r", "uint8[1]r", "int64[1]", "int64[1]", "int64[1]", "int64[1]", "float64[1]", "float64",
+    "int64[2]", "float32[2]", "int64[2]", "int64[1]",
+)  # fmt: skip
+"""The types that `search_segment` is called with."""
+PARTS: dict[str, Callable[[Path], None]] = {"search": _search, "text": _text, "write": _write, "update": _update}
+"""What needs longest comes first, then what a first command needs."""

@@ -6,6 +6,7 @@ The sources are parsed and never imported, so no code of them runs.
 from __future__ import annotations
 
 import ast
+import os
 import sysconfig
 import warnings
 from collections.abc import Iterator
@@ -21,7 +22,11 @@ _KINDS = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "functio
 def library_files() -> list[Path]:
     """The source files of the standard library, without its tests and private modules."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    files = [p for p in sorted(root.rglob("*.py")) if not any(map(_is_left_out, p.relative_to(root).parts))]
+    files: list[Path] = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = (name for name in folders if not _is_left_out(name))  # installed packages are not walked through
+        files += (Path(folder, name) for name in names if name.endswith(".py") and not _is_left_out(name))
+    files.sort()
     if not files:
         raise InputError("this folder does not hold the sources of Python's standard library", file=str(root))
     return files

@@ -18,6 +18,7 @@ import numpy as np
 
 from vizsla.encoders.cache import cache_folder, digest
 from vizsla.encoders.distilbert import bert_description, bert_names
+from vizsla.encoders.hub import HUB
 from vizsla.encoders.network import Network
 from vizsla.encoders.packages import package_of, packaged
 from vizsla.encoders.sentence import EncoderSettings, read_json, read_settings
@@ -35,8 +36,6 @@ _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "da
 """Encoders that number their positions after that of the padding."""
 MAX_LENGTH = 512
 """Tokens that are read where no file says how many."""
-HUB = "hf:"
-"""What may stand before a name on the model hub, as in hf:org/name."""
 _SMALL = ["*.json", "*.txt", "*.model", "*.py", "*network.onnx"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 

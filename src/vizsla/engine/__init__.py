@@ -2,37 +2,104 @@
 
 from __future__ import annotations
 
-from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
-from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.engine.edit_distance import WordList
-from vizsla.engine.list_directory import BlockTable, ListDirectory
-from vizsla.engine.match_lists import exact_matches
-from vizsla.engine.max_sim import exact_max_sims
-from vizsla.engine.merge import Merge, MergedPostingLists, frequencies_without, living_frequencies
-from vizsla.engine.posting_lists import PostingLists
-from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
-from vizsla.engine.query import Query, TokenQuery
-from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
-from vizsla.engine.row_search import rows_with_all, rows_with_any, search_rows
-from vizsla.engine.search import TopDocuments, search, search_among, search_many
-from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
-from vizsla.engine.segment_list import SegmentList
-from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
-from vizsla.engine.threads import processors
-from vizsla.engine.token_building import build_token_index, learn_codec
-from vizsla.engine.token_lists import TokenLists
-from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
-from vizsla.engine.vector_indexes import (
-    STORES,
-    VECTOR_INDEXES,
-    Approximate,
-    Exact,
-    Plaid,
-    VectorIndex,
-    read_vector_index,
-)
-from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
-from vizsla.engine.weighting import Weighting, Weightings
+from vizsla.engine.search import search  # here and not later: the module has the same name
+from vizsla.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
+    from vizsla.engine.arrays import DamagedSegmentError
+    from vizsla.engine.edit_distance import WordList
+    from vizsla.engine.list_directory import BlockTable, ListDirectory
+    from vizsla.engine.match_lists import exact_matches
+    from vizsla.engine.max_sim import exact_max_sims
+    from vizsla.engine.merge import Merge, MergedPostingLists, frequencies_without, living_frequencies
+    from vizsla.engine.posting_lists import PostingLists
+    from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
+    from vizsla.engine.query import Query, TokenQuery
+    from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
+    from vizsla.engine.row_search import rows_with_all, rows_with_any, search_rows
+    from vizsla.engine.search import TopDocuments, search_among, search_many
+    from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
+    from vizsla.engine.segment_list import SegmentList
+    from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
+    from vizsla.engine.threads import processors
+    from vizsla.engine.token_building import build_token_index, learn_codec
+    from vizsla.engine.token_lists import TokenLists
+    from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
+    from vizsla.engine.vector_indexes import (
+        STORES,
+        VECTOR_INDEXES,
+        Approximate,
+        Exact,
+        Plaid,
+        VectorIndex,
+        read_vector_index,
+    )
+    from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
+    from vizsla.engine.weighting import Weighting, Weightings
+
+_HOMES = {
+    "BREAK": "term_sequences",
+    "HOLE": "term_sequences",
+    "STORES": "vector_indexes",
+    "VECTOR_INDEXES": "vector_indexes",
+    "AnnIndex": "ann",
+    "Approximate": "vector_indexes",
+    "BlockTable": "list_directory",
+    "DamagedSegmentError": "arrays",
+    "Exact": "vector_indexes",
+    "ListDirectory": "list_directory",
+    "MatchQuery": "posting_vectors",
+    "Merge": "merge",
+    "MergedPostingLists": "merge",
+    "PhrasePattern": "term_sequences",
+    "Plaid": "vector_indexes",
+    "PostingLists": "posting_lists",
+    "Query": "query",
+    "ResidualCodec": "residual_rows",
+    "ResidualRows": "residual_rows",
+    "ScaledRows": "vector_rows",
+    "Segment": "segment",
+    "SegmentList": "segment_list",
+    "TermSequences": "term_sequences",
+    "TokenLists": "token_lists",
+    "TokenQuery": "query",
+    "TokenRows": "token_rows",
+    "TopDocuments": "search",
+    "VectorIndex": "vector_indexes",
+    "VectorPostings": "posting_vectors",
+    "VectorRows": "vector_rows",
+    "Weighting": "weighting",
+    "Weightings": "weighting",
+    "WordList": "edit_distance",
+    "build_ann_index": "ann",
+    "build_segment": "segment",
+    "build_token_index": "token_building",
+    "by_document": "segment",
+    "check_gpu": "ann",
+    "code_bytes": "residual_rows",
+    "convert_rows": "vector_rows",
+    "convert_token_rows": "token_rows",
+    "exact_matches": "match_lists",
+    "exact_max_sims": "max_sim",
+    "faiss_for": "ann",
+    "fits_a_segment": "segment",
+    "frequencies_without": "merge",
+    "learn_codec": "token_building",
+    "living_frequencies": "merge",
+    "number_dtype": "residual_rows",
+    "processors": "threads",
+    "read_vector_index": "vector_indexes",
+    "rows_with_all": "row_search",
+    "rows_with_any": "row_search",
+    "rows_with_phrase": "term_sequences",
+    "search_among": "search",
+    "search_many": "search",
+    "search_rows": "row_search",
+    "storage_of": "vector_rows",
+    "token_store": "token_rows",
+}
 
 __all__ = [
     "BREAK",
@@ -96,3 +163,5 @@ __all__ = [
     "storage_of",
     "token_store",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze, read_only
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 GROUP = 16
 MAX_RANGES = 1 << 16
@@ -254,7 +254,7 @@ def _find_lengths(groups, records, terms, places, lengths):
     return True
 
 
-@njit
+@njit_no_alloc
 def _count_blocks(groups, records):
     """How many blocks all lists have; -1 for damage."""
     at, blocks = np.int64(0), 0
@@ -271,7 +271,7 @@ def _count_blocks(groups, records):
     return blocks if at == records.size else -1
 
 
-@njit
+@njit_no_alloc
 def _unpack(groups, records, terms, block_starts, ranges, starts):
     at, posting, number, block = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for t in range(terms.size):
@@ -295,7 +295,7 @@ def _unpack(groups, records, terms, block_starts, ranges, starts):
     return block == ranges.size and posting == groups[groups.shape[0] - 1, 2]
 
 
-@njit
+@njit_no_alloc
 def _write(data, at, value):
     while value > 127:
         data[at] = (value & 127) | 128
@@ -305,7 +305,7 @@ def _write(data, at, value):
     return at + 1
 
 
-@njit
+@njit_no_alloc
 def _size(value):
     size = 1
     while value > 127:
@@ -314,13 +314,13 @@ def _size(value):
     return size
 
 
-@njit
+@njit_no_alloc
 def _head(ranges, r, is_first, has_one):
     """What a block begins with."""
     return (np.int64(ranges[r]) - (0 if is_first else np.int64(ranges[r - 1]))) << 1 | has_one
 
 
-@njit
+@njit_no_alloc
 def _pack(terms, block_starts, ranges, starts, groups, records):
     """Write groups and records; returns how many bytes the records take."""
     at = 0

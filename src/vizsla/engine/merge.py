@@ -19,12 +19,12 @@ from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, select_rows
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 GONE = -1
 
 
-@njit
+@njit_no_alloc
 def _count_living(blocks, ranges, starts, postings, values, moved, places, last, lists, lengths, maxima):
     """Count for each term the blocks and postings that living documents will have, and its largest value."""
     for t in range(places.size):
@@ -44,7 +44,7 @@ def _count_living(blocks, ranges, starts, postings, values, moved, places, last,
     return True
 
 
-@njit
+@njit_no_alloc
 def _move(
     blocks, ranges, starts, postings, values, first, moved, places, last, block_free, free, block_base, base,
     new_ranges, new_starts, new_postings, new_values,
@@ -274,7 +274,7 @@ def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
     return counts
 
 
-@njit
+@njit_no_alloc
 def _count_rows(blocks, ranges, starts, postings, has_gone, gone, counts):
     """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
     for t in range(counts.size):

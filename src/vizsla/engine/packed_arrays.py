@@ -9,14 +9,10 @@ kernel may do with it. The arrays are those that the table was made from, so bot
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 _ENTRY = 3  # numbers of an array in a table: its address, rows and columns
 
@@ -34,42 +30,63 @@ def pack_arrays(*arrays: np.ndarray) -> np.ndarray:
     return np.array([(array.ctypes.data, *shape) for array, shape in zip(arrays, shapes, strict=True)], np.int64)
 
 
-def _reader(dtype: Any, dimensions: int, readonly: bool) -> Any:
+class _Reader:
     """What gives a kernel an array of a table, by the table and the array's place in it."""
-    array_type = types.Array(dtype, dimensions, "C", readonly=readonly)
 
-    @intrinsic
-    def read(typing_context, table, i):  # noqa: ARG001 (numba asks for these)
-        def generate(context, builder, signature, arguments):
-            entries = make_array(signature.args[0])(context, builder, arguments[0]).data  # type: ignore[no-untyped-call]
-            first = builder.mul(arguments[1], ir.Constant(cgutils.intp_t, _ENTRY))
-            places = [builder.add(first, ir.Constant(cgutils.intp_t, x)) for x in range(_ENTRY)]
-            address, *shape = [builder.load(builder.gep(entries, [place])) for place in places]
-            array = make_array(signature.return_type)(context, builder)  # type: ignore[no-untyped-call]
-            item = ir.Constant(cgutils.intp_t, context.get_abi_sizeof(context.get_data_type(dtype)))
-            strides = [builder.mul(shape[1], item), item] if dimensions == 2 else [item]
-            data = builder.inttoptr(address, array.data.type)
-            populate_array(array, data, shape[:dimensions], strides, item, None)  # type: ignore[no-untyped-call]
-            return array._getvalue()
+    def __init__(self, dtype: str, dimensions: int, readonly: bool) -> None:
+        self._dtype, self._dimensions, self._readonly = dtype, dimensions, readonly
 
-        return array_type(table, types.intp), generate
+    @cached_property
+    def _numba_type_(self) -> Any:
+        """What numba takes it for; asked for when a kernel is compiled, so that numba is not imported before."""
+        from numba.core.registry import cpu_target
 
-    return read
+        read = self._intrinsic()
+        cpu_target.typing_context.refresh()  # it knows now of what was defined
+        return cpu_target.typing_context.resolve_value_type(read)
+
+    def _intrinsic(self) -> Any:
+        from llvmlite import ir  # type: ignore[import-untyped]
+        from numba import types
+        from numba.core import cgutils
+        from numba.extending import intrinsic
+        from numba.np.arrayobj import make_array, populate_array
+
+        dtype, dimensions = getattr(types, self._dtype), self._dimensions
+        array_type = types.Array(dtype, dimensions, "C", readonly=self._readonly)
+
+        @intrinsic
+        def read(typing_context, table, i):  # noqa: ARG001 (numba asks for these)
+            def generate(context, builder, signature, arguments):
+                entries = make_array(signature.args[0])(context, builder, arguments[0]).data  # type: ignore[no-untyped-call]
+                first = builder.mul(arguments[1], ir.Constant(cgutils.intp_t, _ENTRY))
+                places = [builder.add(first, ir.Constant(cgutils.intp_t, x)) for x in range(_ENTRY)]
+                address, *shape = [builder.load(builder.gep(entries, [place])) for place in places]
+                array = make_array(signature.return_type)(context, builder)  # type: ignore[no-untyped-call]
+                item = ir.Constant(cgutils.intp_t, context.get_abi_sizeof(context.get_data_type(dtype)))
+                strides = [builder.mul(shape[1], item), item] if dimensions == 2 else [item]
+                data = builder.inttoptr(address, array.data.type)
+                populate_array(array, data, shape[:dimensions], strides, item, None)  # type: ignore[no-untyped-call]
+                return array._getvalue()
+
+            return array_type(table, types.intp), generate
+
+        return read
 
 
-read_bool = _reader(types.boolean, 1, True)
-read_uint8 = _reader(types.uint8, 1, True)
-read_uint16 = _reader(types.uint16, 1, True)
-read_uint32_rows = _reader(types.uint32, 2, True)
-read_float64 = _reader(types.float64, 1, True)
-write_bool = _reader(types.boolean, 1, False)
-write_uint16 = _reader(types.uint16, 1, False)
-write_uint16_rows = _reader(types.uint16, 2, False)
-write_uint32 = _reader(types.uint32, 1, False)
-write_uint64 = _reader(types.uint64, 1, False)
-write_int32 = _reader(types.int32, 1, False)
-write_int64 = _reader(types.int64, 1, False)
-write_int64_rows = _reader(types.int64, 2, False)
-write_float32 = _reader(types.float32, 1, False)
-write_float64 = _reader(types.float64, 1, False)
-write_float64_rows = _reader(types.float64, 2, False)
+read_bool: Any = _Reader("boolean", 1, True)
+read_uint8: Any = _Reader("uint8", 1, True)
+read_uint16: Any = _Reader("uint16", 1, True)
+read_uint32_rows: Any = _Reader("uint32", 2, True)
+read_float64: Any = _Reader("float64", 1, True)
+write_bool: Any = _Reader("boolean", 1, False)
+write_uint16: Any = _Reader("uint16", 1, False)
+write_uint16_rows: Any = _Reader("uint16", 2, False)
+write_uint32: Any = _Reader("uint32", 1, False)
+write_uint64: Any = _Reader("uint64", 1, False)
+write_int32: Any = _Reader("int32", 1, False)
+write_int64: Any = _Reader("int64", 1, False)
+write_int64_rows: Any = _Reader("int64", 2, False)
+write_float32: Any = _Reader("float32", 1, False)
+write_float64: Any = _Reader("float64", 1, False)
+write_float64_rows: Any = _Reader("float64", 2, False)

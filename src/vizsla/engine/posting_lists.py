@@ -17,7 +17,7 @@ import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
@@ -151,7 +151,7 @@ class PostingLists:
         return self.values.dtype if len(self.values) else np.dtype(np.uint8)
 
 
-@njit
+@njit_no_alloc
 def _unpack(ranges, starts, postings, stored_values, size, documents, values):
     base = np.int64(starts[0])
     for r in range(ranges.size):
@@ -166,7 +166,7 @@ def _unpack(ranges, starts, postings, stored_values, size, documents, values):
     return True
 
 
-@njit
+@njit_no_alloc
 def _count(pointers, documents, values, small, lists, blocks):
     """How many postings and blocks of one kind each list has."""
     for t in range(pointers.size - 1):
@@ -179,7 +179,7 @@ def _count(pointers, documents, values, small, lists, blocks):
                 doc_range = w
 
 
-@njit
+@njit_no_alloc
 def _pack(pointers, documents, values, small, ranges, starts, postings, out):
     at, block = 0, 0
     for t in range(pointers.size - 1):

@@ -19,7 +19,7 @@ from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 _ALL = np.zeros(0, np.bool_)
 MAX_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
@@ -249,23 +249,25 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
     return array.astype(kind, copy=False)
 
 
-@njit
-def _invert(pointers, indices, values, size, documents_count):
-    """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
-    starts = np.zeros(size + 1, np.int64)
-    for term in indices:
-        starts[term + 1] += 1
-    for term in range(size):
-        starts[term + 1] += starts[term]
-    free = starts[:-1].copy()
-    documents = np.empty(indices.size, np.uint32)
-    out = np.empty(indices.size, values.dtype)
+@njit_no_alloc
+def _sort_by_term(pointers, indices, values, documents_count, free, documents, out):
+    """Put the postings of rows where the lists of their terms are; `free`: where each list goes on."""
     for row in range(pointers.size - 1):
         for x in range(pointers[row], pointers[row + 1]):
             at = free[indices[x]]
             free[indices[x]] += 1
             documents[at] = row % documents_count
             out[at] = values[x]
+
+
+def _invert(
+    pointers: np.ndarray, indices: np.ndarray, values: np.ndarray, size: int, documents_count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
+    starts = np.zeros(size + 1, np.int64)
+    np.cumsum(np.bincount(indices, minlength=size), out=starts[1:])
+    documents, out = np.empty(indices.size, np.uint32), np.empty(indices.size, values.dtype)
+    _sort_by_term(pointers, indices, values, documents_count, starts[:-1].copy(), documents, out)
     return starts, documents, out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vizsla.encoders.checkpoint import HUB
+from vizsla.encoders.hub import HUB
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.auto_weighted import AUTO, auto
 from vizsla.models.checkpoints import open_model

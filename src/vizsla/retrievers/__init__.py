@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from vizsla.retrievers.fused import FusedRetriever
-from vizsla.retrievers.locations import LOCATIONS, open
-from vizsla.retrievers.reranked import RerankedRetriever
-from vizsla.retrievers.reranking import PairScorer, PairScores, pair_scores, rerank, rerank_by_scores, rerank_hits
+from vizsla.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.retrievers.fused import FusedRetriever
+    from vizsla.retrievers.locations import LOCATIONS, open
+    from vizsla.retrievers.reranked import RerankedRetriever
+    from vizsla.retrievers.reranking import PairScorer, PairScores, pair_scores, rerank, rerank_by_scores, rerank_hits
+
+_HOMES = {
+    "LOCATIONS": "locations",
+    "FusedRetriever": "fused",
+    "PairScorer": "reranking",
+    "PairScores": "reranking",
+    "RerankedRetriever": "reranked",
+    "open": "locations",
+    "pair_scores": "reranking",
+    "rerank": "reranking",
+    "rerank_by_scores": "reranking",
+    "rerank_hits": "reranking",
+}
 
 __all__ = [
     "LOCATIONS",
@@ -19,3 +36,5 @@ __all__ = [
     "rerank_by_scores",
     "rerank_hits",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
-from vizsla.runs.documents import Document, FieldNames, Origin, document_id
-from vizsla.runs.explanation import Explanation
-from vizsla.runs.filters import Filter, FilterLike
-from vizsla.runs.fusion import FUSIONS, NORMALISATIONS, Fusion, fuse
-from vizsla.runs.hits import DocumentSource, Hit, Hits, PageOptions, lazy_hits
-from vizsla.runs.measures import DEFAULT_MEASURES, Measure, parse_measures
-from vizsla.runs.qrels import Qrels
-from vizsla.runs.retriever import Retriever
-from vizsla.runs.run import Ranking, Run, read_run
+from vizsla.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.runs.documents import Document, FieldNames, Origin, document_id
+    from vizsla.runs.explanation import Explanation
+    from vizsla.runs.filters import Filter, FilterLike
+    from vizsla.runs.fusion import FUSIONS, NORMALISATIONS, Fusion, fuse
+    from vizsla.runs.hits import DocumentSource, Hit, Hits, PageOptions, lazy_hits
+    from vizsla.runs.measures import DEFAULT_MEASURES, Measure, parse_measures
+    from vizsla.runs.qrels import Qrels
+    from vizsla.runs.retriever import Retriever
+    from vizsla.runs.run import Ranking, Run, read_run
+
+_HOMES = {
+    "DEFAULT_MEASURES": "measures",
+    "FUSIONS": "fusion",
+    "NORMALISATIONS": "fusion",
+    "Document": "documents",
+    "DocumentSource": "hits",
+    "Explanation": "explanation",
+    "FieldNames": "documents",
+    "Filter": "filters",
+    "FilterLike": "filters",
+    "Fusion": "fusion",
+    "Hit": "hits",
+    "Hits": "hits",
+    "Measure": "measures",
+    "Origin": "documents",
+    "PageOptions": "hits",
+    "Qrels": "qrels",
+    "Ranking": "run",
+    "Retriever": "retriever",
+    "Run": "run",
+    "document_id": "documents",
+    "fuse": "fusion",
+    "lazy_hits": "hits",
+    "parse_measures": "measures",
+    "read_run": "run",
+}
 
 __all__ = [
     "DEFAULT_MEASURES",
@@ -38,3 +69,5 @@ __all__ = [
     "parse_measures",
     "read_run",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -99,6 +99,11 @@ class Entry(Generic[T]):
     needs: tuple[str, ...] = ()
     """Packages to install; `onnxruntime|torch` where one of them is enough."""
 
+    @property
+    def module(self) -> str:
+        """The module of what makes it, also if some of its arguments are given by `functools.partial`."""
+        return str(getattr(self.make, "func", self.make).__module__)
+
     def read_options(self, call: Call) -> dict[str, Any]:
         """The values of a call's options; an unknown option or a wrong value is refused in one sentence."""
         known = {option.name: option for option in self.options}
@@ -131,15 +136,18 @@ class Registry(Generic[T]):
     """
 
     def __init__(
-        self, what: str, *, package: str = "", example: str = "", separator: str = "(", more: str = ""
-    ) -> None:
+        self, what: str, *, package: str = "", example: str = "", separator: str = "(", more: str = "",
+        first: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """`more`: another package, in a higher room, whose modules register in it, too.
 
+        `first`: modules of `package` whose names come first when all are listed; those of others follow by module.
         `separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""
         self.what = what
         self.example = example
         self._separator = separator
         self._packages = [name for name in (package, more) if name]
+        self._first = [f"{package}.{name}" for name in first]
         self._entries: dict[str, Entry[T]] = {}
         self._lock = threading.RLock()
         self._loaded = not package
@@ -162,7 +170,7 @@ class Registry(Generic[T]):
         return add
 
     def names(self) -> list[str]:
-        """All names, those of plugins included, in the order they were registered."""
+        """All names: those that come with Vizsla, in the order of their modules, then those of plugins."""
         self._load()
         load_plugins()
         return list(self._entries)
@@ -211,7 +219,11 @@ class Registry(Generic[T]):
             return
         with self._lock:
             if not self._loaded:
-                for name in self._packages:
-                    for module in pkgutil.iter_modules(import_module(name).__path__):
-                        import_module(f"{name}.{module.name}")
+                packages = ((name, import_module(name).__path__) for name in self._packages)
+                found = [f"{name}.{module.name}" for name, path in packages for module in pkgutil.iter_modules(path)]
+                places = {module: place for place, module in enumerate(dict.fromkeys((*self._first, *found)))}
+                for module in places:
+                    import_module(module)
+                order = sorted(self._entries.values(), key=lambda e: places.get(e.module, len(places)))
+                self._entries = {entry.name: entry for entry in order}  # whatever was imported before
                 self._loaded = True

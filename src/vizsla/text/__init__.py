@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from vizsla.text.analyzer import Analyzer, analyzer_names
-from vizsla.text.filters import TOKEN_FILTERS, Token, TokenFilter, register_filter
-from vizsla.text.lexicon import Lexicon
-from vizsla.text.tokenizers import WordPiece
+from vizsla.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vizsla.text.analyzer import Analyzer, analyzer_names
+    from vizsla.text.filters import TOKEN_FILTERS, Token, TokenFilter, register_filter
+    from vizsla.text.lexicon import Lexicon
+    from vizsla.text.tokenizers import WordPiece
+
+_HOMES = {
+    "TOKEN_FILTERS": "filters",
+    "Analyzer": "analyzer",
+    "Lexicon": "lexicon",
+    "Token": "filters",
+    "TokenFilter": "filters",
+    "WordPiece": "tokenizers",
+    "analyzer_names": "analyzer",
+    "register_filter": "filters",
+}
 
 __all__ = [
     "TOKEN_FILTERS",
@@ -17,3 +32,5 @@ __all__ = [
     "analyzer_names",
     "register_filter",
 ]
+
+__getattr__ = lazy_names(__name__, _HOMES)

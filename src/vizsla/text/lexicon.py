@@ -53,7 +53,7 @@ class Lexicon:
     def count(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How often each term occurs in each text, as CSR rows: pointers, term numbers, counts."""
         numbers, ends = self.encode(texts)
-        return scan.count_numbers(numbers, ends, len(self.terms))  # type: ignore[no-any-return]
+        return scan.count_numbers(numbers, ends, len(self.terms))
 
     def sequences(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """As `encode`, with -1 in the place of each word that the analyzer drops, such as a stop word.
@@ -115,8 +115,7 @@ class _Forms:
         self._forms, self._used = int(state[scan.FORMS]), int(state[scan.USED])
         self._resolve(first_new, lexicon)
         words = words[: int(state[scan.WORDS])]
-        replace = scan.replace_forms_keeping_dropped if keep_dropped else scan.replace_forms
-        return replace(words, ends, self._pieces, self._piece_ends)  # type: ignore[no-any-return]
+        return scan.replace_forms(words, ends, self._pieces, self._piece_ends, keep_dropped=keep_dropped)
 
     def _enlarge(self, forms: int) -> None:
         """Double all arrays; the forms keep their numbers."""

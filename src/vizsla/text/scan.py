@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 from vizsla.text.words import Segmenter
 
 
@@ -18,7 +18,7 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-@njit
+@njit_no_alloc
 def next_word(codes, at, end, classes, transitions, accepting, longest):
     """The first word at or after `at`, as (start, end); (end, end) without a word."""
     while at < end:
@@ -42,9 +42,9 @@ def next_word(codes, at, end, classes, transitions, accepting, longest):
     return end, end
 
 
-@njit
-def _find_words(codes, classes, transitions, accepting, longest):
-    places = np.empty((codes.size, 2), np.int64)
+@njit_no_alloc
+def _find_words(codes, classes, transitions, accepting, longest, places):
+    """Put the places of all words into `places`; returns how many there are."""
     count = 0
     at, end = next_word(codes, 0, codes.size, classes, transitions, accepting, longest)
     while at < end:
@@ -52,7 +52,7 @@ def _find_words(codes, classes, transitions, accepting, longest):
         places[count, 1] = end
         count += 1
         at, end = next_word(codes, end, codes.size, classes, transitions, accepting, longest)
-    return places[:count]
+    return count
 
 
 def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
@@ -62,16 +62,17 @@ def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
     >>> find_words("Don't panic!", standard())
     [[0, 5], [6, 11]]
     """
-    a = segmenter.automaton
-    places = _find_words(code_points(text), segmenter.classes, a.transitions, a.accepting, segmenter.longest)
-    return places.tolist()  # type: ignore[no-any-return]
+    a, codes = segmenter.automaton, code_points(text)
+    places = np.empty((codes.size, 2), np.int64)
+    count = _find_words(codes, segmenter.classes, a.transitions, a.accepting, segmenter.longest, places)
+    return places[:count].tolist()  # type: ignore[no-any-return]
 
 
 # Where number_words stands, so that it can go on after its tables have been enlarged.
 TEXT, POSITION, WORDS, FORMS, USED = range(5)
 
 
-@njit
+@njit_no_alloc
 def form_hash(codes, at, stop):
     """FNV-1a over code points, folded to 32 bits."""
     h = np.uint64(0xCBF29CE484222325)
@@ -80,7 +81,7 @@ def form_hash(codes, at, stop):
     return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
 
 
-@njit
+@njit_no_alloc
 def same_form(codes, at, stop, arena, start, end):
     if end - start != stop - at:
         return False
@@ -90,7 +91,7 @@ def same_form(codes, at, stop, arena, start, end):
     return True
 
 
-@njit
+@njit_no_alloc
 def number_words(
     codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
 ):
@@ -135,7 +136,7 @@ def number_words(
     return room
 
 
-@njit
+@njit_no_alloc
 def rehash(hashes, count, slots):
     """Fill an empty, larger hash table with the known forms."""
     mask = slots.size - 1
@@ -146,41 +147,24 @@ def rehash(hashes, count, slots):
         slots[slot] = f + 1
 
 
-@njit
-def replace_forms(words, ends, pieces, piece_ends):
-    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end."""
+@njit_no_alloc
+def _count_terms(words, piece_ends, keep_dropped):
+    """How many terms the forms of words have; a form without terms counts as one with `keep_dropped`."""
     total = 0
-    for f in words:
-        total += piece_ends[f + 1] - piece_ends[f]
-    out = np.empty(total, np.int32)
-    out_ends = np.empty(ends.size, np.int64)
+    for x in range(words.size):
+        count = piece_ends[words[x] + 1] - piece_ends[words[x]]
+        total += max(count, 1) if keep_dropped else count
+    return total
+
+
+@njit_no_alloc
+def _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends):
     n = 0
     at = 0
     for i in range(ends.size):
         while at < ends[i]:
             f = words[at]
-            for x in range(piece_ends[f], piece_ends[f + 1]):
-                out[n] = pieces[x]
-                n += 1
-            at += 1
-        out_ends[i] = n
-    return out, out_ends
-
-
-@njit
-def replace_forms_keeping_dropped(words, ends, pieces, piece_ends):
-    """As `replace_forms`, with -1 for each form without terms, so that the others keep their distance."""
-    total = 0
-    for f in words:
-        total += max(piece_ends[f + 1] - piece_ends[f], 1)
-    out = np.empty(total, np.int32)
-    out_ends = np.empty(ends.size, np.int64)
-    n = 0
-    at = 0
-    for i in range(ends.size):
-        while at < ends[i]:
-            f = words[at]
-            if piece_ends[f] == piece_ends[f + 1]:
+            if keep_dropped and piece_ends[f] == piece_ends[f + 1]:
                 out[n] = -1
                 n += 1
             for x in range(piece_ends[f], piece_ends[f + 1]):
@@ -188,16 +172,22 @@ def replace_forms_keeping_dropped(words, ends, pieces, piece_ends):
                 n += 1
             at += 1
         out_ends[i] = n
+
+
+def replace_forms(
+    words: np.ndarray, ends: np.ndarray, pieces: np.ndarray, piece_ends: np.ndarray, *, keep_dropped: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end.
+
+    With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
+    """
+    out, out_ends = np.empty(_count_terms(words, piece_ends, keep_dropped), np.int32), np.empty(ends.size, np.int64)
+    _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends)
     return out, out_ends
 
 
-@njit
-def count_numbers(numbers, ends, size):
-    """How often each number below `size` occurs in each text: CSR rows in order of first occurrence."""
-    place = np.full(size, -1, np.int64)
-    indices = np.empty(numbers.size, np.int32)
-    counts = np.empty(numbers.size, np.int32)
-    pointers = np.zeros(ends.size + 1, np.int64)
+@njit_no_alloc
+def _count_numbers(numbers, ends, place, pointers, indices, counts):
     used = 0
     at = 0
     for i in range(ends.size):
@@ -214,4 +204,17 @@ def count_numbers(numbers, ends, size):
                 counts[p] += 1
             at += 1
         pointers[i + 1] = used
+    return used
+
+
+def count_numbers(numbers: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often each number below `size` occurs in each text: CSR rows in order of first occurrence.
+
+    >>> pointers, indices, counts = count_numbers(np.array([3, 0, 3], np.int32), np.array([2, 3]), 4)
+    >>> pointers.tolist(), indices.tolist(), counts.tolist()
+    ([0, 2, 3], [3, 0, 3], [1, 1, 1])
+    """
+    pointers = np.zeros(ends.size + 1, np.int64)
+    indices, counts = np.empty((2, numbers.size), np.int32)
+    used = _count_numbers(numbers, ends, np.full(size, -1, np.int64), pointers, indices, counts)
     return pointers, indices[:used].copy(), counts[:used].copy()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 STEP_BITS = 6
 STEP = 1 << STEP_BITS
@@ -75,11 +75,14 @@ class StoredTexts:
 
     def at(self, rows: np.ndarray) -> list[str]:
         """The texts of some rows, in their order."""
-        joined, ends, breaks = _gather(self.data, self.sizes, self.starts, rows.astype(np.int64, copy=False))
-        if len(ends) < len(rows):
+        begins, ends = np.empty((2, len(rows)), np.int64)
+        size = _measure(self.data, self.sizes, self.starts, rows.astype(np.int64, copy=False), begins, ends)
+        if size < 0:
             raise DamagedTextsError
         if len(rows) == 0:
             return []
+        joined = np.empty(size, np.uint8)
+        breaks = _gather(self.data, begins, ends, joined)
         try:
             if breaks == 0:
                 return str(joined.data, "utf-8").split("\n")
@@ -89,34 +92,38 @@ class StoredTexts:
             raise DamagedTextsError from None
 
 
-@njit
-def _gather(data, sizes, starts, rows):
-    """The texts of some rows with a line break between any two, where each ends, and the line breaks inside of texts.
+@njit_no_alloc
+def _measure(data, sizes, starts, rows, begins, ends):
+    """Put into `begins` and `ends` where the texts of some rows begin, and where each ends in what is read of them.
 
-    Fewer ends than rows: a row is not there, or the arrays are damaged.
+    Returns how many bytes they have, with a line break between any two; -1 if a row is not there, or there is damage.
     """
-    begins, ends = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
     total = 0
     for x in range(rows.size):
         row = rows[x]
         if row < 0 or row >= sizes.size or row >> STEP_BITS >= starts.size:
-            return np.empty(0, np.uint8), ends[:0], 0
+            return -1
         begin = np.int64(starts[row >> STEP_BITS])
         for other in range(row >> STEP_BITS << STEP_BITS, row):
             begin += np.int64(sizes[other])
         if begin < 0 or begin + np.int64(sizes[row]) > data.size:
-            return np.empty(0, np.uint8), ends[:0], 0
+            return -1
         begins[x] = begin
         ends[x] = total + np.int64(sizes[row])
         total = ends[x] + 1
-    out = np.empty(total - 1 if total else 0, np.uint8)
+    return total - 1 if total else 0
+
+
+@njit_no_alloc
+def _gather(data, begins, ends, out):
+    """Put the measured texts into `out`, with a line break between any two; returns the line breaks inside of texts."""
     breaks, at = 0, 0
-    for x in range(rows.size):
+    for x in range(begins.size):
         for place in range(begins[x], begins[x] + ends[x] - at):
             out[at] = data[place]
             breaks += data[place] == _END
             at += 1
-        if x + 1 < rows.size:
+        if x + 1 < begins.size:
             out[at] = _END
         at += 1
-    return out, ends, breaks
+    return breaks

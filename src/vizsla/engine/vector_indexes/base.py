@@ -101,7 +101,7 @@ class VectorIndex:
 
 
 VECTOR_INDEXES = Registry[VectorIndex](
-    "vector index", package="vizsla.engine.vector_indexes", example="hnsw(ef_search=100)"
+    "vector index", package="vizsla.engine.vector_indexes", example="hnsw(ef_search=100)", first=("exact", "plaid")
 )
 
 

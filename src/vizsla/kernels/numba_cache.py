@@ -1,7 +1,7 @@
-"""How numba is used here: three decorators, kernels cached on disk, and a message when one is compiled.
+"""Kernels that numba calls: numba's own cache of them, and a message when one is compiled.
 
-Kernels are cached beside the package, else in the user's cache folder (numba looks for both). Where neither can be
-written, every process compiles them again in memory, and the message says so.
+Numba caches them beside the package, else in the user's cache folder. Where neither can be written, every process
+compiles them again in memory, and the message says so.
 """
 
 from __future__ import annotations
@@ -11,56 +11,40 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numba.core import config, event
+from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.np import linalg
 
 from vizsla import compiling
-from vizsla.kernel_compiler import Kernel
+from vizsla.kernels import store
+from vizsla.kernels.compiler import Dispatcher
+
+if TYPE_CHECKING:
+    from vizsla.kernels.kernel import Kernel
+    from vizsla.kernels.signatures import Signature
 
 _cached = True
 
 
-def njit(function: Callable[..., Any]) -> Any:
-    """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
-
-    >>> @njit
-    ... def twice(x):
-    ...     return 2 * x
-    >>> twice(21)
-    42
-    """
-    return _compiled(function, {})
-
-
-def njit_no_alloc(function: Callable[..., Any]) -> Any:
-    """`njit` for a function that allocates no arrays.
-
-    Numba then counts no references to arrays, which would cost much in functions that are called often.
-    """
-    return _compiled(function, {"_nrt": False})
-
-
-def njit_fastsum(function: Callable[..., Any]) -> Any:
-    """`njit` with sums in any order, so that the processor adds several numbers at once."""
-    return _compiled(function, {"fastmath": {"reassoc", "contract"}})
-
-
-def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+def dispatcher_of(kernel: Kernel) -> Any:
+    """A kernel as numba calls it."""
     global _cached
-    if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return function
-    always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
-    compiled: Any = Kernel(function, targetoptions={**always, **options})
+    compiled: Any = Dispatcher(kernel.py_func, targetoptions=kernel.options)
     try:
-        compiled._cache = _Cache(function)
+        compiled._cache = _Cache(kernel.py_func)
     except RuntimeError:  # numba found no folder it may write its cache to
         _cached = False
     return compiled
+
+
+def compile_entry(kernel: Kernel, signature: Signature, name: str) -> bytes | None:
+    """An object file with an entry of this name, for calls from Python; None if only numba can call the kernel."""
+    load_arrays()
+    code: bytes | None = kernel.dispatcher.machine_code(signature, name)
+    return code
 
 
 class _Cache(FunctionCache):
@@ -71,14 +55,12 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        self._cache_file._source_stamp = stamp()
+        self._cache_file._source_stamp = store.sources_of(function)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        overload = self._load(sig, target_context)
-        if overload is None and compiling.run_hook():
-            overload = self._load(sig, target_context)
+        overload = compiling.find(lambda: self._load(sig, target_context))
         if overload is None:  # numba compiles it now
-            _load_arrays()
+            load_arrays()
         return overload
 
     def _load(self, sig: Any, target_context: Any) -> Any:
@@ -95,18 +77,8 @@ class _Cache(FunctionCache):
             return None
 
 
-def cache_folder() -> Path | None:
-    """The folder of the kernel cache; None if it cannot be written to."""
-    try:
-        folder = Path(_Cache(cache_folder).cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-    except (RuntimeError, OSError):
-        return None
-    return folder
-
-
 @functools.cache
-def _load_arrays() -> None:
+def load_arrays() -> None:
     """Make numba load its support of arrays without importing scipy's linear algebra, which takes a fifth of a second.
 
     Numba imports scipy to check whether it is installed. It checks again before it compiles a kernel that needs linear
@@ -120,20 +92,6 @@ def _load_arrays() -> None:
         import_module("numba.np.arraymath").ensure_blas = ensure_blas  # type: ignore[attr-defined]
     finally:
         linalg.ensure_blas = ensure_blas
-
-
-@functools.cache
-def stamp() -> str:
-    """What cached kernels were compiled from: all files with kernels."""
-    here = Path(__file__).parent
-    files = [
-        Path(__file__),
-        here / "kernel_compiler.py",
-        *sorted((here / "engine").rglob("*.py")),
-        *sorted((here / "text").rglob("*.py")),
-    ]
-    stats = [file.stat() for file in files]
-    return " ".join(f"{s.st_mtime_ns}:{s.st_size}" for s in stats)
 
 
 class _CompilationNotice(event.Listener):

@@ -3,7 +3,7 @@
 Numba compiles every function on its own: it optimises it, makes machine code of it, and makes a wrapper that Python can
 call. A function that calls others takes in their code and optimises all of it again, at every level of calls.
 
-Here only the kernels that Python calls are compiled like that. The functions that they call stay code of LLVM, which is
+Here only the kernels that Python calls become machine code. The functions that they call stay code of LLVM, which is
 optimised once, where it is used. The machine code is as fast; it is made from the same code by the same optimiser.
 """
 
@@ -14,15 +14,19 @@ from typing import Any
 
 from numba.core import compiler, event, sigutils, types
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import CPUDispatcher
 from numba.core.typing.templates import make_concrete_template
 
+from vizsla.kernels.entries import can_return, define_entry, numba_types
+from vizsla.kernels.signatures import Signature
 
-class Kernel(CPUDispatcher):
-    """A function that numba compiles when it is first called, by Python or by another kernel.
 
-    >>> double = Kernel(lambda x: 2 * x, targetoptions={"nopython": True})
+class Dispatcher(CPUDispatcher):
+    """A kernel as numba calls it: compiled when it is first called, by Python or by another kernel.
+
+    >>> double = Dispatcher(lambda x: 2 * x, targetoptions={"nopython": True})
     >>> double(21)
     42
     """
@@ -45,9 +49,7 @@ class Kernel(CPUDispatcher):
         signature, folded = self._compiler.fold_argument_types(args, kws)
         arguments = tuple(map(types.unliteral, folded))
         if arguments not in self._callees:
-            details = {"dispatcher": self, "args": arguments, "return_type": None}
-            with event.trigger_event("numba:compile", data=details):
-                callee = self._compiler.compile_callee(arguments)
+            callee = self._compile_callee(arguments)
             self.targetctx.insert_user_function(callee.library, callee.fndesc, [callee.library])
             self._callees[arguments] = callee
         name = self.py_func.__name__
@@ -59,6 +61,25 @@ class Kernel(CPUDispatcher):
         """What numba calls in another kernel: the key under which `get_call_template` has put it."""
         arguments, _ = sigutils.normalize_signature(sig)
         return self._callees[tuple(arguments)].library
+
+    def machine_code(self, signature: Signature, name: str) -> bytes | None:
+        """An object file with an entry of this name for calls from Python; None if only numba can call the kernel."""
+        with global_compiler_lock:
+            kernel = self._compile_callee(numba_types(signature))
+            if not can_return(kernel.signature.return_type):
+                return None
+            context: Any = self.targetctx
+            library = _EntryLibrary(context.codegen(), name)
+            module = library.create_ir_module(name)
+            define_entry(context, module, name, kernel, signature)
+            library.add_ir_module(module)
+            library.add_linking_library(kernel.library)
+            return library.machine_code(name)
+
+    def _compile_callee(self, arguments: tuple[Any, ...]) -> Any:
+        details = {"dispatcher": self, "args": arguments, "return_type": None}
+        with event.trigger_event("numba:compile", data=details):
+            return self._compiler.compile_callee(arguments)
 
 
 class _KernelCompiler(_FunctionCompiler):
@@ -116,6 +137,26 @@ class _Library(JITCodeLibrary):
     def _optimize_functions(self, ll_module: Any) -> None:
         """Leave single functions as they are: all are optimised together."""
         ll_module.data_layout = self._codegen._data_layout
+
+
+class _EntryLibrary(_Library):
+    """The code of an entry, its kernel, and all that this calls."""
+
+    def _optimize_final_module(self) -> None:
+        """Optimise once: numba does it twice because of references, and an entry's kernel counts none."""
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+    def machine_code(self, name: str) -> bytes:
+        """An object file in which only the function with this name can be seen, so that many can be loaded."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._optimize_final_module()
+        for value in (*self._final_module.functions, *self._final_module.global_variables):
+            if not value.is_declaration and value.name != name:
+                value.linkage = "internal"
+        self._final_module.verify()
+        return self._codegen._tm.emit_object(self._final_module)  # type: ignore[no-any-return]
 
 
 class _CalleeLibrary(_Library):

@@ -1,0 +1,157 @@
+"""Machine code of kernels on disk.
+
+A file holds a kernel for one signature. The names of the file and of its folder say what it was compiled from, by what
+and for which processor, so that no other process takes it for something else; its content begins with a digest. A file
+that is damaged is compiled again and replaced. Files are written beside and then renamed: two processes that write the
+same one do no harm. Folders of other versions are deleted when they are old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from vizsla.kernels.signatures import Signature
+
+FORMAT = 1
+"""Counts up when entries or files change."""
+_FOLDER = "NUMBA_CACHE_DIR"
+_DIGEST = 16
+_PREFIX = "vizsla-kernels-"
+_OLD = 30 * 24 * 3600  # seconds
+
+
+def name_of(function: Callable[..., Any], signature: Signature) -> str:
+    """The name of a kernel for a signature, of its file and of its entry in machine code."""
+    facts = (_digest(function.__code__.co_filename), function.__module__, function.__qualname__, signature, machine())
+    return f"{function.__name__}-{_hash(repr(facts).encode())}"
+
+
+def sources_of(function: Callable[..., Any]) -> str:
+    """A digest of the files that a kernel is compiled from."""
+    return _sources() + _digest(function.__code__.co_filename)
+
+
+def read(function: Callable[..., Any], signature: Signature) -> bytes | None:
+    """The machine code of a kernel; None if it is not stored or is damaged."""
+    name = name_of(function, signature)
+    for folder in _folders():
+        with suppress(OSError):
+            content = (folder / f"{name}.o").read_bytes()
+            if content[:_DIGEST] == _digest_of(content[_DIGEST:]):
+                return content[_DIGEST:]
+    return None
+
+
+def write(function: Callable[..., Any], signature: Signature, code: bytes) -> bool:
+    """Store the machine code of a kernel; returns False if no folder can be written."""
+    file = f"{name_of(function, signature)}.o"
+    for folder in _folders():
+        with suppress(OSError):
+            if not folder.exists():
+                _delete_old(folder.parent)
+            folder.mkdir(parents=True, exist_ok=True)
+            number, beside = tempfile.mkstemp(prefix=".", dir=folder)
+            try:
+                with os.fdopen(number, "wb") as out:
+                    out.write(_digest_of(code) + code)
+                os.chmod(beside, 0o644)  # other users of the machine may read it
+                os.replace(beside, folder / file)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(beside)
+                raise
+            return True
+    return False
+
+
+def folder() -> Path | None:
+    """The folder that kernels are written to; None if there is none."""
+    for place in _folders():
+        with suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            if os.access(place, os.W_OK):
+                return place
+    return None
+
+
+@cache
+def machine() -> str:
+    """A digest of all that the kernels of Vizsla are compiled from, by and for."""
+    return _hash(repr((_sources(), environment())).encode())
+
+
+def _folders() -> Iterator[Path]:
+    """Where kernels may be: in NUMBA_CACHE_DIR if it is set, else beside the package, else in the user's cache."""
+    for place in _places():
+        yield place / f"{_PREFIX}{machine()}"
+
+
+def _places() -> Iterator[Path]:
+    if named := os.environ.get(_FOLDER):
+        yield Path(named)
+        return
+    yield Path(__file__).parents[1] / "__pycache__"
+    with suppress(RuntimeError):  # there may be no home
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla"
+
+
+def _delete_old(place: Path) -> None:
+    """Delete kernels of other versions that were compiled long ago."""
+    for folder in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _OLD:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def environment() -> tuple[object, ...]:
+    """What machine code depends on besides the source: the compiler, this Python and this processor."""
+    import llvmlite  # type: ignore[import-untyped]
+    from llvmlite import binding
+
+    spec = find_spec("numba")
+    assert spec is not None
+    assert spec.origin is not None
+    settings = sorted(
+        item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != "NUMBA_CACHE_DIR"
+    )
+    return (
+        FORMAT, _digest(str(Path(spec.origin).with_name("_version.py"))), llvmlite.__version__, sys.version,
+        binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), settings,
+    )  # fmt: skip
+
+
+@cache
+def _sources() -> str:
+    """A digest of all files with kernels of Vizsla, since kernels call each other."""
+    here = Path(__file__).parents[1]
+    files = [file for room in ("kernels", "engine", "text") for file in sorted((here / room).rglob("*.py"))]
+    return _hash("".join(map(_digest, map(str, files))).encode())
+
+
+@cache
+def _digest(file: str) -> str:
+    """A digest of a file; of its name if there is no such file, as for a function that was typed in."""
+    try:
+        return _hash(Path(file).read_bytes())
+    except OSError:
+        return _hash(file.encode())
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=_DIGEST).hexdigest()
+
+
+def _digest_of(code: bytes) -> bytes:
+    return hashlib.blake2b(code, digest_size=_DIGEST).digest()
