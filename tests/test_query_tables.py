@@ -23,7 +23,7 @@ from vizsla.index import Index  # noqa: E402
 from vizsla.models import LearnedSparse, parse_model  # noqa: E402
 from vizsla.networks import Splade, TiedHead, encoder_of, packed  # noqa: E402
 from vizsla.networks.chunks import pieces_apart  # noqa: E402
-from vizsla.networks.heads.splade import RULED_OUT  # noqa: E402
+from vizsla.networks.heads.base import RULED_OUT  # noqa: E402
 from vizsla.networks.onnx_export import write_network  # noqa: E402
 from vizsla.networks.session import OnnxNetwork  # noqa: E402
 from vizsla.networks.weights import read_weights  # noqa: E402

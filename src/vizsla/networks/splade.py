@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vizsla.networks.chunks import Batch, Chunk, packed, pieces_apart
 from vizsla.networks.encoder import PackedBert, Padded
-from vizsla.networks.heads.splade import RULED_OUT
+from vizsla.networks.heads.base import RULED_OUT
 from vizsla.networks.joint import START
 
 _TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits

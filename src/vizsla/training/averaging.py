@@ -23,7 +23,7 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
     It has the name, the fields and the tokenizer of the first one, and a table for queries if all have one.
     `documents`: some texts that the scales of 8 bits are fitted on.
     """
-    from vizsla.networks.heads.splade import RULED_OUT
+    from vizsla.networks.heads.base import RULED_OUT
     from vizsla.networks.inference import load
     from vizsla.networks.weights import read_weights
 

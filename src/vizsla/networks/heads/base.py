@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SILENT = (0, 101, 102, 103)
 """[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
+RULED_OUT = -1e4
+"""The bias of terms that never get a weight; no logit of theirs is worked out."""
 
 
 class Output(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from vizsla.networks.graph import EncoderGraph
-from vizsla.networks.heads.base import HEADS, Head, Output
+from vizsla.networks.heads.base import HEADS, RULED_OUT, Head, Output
 from vizsla.networks.weights import SCALE
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ TABLE = "embeddings.word_embeddings.weight"
 _OWN_TABLE = "decoder.weight"  # where the last layer is not the input embeddings again
 _SLICE = 2000  # terms whose logits are made together, so that those of a text stay in the cache until their maximum
 _ROWS = 16  # tokens that are compared at once: one comparison of many logits is faster than many of one
-RULED_OUT = -1e4
-"""The bias of terms that never get a weight; no logit of theirs is worked out."""
 
 
 @HEADS.register("splade", help="One weight for each word of the vocabulary.")
