@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, segment_files
+from vizsla.index.storage import arrays, number_files, segment_files
 
 
 class OpenSegments:
@@ -52,7 +52,7 @@ class SegmentState:
         """The rows of the documents that this commit deletes."""
 
     def __len__(self) -> int:
-        count: int = self.files["numbers"]["shape"][0]
+        count: int = self.files["sizes"]["shape"][1]
         return count
 
     @cached_property
@@ -63,7 +63,7 @@ class SegmentState:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The insertion numbers of its documents, ascending."""
-        return arrays.read_array(self._path, self.name, self.files["numbers"])
+        return number_files.read_numbers(self._path, self.name, self.files, len(self))
 
     @property
     def bounds(self) -> tuple[int, int]:
