@@ -59,13 +59,11 @@ def _grid(x: Axis, y: Axis) -> list[str]:
 
 
 def _proportional(points: list[dict[str, Any]], x: Axis, y: Axis) -> list[str]:
-    """What time proportional to the number of passages would look like, from the largest real size on."""
-    first = max((p for p in points if p["kind"] == "real"), key=lambda p: p["documents"], default=points[0])
-    last = points[-1]
+    """What time proportional to the number of passages would look like."""
+    first, last = points[0], points[-1]
     high = min(first["10"] * last["documents"] / first["documents"], y.high)
     end = first["documents"] * high / first["10"]
-    ends = (
-        f'x1="{x.at(first["documents"]):.1f}" y1="{y.at(first["10"]):.1f}" x2="{x.at(end):.1f}" y2="{y.at(high):.1f}"'
-    )
-    text = f'<text x="{x.at(end) + 6:.1f}" y="{y.at(high) + 4:.1f}">proportional</text>'
+    start = f'x1="{x.at(first["documents"]):.1f}" y1="{y.at(first["10"]):.1f}"'
+    ends = f'{start} x2="{x.at(end):.1f}" y2="{y.at(high):.1f}"'
+    text = f'<text x="{x.at(end) - 8:.1f}" y="{y.at(high) + 12:.1f}" text-anchor="end">proportional</text>'
     return [f'<line class="rule" {ends}/>', text]
