@@ -20,7 +20,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database
+from vizsla.index.storage import database, term_blocks
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
@@ -140,15 +140,13 @@ class TermNumbers:
 
     def has(self, namespace: int) -> bool:
         """Whether the index has any terms of a namespace."""
-        return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
+        return term_blocks.has_terms(self._db, namespace)
 
     def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-            for i, term in enumerate(terms):
-                numbers[i] = database.term_number(self._db.execute(find, (namespace, term)).fetchone(), self._path)
+            numbers[:] = database.find_terms(self._db, self._path, namespace, terms)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")
