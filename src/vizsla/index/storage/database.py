@@ -309,9 +309,12 @@ def term_number(number: Any, path: Path) -> int:
     return number
 
 
-def find_terms(connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str]) -> list[int]:
-    """The numbers of terms; -1 for a term that the index does not have."""
-    in_blocks = term_blocks.has_blocks(connection)
+def find_terms(
+    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], in_blocks: bool | None = None
+) -> list[int]:
+    """The numbers of terms; -1 for one that the index does not have. `in_blocks`: whether it has blocks, if known."""
+    if in_blocks is None:
+        in_blocks = term_blocks.has_blocks(connection)
     with reading_blocks(path):
         found = [term_blocks.find_term(connection, namespace, term, in_blocks=in_blocks) for term in terms]
     return [term_number(number, path) for number in found]
