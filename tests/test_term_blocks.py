@@ -14,7 +14,7 @@ from vizsla.index import Index, verify
 from vizsla.index.storage import term_blocks
 from vizsla.index.storage.schema import SCHEMA, TERM_BLOCKS
 from vizsla.index.storage.term_blocks import (
-    DamagedBlockError,
+    DamagedTermsError,
     find_in_block,
     find_term,
     fold_terms,
@@ -71,11 +71,25 @@ def test_blocks_hold_what_a_table_holds(
     db.close()
 
 
+@pytest.mark.parametrize(
+    "change", ["UPDATE terms SET term = x'00'", "UPDATE terms SET namespace = 'x'", "UPDATE term_blocks SET data = 7"]
+)
+def test_rows_of_other_types_are_told(change: str) -> None:
+    db = sqlite3.connect(":memory:")
+    db.executescript(SCHEMA + TERM_BLOCKS)
+    db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (pack_block([("a", 0)]),))
+    db.execute("INSERT INTO terms VALUES (0, 'b', 1)")
+    db.execute(change)
+    with pytest.raises(DamagedTermsError):
+        list(stored_terms(db))
+    db.close()
+
+
 @pytest.mark.parametrize("block", [None, "text", b"", b"x" * 40, pack_block([("a", 1)])[:-3]])
 def test_a_damaged_block_is_told(block: object) -> None:
-    with pytest.raises(DamagedBlockError):
+    with pytest.raises(DamagedTermsError):
         list(unpack_block(block))
-    with pytest.raises(DamagedBlockError):
+    with pytest.raises(DamagedTermsError):
         find_in_block(block, "a")
 
 
@@ -104,6 +118,6 @@ def test_a_damaged_block_of_an_index_is_one_sentence(tmp_path: Path) -> None:
     db.execute("UPDATE term_blocks SET data = x'00ff'")
     db.commit()
     db.close()
-    with Index.open(tmp_path / "i") as index, pytest.raises(CollectionError, match="a block of terms is not what was"):
+    with Index.open(tmp_path / "i") as index, pytest.raises(CollectionError, match="its terms are not what was"):
         index.search("dogs")
-    assert any("a block of terms is not what was written" in problem for problem in verify(tmp_path / "i"))
+    assert any("its terms are not what was written" in problem for problem in verify(tmp_path / "i"))

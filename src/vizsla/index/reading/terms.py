@@ -80,7 +80,7 @@ class TermTable(CachedTerms):
     def _rows(self, space: int, beginning: str = "", end: str | None = None) -> list[Term]:
         """The terms of a namespace, none of them with a number that no term can have."""
         path = self._connection.path
-        with self._connection.lock, database.using_sqlite(path), database.reading_blocks(path):
+        with self._connection.lock, database.using_sqlite(path), database.reading_terms(path):
             rows = list(stored_terms(self._connection.db, space, beginning, end))
         if not all(type(row.number) is int and 0 <= row.number < 1 << 32 for row in rows):
             raise database.damaged(path, "a term has an invalid number")

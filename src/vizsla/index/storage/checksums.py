@@ -68,7 +68,7 @@ def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | 
     documents = db.execute(f"{_DOCUMENTS} WHERE generation <= ?", (generation,))
     if next_term is None:
         ((next_term,),) = db.execute("SELECT ifnull(max(number), -1) + 1 FROM terms").fetchall()
-    terms = (term for term in stored_terms(db) if term.number < next_term)
+    terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
     tables = {"documents": documents, "terms": terms, "deletions": deletions}
     sums = {name: f"{row_sum(rows):016x}" for name, rows in tables.items()}

@@ -315,25 +315,25 @@ def find_terms(
     """The numbers of terms; -1 for one that the index does not have. `in_blocks`: whether it has blocks, if known."""
     if in_blocks is None:
         in_blocks = term_blocks.has_blocks(connection)
-    with reading_blocks(path):
+    with reading_terms(path):
         found = [term_blocks.find_term(connection, namespace, term, in_blocks=in_blocks) for term in terms]
     return [term_number(number, path) for number in found]
 
 
 @contextmanager
-def reading_blocks(path: Path) -> Iterator[None]:
-    """A context for reading blocks of terms: damage becomes one sentence that names the index."""
+def reading_terms(path: Path) -> Iterator[None]:
+    """A context for reading terms: damage becomes one sentence that names the index."""
     try:
         yield
-    except term_blocks.DamagedBlockError:
-        raise damaged(path, "a block of terms is not what was written") from None
+    except term_blocks.DamagedTermsError:
+        raise damaged(path, "its terms are not what was written") from None
 
 
 def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
     """Move terms to blocks if they are many, or if `whole`; part of a commit."""
     if not term_blocks.has_blocks(connection):
         connection.execute(TERM_BLOCKS)
-    with reading_blocks(path):
+    with reading_terms(path):
         folded = term_blocks.fold_terms(
             connection, get_meta(connection, "next_term"), get_meta(connection, term_blocks.FOLDED) or 0, whole=whole
         )

@@ -27,8 +27,8 @@ _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 _FIND_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 
 
-class DamagedBlockError(Exception):
-    """A block is not what was written; the caller, who knows the index, reports it."""
+class DamagedTermsError(Exception):
+    """Terms are not what was written; the caller, who knows the index, reports it."""
 
 
 class Term(NamedTuple):
@@ -52,15 +52,15 @@ def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
 
 def _text_of(block: object) -> str:
     if not isinstance(block, bytes):
-        raise DamagedBlockError
+        raise DamagedTermsError
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(block, _MOST_BYTES)
         if not unpacker.eof:
-            raise DamagedBlockError
+            raise DamagedTermsError
         return text.decode()
     except (zlib.error, UnicodeDecodeError):
-        raise DamagedBlockError from None
+        raise DamagedTermsError from None
 
 
 def unpack_block(block: object) -> Iterator[tuple[str, int]]:
@@ -70,9 +70,12 @@ def unpack_block(block: object) -> Iterator[tuple[str, int]]:
     try:
         for line in text[1:-1].split("\n"):
             end = line.rindex('"')
-            yield line[1:end] if is_plain else json.loads(line[: end + 1]), int(line[end + 1 :])
-    except ValueError:
-        raise DamagedBlockError from None
+            term = line[1:end] if is_plain else json.loads(line[: end + 1])
+            if type(term) is not str:
+                raise DamagedTermsError
+            yield term, int(line[end + 1 :])
+    except (ValueError, RecursionError):
+        raise DamagedTermsError from None
 
 
 def find_in_block(block: object, term: str) -> int | None:
@@ -84,7 +87,7 @@ def find_in_block(block: object, term: str) -> int | None:
     try:
         return int(text[at + len(line) : text.index("\n", at + 1)])
     except ValueError:
-        raise DamagedBlockError from None
+        raise DamagedTermsError from None
 
 
 def has_blocks(db: sqlite3.Connection) -> bool:
@@ -102,7 +105,7 @@ def find_term(db: sqlite3.Connection, namespace: int, term: str, *, in_blocks: b
 
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
-    """Whether there are any terms of a namespace."""
+    """Whether an index has any terms of a namespace."""
     tables = ("terms", "term_blocks") if has_blocks(db) else ("terms",)
     find = "SELECT 1 FROM {} WHERE namespace = ? LIMIT 1"
     return any(db.execute(find.format(table), (namespace,)).fetchone() is not None for table in tables)
@@ -119,10 +122,18 @@ def stored_terms(
     if end is not None:
         bounds, values = f"{bounds} AND term < ?", [*values, end]
     rows = db.execute(f"SELECT namespace, term, number FROM terms WHERE {bounds} ORDER BY namespace, term", values)
-    new = (Term(*row) for row in rows)
+    new = map(_checked, rows)
     if not has_blocks(db):
         return new
     return merge(_in_blocks(db, namespace, beginning, end), new, key=lambda t: (t.namespace, t.term.encode()))
+
+
+def _checked(row: tuple[object, object, int]) -> Term:
+    """A row of the table as a term; SQLite would store other types as well."""
+    namespace, term, number = row
+    if type(namespace) is not int or type(term) is not str:
+        raise DamagedTermsError
+    return Term(namespace, term, number)
 
 
 def _in_blocks(db: sqlite3.Connection, namespace: int | None, beginning: str, end: str | None) -> Iterator[Term]:
@@ -136,6 +147,8 @@ def _in_blocks(db: sqlite3.Connection, namespace: int | None, beginning: str, en
     if namespace is not None and end is not None:
         find, values = f"{find} AND first < ?", [*values, end]
     for space, data in db.execute(f"{find} ORDER BY namespace, first", values):
+        if type(space) is not int:
+            raise DamagedTermsError
         for term, number in unpack_block(data):
             if first <= term.encode() and (last is None or term.encode() < last):
                 yield Term(space, term, number)
