@@ -123,7 +123,7 @@ def measure_indexes(documents: Sequence[Any], queries: Sequence[str], sizes: lis
 def count_terms(folder: Path) -> int:
     """How many terms an index knows."""
     with closing(sqlite3.connect(folder / "index.db")) as db:
-        return int(db.execute("SELECT count(*) FROM terms").fetchone()[0])
+        return int(db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchone()[0])
 
 
 def measure_shards(documents: Sequence[Any], queries: Sequence[str], folder: Path, count: int) -> dict[str, Any]:

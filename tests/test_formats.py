@@ -18,6 +18,7 @@ from vizsla.index.storage import arrays, database, number_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.number_files import from_runs, to_runs
 from vizsla.index.storage.schema import FORMAT
+from vizsla.index.storage.term_blocks import stored_terms
 
 
 def make_format_4(folder: Path) -> None:
@@ -39,6 +40,11 @@ def make_format_4(folder: Path) -> None:
                 (place / facts.pop("number_runs")["file"]).unlink()
                 facts["numbers"] = arrays.write_array(place / "numbers.npy", numbers)
             db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(facts), segment))
+        rows = list(stored_terms(db))
+        db.execute("DROP TABLE term_blocks")
+        db.execute("DELETE FROM terms")
+        db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
+        db.execute("DELETE FROM meta WHERE key = 'folded_terms'")
         db.execute("UPDATE meta SET value = '4' WHERE key = 'format'")
         generation = database.get_meta(db, "generation")
         Checksums(db, generation).store(db, generation, database.get_meta(db, "next_term"))

@@ -204,6 +204,8 @@ def make_it_old(folder: Path) -> None:
             for part in [part for part in facts if part in ("ids", "id_sizes", "id_starts")]:
                 (folder / "segments" / segment / facts.pop(part)["file"]).unlink()
             db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(facts), segment))
+        db.execute("DROP TABLE term_blocks")  # so few terms are in the other table
+        db.execute("DELETE FROM meta WHERE key = 'folded_terms'")
         db.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
         Checksums(db, 1).store(db, 1, database.get_meta(db, "next_term"))
     db.close()

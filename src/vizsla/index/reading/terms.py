@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
+from vizsla.index.storage.term_blocks import Term, has_blocks, stored_terms
 
 MAX_CACHED = 100_000
-_FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 
 
 class CachedTerms(ABC):
@@ -55,14 +54,13 @@ class TermTable(CachedTerms):
         self._connection = connection
         self._segments = segments
         self._frequencies = frequencies
+        self._in_blocks = has_blocks(connection.db)
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path = self._connection.path
         with self._connection.lock, database.using_sqlite(path):
-            execute = self._connection.db.execute
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
-            rows = [execute(_FIND, (space, term)).fetchone() for term in valid]
-        numbers = np.array([database.term_number(row, path) for row in rows], np.int64)
+            numbers = np.array(database.find_terms(self._connection.db, path, space, valid, self._in_blocks), np.int64)
         return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
 
     def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -76,28 +74,25 @@ class TermTable(CachedTerms):
 
     def beginning_with(self, space: int, beginning: str) -> tuple[list[str], np.ndarray]:
         """The terms that begin in some way, in the order of their letters, and their document frequencies."""
-        find = "SELECT json_group_array(term), json_group_array(number) FROM terms WHERE namespace = ? AND term >= ?"
-        end = _after(beginning)
-        bounds, values = ("", (space, beginning)) if end is None else (" AND term < ?", (space, beginning, end))
-        ((terms, numbers),) = self._connection.rows(find + bounds, values)
-        found: list[str] = json.loads(terms)
-        return found, self._frequencies_of(np.array(self._valid(json.loads(numbers)), np.int64))
+        rows = self._rows(space, beginning, _after(beginning))
+        return [row.term for row in rows], self._frequencies_of(np.array([row.number for row in rows], np.int64))
 
-    def _valid(self, numbers: list[int]) -> list[int]:
-        """Numbers of terms, none of them one that no term can have."""
-        if not all(type(n) is int and 0 <= n < 1 << 32 for n in numbers):
-            database.term_number((None,), self._connection.path)
-        return numbers
+    def _rows(self, space: int, beginning: str = "", end: str | None = None) -> list[Term]:
+        """The terms of a namespace, none of them with a number that no term can have."""
+        path = self._connection.path
+        with self._connection.lock, database.using_sqlite(path), database.reading_terms(path):
+            rows = list(stored_terms(self._connection.db, space, beginning, end))
+        if not all(type(row.number) is int and 0 <= row.number < 1 << 32 for row in rows):
+            raise database.damaged(path, "a term has an invalid number")
+        return rows
 
     def numbers_of(self, space: int) -> np.ndarray:
         """The numbers of all terms of a namespace."""
-        rows = self._connection.rows("SELECT number FROM terms WHERE namespace = ?", (space,))
-        return np.array([number for (number,) in rows], np.int64)
+        return np.array([row.number for row in self._rows(space)], np.int64)
 
     def all_of(self, space: int, before: int) -> list[tuple[int, str]]:
         """Number and text of all terms of a namespace with a number below a bound."""
-        find = "SELECT number, term FROM terms WHERE namespace = ? AND number < ?"
-        return self._connection.rows(find, (space, before))
+        return [(row.number, row.term) for row in self._rows(space) if row.number < before]
 
 
 def _after(beginning: str) -> str | None:

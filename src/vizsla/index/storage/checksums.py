@@ -13,13 +13,14 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
+from vizsla.index.storage.term_blocks import stored_terms
+
 KEY = "checksums"
 """The key of the sums in the table `meta`; an index of format 2 lacks it until its next commit."""
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
 _DOCUMENTS = "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number)"
-_TERMS = "SELECT namespace, term, number FROM terms"
 
 
 def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
@@ -67,7 +68,7 @@ def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | 
     documents = db.execute(f"{_DOCUMENTS} WHERE generation <= ?", (generation,))
     if next_term is None:
         ((next_term,),) = db.execute("SELECT ifnull(max(number), -1) + 1 FROM terms").fetchall()
-    terms = db.execute(f"{_TERMS} WHERE number < ?", (next_term,))
+    terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
     tables = {"documents": documents, "terms": terms, "deletions": deletions}
     sums = {name: f"{row_sum(rows):016x}" for name, rows in tables.items()}

@@ -13,8 +13,8 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, forking
+from vizsla.index.storage import checksums, forking, term_blocks
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -30,9 +30,11 @@ from vizsla.index.storage.schema import (
     META,
     READABLE,
     SCHEMA,
+    TERM_BLOCKS,
     WITHOUT_CHECKSUMS,
     are_statistics,
     expected_tables,
+    is_count,
 )
 from vizsla.index.storage.segment_files import check_facts
 
@@ -199,7 +201,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     if version not in READABLE:
         advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
         raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
-    if tables != expected_tables():
+    if tables != expected_tables(version):
         raise CollectionError(f"{path}: {FILE} is damaged (its tables are not those of an index)")
 
 
@@ -229,7 +231,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript("BEGIN;" + SCHEMA)
+            connection.executescript("BEGIN;" + SCHEMA + TERM_BLOCKS)
             initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
             for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)
@@ -255,6 +257,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     DENSE: lambda v: isinstance(v, str),
     POSITIONS: lambda v: isinstance(v, bool),
+    term_blocks.FOLDED: is_count,
     checksums.KEY: checksums.are_checksums,
 }
 
@@ -310,13 +313,45 @@ def _mark(generation: int) -> int:
     return generation % ((1 << 31) - 1) + 1  # never 0, which a new database has
 
 
-def term_number(row: tuple[Any, ...] | None, path: Path) -> int:
-    """The number of a term from its row; -1 for a missing row."""
-    if row is None:
+def term_number(number: Any, path: Path) -> int:
+    """The number of a term, -1 for None; an invalid one is refused."""
+    if number is None:
         return -1
-    if type(row[0]) is not int or not 0 <= row[0] < 1 << 32:
+    if type(number) is not int or not 0 <= number < 1 << 32:
         raise damaged(path, "a term has an invalid number")
-    return row[0]
+    return number
+
+
+def find_terms(
+    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], in_blocks: bool | None = None
+) -> list[int]:
+    """The numbers of terms; -1 for one that the index does not have. `in_blocks`: whether it has blocks, if known."""
+    if in_blocks is None:
+        in_blocks = term_blocks.has_blocks(connection)
+    wanted = list(terms)
+    with reading_terms(path):
+        found = term_blocks.find_terms(connection, namespace, wanted, in_blocks=in_blocks)
+    return [term_number(found.get(term), path) for term in wanted]
+
+
+@contextmanager
+def reading_terms(path: Path) -> Iterator[None]:
+    """A context for reading terms: damage becomes one sentence that names the index."""
+    try:
+        yield
+    except term_blocks.DamagedTermsError:
+        raise damaged(path, "its terms are not what was written") from None
+
+
+def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
+    """Move terms to blocks if they are many, or if `whole`; part of a commit."""
+    if not term_blocks.has_blocks(connection):
+        connection.execute(TERM_BLOCKS)
+    with reading_terms(path):
+        folded = term_blocks.fold_terms(
+            connection, get_meta(connection, "next_term"), get_meta(connection, term_blocks.FOLDED) or 0, whole=whole
+        )
+    set_meta(connection, term_blocks.FOLDED, folded)
 
 
 def insert_segment(

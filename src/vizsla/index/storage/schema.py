@@ -12,8 +12,9 @@ from typing import Any
 
 FORMAT = 5
 READABLE = (2, 3, 4, 5)
-"""Format 2 has no checksums, format 3 no ids in segments; the next commit adds them. Format 4 and earlier have plain
-arrays as directories of posting lists; new segments have packed ones."""
+"""Format 2 has no checksums, format 3 no ids in segments, format 4 no blocks of terms; the next commit adds them.
+Format 4 and earlier have plain arrays as directories of posting lists; new segments have packed ones."""
+WITHOUT_BLOCKS = 4
 WITHOUT_CHECKSUMS = 2
 
 SCHEMA = """
@@ -41,18 +42,29 @@ CREATE TABLE segments (
     files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
 ) WITHOUT ROWID;
 """
-"""The statements that create the tables.
+"""The statements that create the tables of all formats.
 
 SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
 """
 
 
+TERM_BLOCKS = """
+CREATE TABLE term_blocks (           -- terms that were moved from the table terms
+    namespace INTEGER NOT NULL,
+    first TEXT NOT NULL,             -- the first term of the block
+    data BLOB NOT NULL,              -- compressed: terms and their numbers
+    PRIMARY KEY (namespace, first)
+);
+"""
+"""The statement that creates the table that format 5 adds."""
+
+
 @functools.cache
-def expected_tables() -> frozenset[tuple[str, str, str | None]]:
-    """Type, name and SQL of the tables and indexes of a new database, as SQLite lists them."""
+def expected_tables(version: int) -> frozenset[tuple[str, str, str | None]]:
+    """Type, name and SQL of the tables and indexes of a database of a format, as SQLite lists them."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.executescript(SCHEMA)
+        connection.executescript(SCHEMA if version <= WITHOUT_BLOCKS else SCHEMA + TERM_BLOCKS)
         return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
     finally:
         connection.close()

@@ -15,7 +15,16 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_frequencies
 from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import arrays, checksums, database, forking, id_files, model_files, segment_files
+from vizsla.index.storage import (
+    arrays,
+    checksums,
+    database,
+    forking,
+    id_files,
+    model_files,
+    segment_files,
+    term_blocks,
+)
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.models import Model
 from vizsla.text.stored_texts import DamagedTextsError
@@ -82,7 +91,8 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     generation = meta["generation"]
     expected = checksums.read_checksums(db)
     if expected is not None:
-        actual = checksums.compute_checksums(db, generation, expected["next_term"])
+        with database.reading_terms(path):
+            actual = checksums.compute_checksums(db, generation, expected["next_term"])
         for table in checksums.TABLES:
             if actual[table] != expected[table]:
                 yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
@@ -103,10 +113,12 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     ).fetchone()
     if repeated:
         yield f"{path}: {repeated} ids stand for more than one document"
-    valid = "typeof(number) = 'integer' AND number BETWEEN 0 AND ? AND typeof(namespace) = 'integer'"
-    spaces = len(meta["model"].get("parts") or ())
-    invalid = f"SELECT count(*) FROM terms WHERE NOT ({valid} AND namespace BETWEEN 0 AND ?)"
-    ((count,),) = db.execute(invalid, (meta["next_term"] - 1, spaces - 1)).fetchall()
+    spaces, terms = len(meta["model"].get("parts") or ()), meta["next_term"]
+    with database.reading_terms(path):
+        count = sum(
+            type(number) is not int or not 0 <= number < terms or namespace not in range(spaces)
+            for namespace, _, number in term_blocks.stored_terms(db)
+        )
     if count:
         yield f"{path}: {count:,} terms have an invalid number or namespace"
 

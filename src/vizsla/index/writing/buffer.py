@@ -20,15 +20,13 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database
+from vizsla.index.storage import database, term_blocks
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
 
 MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
-_TERMS_PER_QUERY = 500  # always the same number, so that SQLite reads the statement once
-_FIND_TERMS = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _TERMS_PER_QUERY)})"
 
 
 class Buffer:
@@ -142,15 +140,13 @@ class TermNumbers:
 
     def has(self, namespace: int) -> bool:
         """Whether the index has any terms of a namespace."""
-        return self._db.execute("SELECT 1 FROM terms WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
+        return term_blocks.has_terms(self._db, namespace)
 
     def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            for a in range(0, len(terms), _TERMS_PER_QUERY):
-                chunk = list(terms[a : a + _TERMS_PER_QUERY])
-                numbers[a : a + len(chunk)] = self._stored(namespace, chunk)
+            numbers[:] = database.find_terms(self._db, self._path, namespace, terms)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")
@@ -161,12 +157,6 @@ class TermNumbers:
         self._next += len(new)
         database.set_meta(self._db, "next_term", self._next)
         return numbers
-
-    def _stored(self, namespace: int, terms: list[str]) -> list[int]:
-        """The numbers of a few terms; -1 for those that the index does not have."""
-        filled = terms + terms[:1] * (_TERMS_PER_QUERY - len(terms))
-        known = dict(self._db.execute(_FIND_TERMS, (namespace, *filled)))
-        return [database.term_number((known[t],) if t in known else None, self._path) for t in terms]
 
 
 class _SparseNamespace:

@@ -41,9 +41,7 @@ class SequenceBuilder:
     def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
         """Terms by the numbers of the index, given those of the lexicon."""
         new = self._encoder.lexicon.terms[len(self._numbers) :]
-        find = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-        found = [self._db.execute(find, (self._space, term)).fetchone() for term in new]
-        own = np.array([database.term_number(row, self._path) for row in found], np.int64)
+        own = np.array(database.find_terms(self._db, self._path, self._space, new), np.int64)
         if (own < 0).any():
             raise CollectionError(f"{self._path}: a word of a stored text is not indexed; run 'vizsla verify'")
         self._numbers = np.concatenate([self._numbers, own.astype(np.uint32)])

@@ -300,6 +300,7 @@ class WriteTransaction:
             compaction.run(whole=compact)
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
+            database.fold_terms(self._db, self._path, whole=compact)
             database.set_meta(self._db, "format", FORMAT)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)

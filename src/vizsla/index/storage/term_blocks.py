@@ -1,0 +1,198 @@
+"""The terms of an index and their numbers: a table for new ones, compressed blocks for all others.
+
+A row of a table takes 17 bytes a term, which for the vocabulary of a collection is more than it says. So a commit moves
+terms to *blocks* of 128 in the order of their bytes, compressed together, when the table has grown to a fifth of all.
+A block is text under zlib: for each term a line with the term as JSON and its number. All of it is in the database, so
+that a commit stays one transaction and a reader sees the terms of its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from typing import NamedTuple
+
+FOLDED = "folded_terms"
+"""The key in the table `meta` that says how many terms are in blocks."""
+BLOCK = 128
+_LONGEST = 1 << 16  # characters of a block, after which it ends early
+_MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
+_MIN_FOLDED = 4096  # terms that stay in the table
+_SHARE = 4  # the table is moved when it has a quarter as many terms as the blocks
+_FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
+_FEW, _MANY = 16, 500  # terms: found one by one, and always as many, so that SQLite reads the statement once
+_FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
+_FIND_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first <= ? ORDER BY first DESC LIMIT 1"
+
+
+class DamagedTermsError(Exception):
+    """Terms are not what was written; the caller, who knows the index, reports it."""
+
+
+class Term(NamedTuple):
+    """A term of a namespace, and its number."""
+
+    namespace: int
+    term: str
+    number: int
+
+
+def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
+    """Terms and their numbers as a block.
+
+    >>> block = pack_block([("bark", 7), ("bärk", 2), ('"', 5)])
+    >>> list(unpack_block(block))
+    [('bark', 7), ('bärk', 2), ('"', 5)]
+    """
+    lines = [f"{json.dumps(term, ensure_ascii=False)}{number}\n" for term, number in terms]
+    return zlib.compress(("\n" + "".join(lines)).encode())
+
+
+def _text_of(block: object) -> str:
+    if not isinstance(block, bytes):
+        raise DamagedTermsError
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(block, _MOST_BYTES)
+        if not unpacker.eof:
+            raise DamagedTermsError
+        return text.decode()
+    except (zlib.error, UnicodeDecodeError):
+        raise DamagedTermsError from None
+
+
+def unpack_block(block: object) -> Iterator[tuple[str, int]]:
+    """The terms of a block and their numbers."""
+    text = _text_of(block)
+    is_plain = "\\" not in text
+    try:
+        for line in text[1:-1].split("\n"):
+            end = line.rindex('"')
+            term = line[1:end] if is_plain else json.loads(line[: end + 1])
+            if type(term) is not str:
+                raise DamagedTermsError
+            yield term, int(line[end + 1 :])
+    except (ValueError, RecursionError):
+        raise DamagedTermsError from None
+
+
+def _find_in_text(text: str, term: str) -> int | None:
+    """The number of a term of a block that is decompressed; None for a term that the block does not have."""
+    line = f"\n{json.dumps(term, ensure_ascii=False)}"
+    at = text.find(line)
+    if at < 0:
+        return None
+    try:
+        return int(text[at + len(line) : text.index("\n", at + 1)])
+    except ValueError:
+        raise DamagedTermsError from None
+
+
+def has_blocks(db: sqlite3.Connection) -> bool:
+    """Whether a database has blocks; those of format 4 and earlier have none until the next commit."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'term_blocks'").fetchone() is not None
+
+
+def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], *, in_blocks: bool) -> dict[str, int]:
+    """The numbers of those terms that the index has."""
+    found: dict[str, int] = {}
+    if len(terms) < _FEW:
+        for term in terms:
+            found.update((term, number) for (number,) in db.execute(_FIND, (namespace, term)))
+    else:
+        for a in range(0, len(terms), _MANY):
+            chunk = terms[a : a + _MANY]
+            found.update(db.execute(_FIND_MANY, (namespace, *chunk, *[chunk[0]] * (_MANY - len(chunk)))))
+    if in_blocks:
+        last, text = None, "\n"
+        for term in sorted(term for term in terms if term not in found):
+            block = db.execute(_FIND_BLOCK, (namespace, term)).fetchone()
+            if block is None:
+                continue
+            if block[0] != last:
+                last, text = block[0], _text_of(block[0])
+            number = _find_in_text(text, term)
+            if number is not None:
+                found[term] = number
+    return found
+
+
+def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
+    """Whether an index has any terms of a namespace."""
+    tables = ("terms", "term_blocks") if has_blocks(db) else ("terms",)
+    find = "SELECT 1 FROM {} WHERE namespace = ? LIMIT 1"
+    return any(db.execute(find.format(table), (namespace,)).fetchone() is not None for table in tables)
+
+
+def stored_terms(
+    db: sqlite3.Connection, namespace: int | None = None, beginning: str = "", end: str | None = None
+) -> Iterator[Term]:
+    """The terms of one namespace or of all, from `beginning` and before `end` in the order of their UTF-8 bytes."""
+    bounds: str = "term >= ?"
+    values: list[str | int] = [beginning]
+    if namespace is not None:
+        bounds, values = f"namespace = ? AND {bounds}", [namespace, *values]
+    if end is not None:
+        bounds, values = f"{bounds} AND term < ?", [*values, end]
+    rows = db.execute(f"SELECT namespace, term, number FROM terms WHERE {bounds} ORDER BY namespace, term", values)
+    new = map(_checked, rows)
+    if not has_blocks(db):
+        return new
+    return merge(_in_blocks(db, namespace, beginning, end), new, key=lambda t: (t.namespace, t.term.encode()))
+
+
+def _checked(row: tuple[object, object, int]) -> Term:
+    """A row of the table as a term; SQLite would store other types as well."""
+    namespace, term, number = row
+    if type(namespace) is not int or type(term) is not str:
+        raise DamagedTermsError
+    return Term(namespace, term, number)
+
+
+def _in_blocks(db: sqlite3.Connection, namespace: int | None, beginning: str, end: str | None) -> Iterator[Term]:
+    first, last = beginning.encode(), None if end is None else end.encode()
+    find: str = "SELECT namespace, data FROM term_blocks"
+    values: list[str | int] = []
+    if namespace is not None:
+        before = "SELECT max(first) FROM term_blocks WHERE namespace = ? AND first <= ?"
+        find += f" WHERE namespace = ? AND first >= ifnull(({before}), '')"
+        values = [namespace, namespace, beginning]
+    if namespace is not None and end is not None:
+        find, values = f"{find} AND first < ?", [*values, end]
+    for space, data in db.execute(f"{find} ORDER BY namespace, first", values):
+        if type(space) is not int:
+            raise DamagedTermsError
+        for term, number in unpack_block(data):
+            if first <= term.encode() and (last is None or term.encode() < last):
+                yield Term(space, term, number)
+
+
+def fold_terms(db: sqlite3.Connection, next_term: int, folded: int, *, whole: bool) -> int:
+    """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now."""
+    pending = next_term - folded
+    if pending == 0 or not (whole or pending >= max(_MIN_FOLDED, folded // _SHARE)):
+        return folded
+    blocks = list(_blocks(stored_terms(db)))
+    db.execute("DELETE FROM term_blocks")
+    db.execute("DELETE FROM terms")
+    db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
+    return next_term
+
+
+def _blocks(terms: Iterable[Term]) -> Iterator[tuple[int, str, bytes]]:
+    """Namespace, first term and content of each block of sorted terms."""
+    for namespace, own in groupby(terms, lambda t: t.namespace):
+        block: list[tuple[str, int]] = []
+        size = 0
+        for _, term, number in own:
+            block.append((term, number))
+            size += len(term)
+            if len(block) == BLOCK or size > _LONGEST:
+                yield namespace, block[0][0], pack_block(block)
+                block, size = [], 0
+        if block:
+            yield namespace, block[0][0], pack_block(block)

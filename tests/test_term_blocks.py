@@ -1,0 +1,129 @@
+"""Terms in blocks: the same terms and numbers as in a table, in fewer bytes, before and after any commit."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vizsla.errors import CollectionError
+from vizsla.index import Index, verify
+from vizsla.index.storage import term_blocks
+from vizsla.index.storage.schema import SCHEMA, TERM_BLOCKS
+from vizsla.index.storage.term_blocks import (
+    DamagedTermsError,
+    find_terms,
+    fold_terms,
+    pack_block,
+    stored_terms,
+    unpack_block,
+)
+
+TERM = st.one_of(st.text('ab"\\\n\t0é\U0001f415', max_size=4), st.text(max_size=6)).filter(
+    lambda t: t.isprintable() or "\ud800" not in t
+)
+TERMS = st.lists(st.tuples(st.integers(0, 2), TERM), unique=True, max_size=60)
+
+
+def is_storable(term: str) -> bool:
+    try:
+        term.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@given(terms=TERMS, cuts=st.lists(st.integers(0, 60), max_size=3), beginning=TERM, end=st.none() | TERM)
+@settings(max_examples=150)
+def test_blocks_hold_what_a_table_holds(
+    terms: list[tuple[int, str]], cuts: list[int], beginning: str, end: str | None
+) -> None:
+    rows = [(space, term, i) for i, (space, term) in enumerate(terms) if is_storable(term)]
+    rows = [(space, term, i) for i, (space, term, _) in enumerate(rows)]
+    if not is_storable(beginning) or not is_storable(end or ""):
+        return
+    db = sqlite3.connect(":memory:")
+    db.executescript(SCHEMA + TERM_BLOCKS)
+    done, folded = 0, 0
+    for cut in sorted(cuts):  # some terms, then a commit, and so on
+        db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows[done:cut])
+        done = max(done, min(cut, len(rows)))
+        folded = fold_terms(db, done, folded, whole=True)
+        assert db.execute("SELECT count(*) FROM terms").fetchone() == (0,)
+    db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows[done:])
+    by_bytes = sorted(rows, key=lambda row: (row[0], row[1].encode()))
+    assert list(stored_terms(db)) == by_bytes
+    for space in range(3):
+        wanted = [
+            row for row in by_bytes
+            if row[0] == space and beginning.encode() <= row[1].encode()
+            and (end is None or row[1].encode() < end.encode())
+        ]  # fmt: skip
+        assert list(stored_terms(db, space, beginning, end)) == wanted
+        asked = sorted({t for _, t, _ in rows} | {beginning, "a", ""})
+        known = {t: n for s, t, n in rows if s == space}
+        assert find_terms(db, space, asked, in_blocks=True) == known
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setattr(term_blocks, "_FEW", 0)
+            assert find_terms(db, space, asked, in_blocks=True) == known
+        assert term_blocks.has_terms(db, space) == any(s == space for s, _, _ in rows)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE terms SET term = x'00'", "UPDATE terms SET namespace = 'x'", "UPDATE term_blocks SET data = 7"]
+)
+def test_rows_of_other_types_are_told(change: str) -> None:
+    db = sqlite3.connect(":memory:")
+    db.executescript(SCHEMA + TERM_BLOCKS)
+    db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (pack_block([("a", 0)]),))
+    db.execute("INSERT INTO terms VALUES (0, 'b', 1)")
+    db.execute(change)
+    with pytest.raises(DamagedTermsError):
+        list(stored_terms(db))
+    db.close()
+
+
+@pytest.mark.parametrize("block", [None, "text", b"", b"x" * 40, pack_block([("a", 1)])[:-3]])
+def test_a_damaged_block_is_told(block: object) -> None:
+    with pytest.raises(DamagedTermsError):
+        list(unpack_block(block))
+    db = sqlite3.connect(":memory:")
+    db.executescript(SCHEMA + TERM_BLOCKS.replace("NOT NULL", ""))
+    db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (block,))
+    with pytest.raises(DamagedTermsError):
+        find_terms(db, 0, ["a"], in_blocks=True)
+    db.close()
+
+
+def test_few_terms_stay_in_the_table_and_many_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term_blocks, "_MIN_FOLDED", 100)
+    counts = []
+    with Index.create(tmp_path / "i") as index:
+        for turn, size in enumerate((50, 60, 20, 10, 40)):
+            index.add([{"id": f"{turn}-{i}", "text": f"turn{turn}word{i}"} for i in range(size)])
+            index.commit()
+            db = sqlite3.connect(tmp_path / "i" / "index.db")
+            counts.append(db.execute("SELECT count(*) FROM terms").fetchone()[0])
+            db.close()
+            assert {hit.id for hit in index.search(f"turn0word7 turn{turn}word3", 2)} == {"0-7", f"{turn}-3"}
+        assert counts == [50, 0, 20, 30, 70]
+        index.compact()
+        assert [hit.id for hit in index.search("turn4word39")] == ["4-39"]
+    assert verify(tmp_path / "i") == []
+
+
+def test_a_damaged_block_of_an_index_is_one_sentence(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": "1", "text": "dogs bark"}])
+        index.compact()
+    db = sqlite3.connect(tmp_path / "i" / "index.db")
+    db.execute("UPDATE term_blocks SET data = x'00ff'")
+    db.commit()
+    db.close()
+    with Index.open(tmp_path / "i") as index, pytest.raises(CollectionError, match="its terms are not what was"):
+        index.search("dogs")
+    assert any("its terms are not what was written" in problem for problem in verify(tmp_path / "i"))
