@@ -62,8 +62,10 @@ docs-run:
 	$(DOCS)/bin/python docs/run.py
 
 # What a release uploads: the wheel and the source, at most 45 MB each, and the weights that are packages of their own.
-dist: $(RELEASE_READY)
+# The wheel has the kernels as code of LLVM for this system, so that whoever installs it waits less for the first result.
+dist: $(RELEASE_READY) $(LIGHT_READY)
 	rm -rf dist
+	$(LIGHT)/bin/python -m vizsla.cli.translating
 	$(RELEASE)/bin/python -m build -q -o dist .
 	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/doc2query-small
 	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/augmenter-general

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.kernels import native, njit_no_alloc, store
+from vizsla.kernels import native, njit_no_alloc, numba_cache, store
 from vizsla.kernels.kernel import Kernel
-from vizsla.kernels.signatures import DTYPES, signature_of
+from vizsla.kernels.signatures import DTYPES, Signature, signature_of
 
 KERNEL = """
 import sys
@@ -99,12 +99,12 @@ def test_a_damaged_kernel_is_compiled_again(tmp_path: Path, monkeypatch: pytest.
     assert run(tmp_path) == ["10.0", "True"]
     assert len(file.read_bytes()) == len(whole)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert store.write(_last.py_func, ("int64[1]",), b"some code")
-    (file,) = tmp_path.rglob("_last-*.o")
+    assert store.write("some", b"some code")
+    (file,) = tmp_path.rglob("some.o")
     whole = file.read_bytes()
     for damaged in (b"", whole[:10], whole[:-1], whole[:20] + bytes([whole[20] ^ 1]) + whole[21:]):
         file.write_bytes(damaged)
-        assert store.read(_last.py_func, ("int64[1]",)) is None
+        assert store.read("some") is None
 
 
 def test_a_stored_kernel_is_called_without_numba_and_another_source_is_another_kernel(tmp_path: Path) -> None:
@@ -114,17 +114,17 @@ def test_a_stored_kernel_is_called_without_numba_and_another_source_is_another_k
     assert len(stored(tmp_path)) == 2
 
 
-def test_the_name_of_a_kernel_has_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def names() -> str:
-        store.machine.cache_clear()
-        store.environment.cache_clear()
-        return store.name_of(_last.py_func, ("int64[1]",))
+def test_where_a_kernel_is_has_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def place(kernel: Kernel = _last, kind: str = "int64[1]") -> tuple[str, str]:
+        for cached in (store.machine, store.environment, store._compiler):
+            cached.cache_clear()
+        return store.machine(), store.name_of(kernel.py_func, (kind,))
 
     from llvmlite import binding
 
-    before = names()
-    assert before == names()
-    seen = {before, store.name_of(_last.py_func, ("int64[1]r",)), store.name_of(_fill.py_func, ("int64[1]",))}
+    before = place()
+    assert before == place()
+    seen = {before, place(kind="int64[1]r"), place(_fill)}
     for target, name, value in (
         (binding, "get_host_cpu_name", lambda: "another"),
         (binding, "get_host_cpu_features", lambda: binding.FeatureMap({"avx512f": False})),
@@ -136,9 +136,33 @@ def test_the_name_of_a_kernel_has_all_that_it_depends_on(monkeypatch: pytest.Mon
     ):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, value)
-            seen.add(names())
+            seen.add(place())
     assert len(seen) == 10
-    assert names() == before
+    assert place() == before
+
+
+def test_a_kernel_that_came_translated_needs_no_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "TRANSLATED", tmp_path / "translated")
+    monkeypatch.setattr(store, "keep_translated", True)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "first"))
+    xs = np.arange(5)
+    assert Kernel(_last.py_func, _last.options)(xs) == 4
+    monkeypatch.setattr(store, "keep_translated", False)
+    translated: list[str] = []
+
+    def translate(kernel: Kernel, signature: Signature, name: str) -> bytes | None:
+        translated.append(name)
+        return original(kernel, signature, name)
+
+    original = numba_cache.translate
+    monkeypatch.setattr(numba_cache, "translate", translate)
+    (file,) = (tmp_path / "translated").rglob("*.bc")
+    whole = file.read_bytes()
+    for i, content in enumerate((whole, whole[:-1], whole[:5], whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])):
+        file.write_bytes(content)
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / f"other{i}"))
+        assert Kernel(_last.py_func, _last.options)(xs) == 4
+        assert bool(translated) == (i > 0)
 
 
 def test_two_processes_at_once(tmp_path: Path) -> None:
@@ -163,7 +187,7 @@ def test_a_folder_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pyt
     """As in an image that another user built: kernels are beside the package, new ones go to the user's cache."""
     beside, own = tmp_path / "package", tmp_path / "cache"
     monkeypatch.setattr(store, "_places", lambda: iter([beside, own]))
-    assert store.write(_last.py_func, ("int64[1]",), b"old")
+    assert store.write("old", b"old")
     mkstemp = tempfile.mkstemp
 
     def refuse(**options: Any) -> tuple[int, str]:
@@ -172,8 +196,8 @@ def test_a_folder_that_can_only_be_read_is_read(tmp_path: Path, monkeypatch: pyt
         return mkstemp(**options)
 
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    assert store.write(_last.py_func, ("int8[1]",), b"new")
-    assert [store.read(_last.py_func, (kind,)) for kind in ("int64[1]", "int8[1]")] == [b"old", b"new"]
+    assert store.write("new", b"new")
+    assert [store.read(name) for name in ("old", "new")] == [b"old", b"new"]
     assert [len(list(place.rglob("*.o"))) for place in (beside, own)] == [1, 1]
 
 
@@ -184,9 +208,9 @@ def test_old_versions_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / name / "a.o").write_bytes(b"")
         now = (tmp_path / name).stat().st_mtime
         os.utime(tmp_path / name, (now - age, now - age))
-    assert store.write(_last.py_func, ("int64[1]",), b"code")
-    assert store.read(_last.py_func, ("int64[1]",)) == b"code"
-    assert store.read(_last.py_func, ("int64[1]r",)) is None
+    assert store.write("some", b"code")
+    assert store.read("some") == b"code"
+    assert store.read("other") is None
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"vizsla-kernels-new", "of-others", f"vizsla-kernels-{store.machine()}"}
 

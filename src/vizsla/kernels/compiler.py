@@ -62,8 +62,8 @@ class Dispatcher(CPUDispatcher):
         arguments, _ = sigutils.normalize_signature(sig)
         return self._callees[tuple(arguments)].library
 
-    def machine_code(self, signature: Signature, name: str) -> bytes | None:
-        """An object file with an entry of this name for calls from Python; None if only numba can call the kernel."""
+    def translate(self, signature: Signature, name: str) -> bytes | None:
+        """Code of LLVM with an entry of this name for calls from Python; None if only numba can call the kernel."""
         with global_compiler_lock:
             kernel = self._compile_callee(numba_types(signature))
             if not can_return(kernel.signature.return_type):
@@ -74,7 +74,7 @@ class Dispatcher(CPUDispatcher):
             define_entry(context, module, name, kernel, signature)
             library.add_ir_module(module)
             library.add_linking_library(kernel.library)
-            return library.machine_code(name)
+            return library.linked()
 
     def _compile_callee(self, arguments: tuple[Any, ...]) -> Any:
         details = {"dispatcher": self, "args": arguments, "return_type": None}
@@ -142,21 +142,11 @@ class _Library(JITCodeLibrary):
 class _EntryLibrary(_Library):
     """The code of an entry, its kernel, and all that this calls."""
 
-    def _optimize_final_module(self) -> None:
-        """Optimise once: numba does it twice because of references, and an entry's kernel counts none."""
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
-
-    def machine_code(self, name: str) -> bytes:
-        """An object file in which only the function with this name can be seen, so that many can be loaded."""
+    def linked(self) -> bytes:
+        """All of it, not optimised: it is for any processor."""
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._optimize_final_module()
-        for value in (*self._final_module.functions, *self._final_module.global_variables):
-            if not value.is_declaration and value.name != name:
-                value.linkage = "internal"
-        self._final_module.verify()
-        return self._codegen._tm.emit_object(self._final_module)  # type: ignore[no-any-return]
+        return self._final_module.as_bitcode()  # type: ignore[no-any-return]
 
 
 class _CalleeLibrary(_Library):

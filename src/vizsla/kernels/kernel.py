@@ -77,19 +77,32 @@ class Kernel:
         """What calls the kernel with such arguments, from the store or compiled now; None if only numba can."""
         with _lock:
             if signature not in self._by_signature:
-                code = compiling.find(lambda: store.read(self.py_func, signature)) or self._compile(signature)
+                name = store.name_of(self.py_func, signature)
+                code = compiling.find(lambda: store.read(name)) or self._compile(signature)
                 if code is None:
                     self._native = False
                     return None
-                entry = native.load(code, store.name_of(self.py_func, signature), classes_of(signature))
+                entry = native.load(code, name, classes_of(signature))
                 self._by_signature[signature] = entry
                 self._entries = (*self._entries, entry)
             return self._by_signature[signature]
 
     def _compile(self, signature: Signature) -> bytes | None:
-        from vizsla.kernels.numba_cache import compile_entry
+        name = store.name_of(self.py_func, signature)
+        compiling.announce(*([] if store.folder() else ["in memory: no cache folder can be written"]))
+        translated = store.read_translated(name) or self._translate(signature, name)
+        if translated is None:
+            return None
+        from vizsla.kernels.optimizer import machine_code
 
-        code = compile_entry(self, signature, store.name_of(self.py_func, signature))
-        if code is not None:
-            store.write(self.py_func, signature, code)
+        code = machine_code(translated, name)
+        store.write(name, code)
         return code
+
+    def _translate(self, signature: Signature, name: str) -> bytes | None:
+        from vizsla.kernels.numba_cache import translate
+
+        translated = translate(self, signature, name)
+        if translated is not None:
+            store.write_translated(name, translated)
+        return translated

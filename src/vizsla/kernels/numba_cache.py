@@ -40,11 +40,11 @@ def dispatcher_of(kernel: Kernel) -> Any:
     return compiled
 
 
-def compile_entry(kernel: Kernel, signature: Signature, name: str) -> bytes | None:
-    """An object file with an entry of this name, for calls from Python; None if only numba can call the kernel."""
+def translate(kernel: Kernel, signature: Signature, name: str) -> bytes | None:
+    """Code of LLVM with an entry of this name, for calls from Python; None if only numba can call the kernel."""
     load_arrays()
-    code: bytes | None = kernel.dispatcher.machine_code(signature, name)
-    return code
+    translated: bytes | None = kernel.dispatcher.translate(signature, name)
+    return translated
 
 
 class _Cache(FunctionCache):

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -28,12 +29,16 @@ FORMAT = 1
 _FOLDER = "NUMBA_CACHE_DIR"
 _DIGEST = 16
 _PREFIX = "vizsla-kernels-"
+TRANSLATED = Path(__file__).with_name("translated")
+"""Kernels that come with a release as code of LLVM: no machine that installs it needs to translate them."""
+keep_translated = False
+"""Whether a release is being made, see `cli/translating.py`."""
 _OLD = 30 * 24 * 3600  # seconds
 
 
 def name_of(function: Callable[..., Any], signature: Signature) -> str:
-    """The name of a kernel for a signature, of its file and of its entry in machine code."""
-    facts = (_digest(function.__code__.co_filename), function.__module__, function.__qualname__, signature, machine())
+    """The name of a kernel for a signature: of its file, and of its entry in machine code. It depends on the source."""
+    facts = (sources_of(function), function.__module__, function.__qualname__, signature)
     return f"{function.__name__}-{_hash(repr(facts).encode())}"
 
 
@@ -42,9 +47,8 @@ def sources_of(function: Callable[..., Any]) -> str:
     return _sources() + _digest(function.__code__.co_filename)
 
 
-def read(function: Callable[..., Any], signature: Signature) -> bytes | None:
+def read(name: str) -> bytes | None:
     """The machine code of a kernel; None if it is not stored or is damaged."""
-    name = name_of(function, signature)
     for folder in _folders():
         with suppress(OSError):
             content = (folder / f"{name}.o").read_bytes()
@@ -53,9 +57,26 @@ def read(function: Callable[..., Any], signature: Signature) -> bytes | None:
     return None
 
 
-def write(function: Callable[..., Any], signature: Signature, code: bytes) -> bool:
+def read_translated(name: str) -> bytes | None:
+    """A kernel as code of LLVM that came with the package; None if there is none, or of another version."""
+    try:
+        content = (TRANSLATED / _compiler() / f"{name}.bc").read_bytes()
+        translated = zlib.decompress(content[_DIGEST:])
+    except (OSError, zlib.error):
+        return None
+    return translated if content[:_DIGEST] == _digest_of(translated) else None
+
+
+def write_translated(name: str, translated: bytes) -> None:
+    """Keep a kernel as code of LLVM, if a release is being made."""
+    if keep_translated:
+        folder = TRANSLATED / _compiler()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.bc").write_bytes(_digest_of(translated) + zlib.compress(translated, 9))
+
+
+def write(name: str, code: bytes) -> bool:
     """Store the machine code of a kernel; returns False if no folder can be written."""
-    file = f"{name_of(function, signature)}.o"
     for folder in _folders():
         with suppress(OSError):
             if not folder.exists():
@@ -66,7 +87,7 @@ def write(function: Callable[..., Any], signature: Signature, code: bytes) -> bo
                 with os.fdopen(number, "wb") as out:
                     out.write(_digest_of(code) + code)
                 os.chmod(beside, 0o644)  # other users of the machine may read it
-                os.replace(beside, folder / file)
+                os.replace(beside, folder / f"{name}.o")
             except BaseException:
                 with suppress(OSError):
                     os.unlink(beside)
@@ -117,19 +138,23 @@ def _delete_old(place: Path) -> None:
 @cache
 def environment() -> tuple[object, ...]:
     """What machine code depends on besides the source: the compiler, this Python and this processor."""
+    from vizsla.kernels.optimizer import processor
+
+    settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != _FOLDER)
+    return (_compiler(), sys.version, processor(), settings)
+
+
+@cache
+def _compiler() -> str:
+    """A digest of what translates kernels: the versions of numba and llvmlite, and the system they translate for."""
     import llvmlite  # type: ignore[import-untyped]
     from llvmlite import binding
 
     spec = find_spec("numba")
     assert spec is not None
     assert spec.origin is not None
-    settings = sorted(
-        item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != "NUMBA_CACHE_DIR"
-    )
-    return (
-        FORMAT, _digest(str(Path(spec.origin).with_name("_version.py"))), llvmlite.__version__, sys.version,
-        binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), settings,
-    )  # fmt: skip
+    numba = _digest(str(Path(spec.origin).with_name("_version.py")))
+    return _hash(repr((FORMAT, numba, llvmlite.__version__, binding.get_process_triple())).encode())
 
 
 @cache

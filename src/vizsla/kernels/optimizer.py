@@ -1,0 +1,43 @@
+"""Code of LLVM to machine code for this processor, without numba."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+from llvmlite import binding  # type: ignore[import-untyped]
+
+
+def machine_code(translated: bytes, name: str) -> bytes:
+    """An object file of a translated kernel, in which only the function with this name can be seen."""
+    machine = _machine()
+    module = binding.parse_bitcode(translated)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization, options.slp_vectorization = True, False  # as numba has it
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    for value in (*module.functions, *module.global_variables):  # so that many files can be loaded
+        if not value.is_declaration and value.name != name:
+            value.linkage = "internal"
+    module.verify()
+    return machine.emit_object(module)  # type: ignore[no-any-return]
+
+
+def processor() -> tuple[str, str]:
+    """The name of this processor and its features; numba's settings name others."""
+    name = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    return name, binding.get_host_cpu_features().flatten() if features is None else features
+
+
+@cache
+def _machine() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    name, features = processor()
+    relocation = "static" if binding.get_process_triple().startswith("x86") else "default"
+    target = binding.Target.from_triple(binding.get_process_triple())
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True
+    )
