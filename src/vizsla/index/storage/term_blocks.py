@@ -108,7 +108,7 @@ def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], *, 
             chunk = terms[a : a + _MANY]
             found.update(db.execute(_FIND_MANY, (namespace, *chunk, *[chunk[0]] * (_MANY - len(chunk)))))
     if in_blocks:
-        last, text = None, "\n"
+        last, text = object(), ""
         for term in sorted(term for term in terms if term not in found):
             block = db.execute(_FIND_BLOCK, (namespace, term)).fetchone()
             if block is None:
