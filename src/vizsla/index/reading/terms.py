@@ -10,7 +10,7 @@ import numpy as np
 
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
-from vizsla.index.storage import database
+from vizsla.index.storage import database, term_table
 from vizsla.index.storage.term_blocks import Term, has_blocks, stored_terms
 
 MAX_CACHED = 100_000
@@ -60,7 +60,9 @@ class TermTable(CachedTerms):
         path = self._connection.path
         with self._connection.lock, database.using_sqlite(path):
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
-            numbers = np.array(database.find_terms(self._connection.db, path, space, valid, self._in_blocks), np.int64)
+            numbers = np.array(
+                term_table.find_terms(self._connection.db, path, space, valid, self._in_blocks), np.int64
+            )
         return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
 
     def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -80,7 +82,7 @@ class TermTable(CachedTerms):
     def _rows(self, space: int, beginning: str = "", end: str | None = None) -> list[Term]:
         """The terms of a namespace, none of them with a number that no term can have."""
         path = self._connection.path
-        with self._connection.lock, database.using_sqlite(path), database.reading_terms(path):
+        with self._connection.lock, database.using_sqlite(path), term_table.reading_terms(path):
             rows = list(stored_terms(self._connection.db, space, beginning, end))
         if not all(type(row.number) is int and 0 <= row.number < 1 << 32 for row in rows):
             raise database.damaged(path, "a term has an invalid number")

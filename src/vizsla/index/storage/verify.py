@@ -24,6 +24,7 @@ from vizsla.index.storage import (
     model_files,
     segment_files,
     term_blocks,
+    term_table,
 )
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.models import Model
@@ -91,7 +92,7 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     generation = meta["generation"]
     expected = checksums.read_checksums(db)
     if expected is not None:
-        with database.reading_terms(path):
+        with term_table.reading_terms(path):
             actual = checksums.compute_checksums(db, generation, expected["next_term"])
         for table in checksums.TABLES:
             if actual[table] != expected[table]:
@@ -114,7 +115,7 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     if repeated:
         yield f"{path}: {repeated} ids stand for more than one document"
     spaces, terms = len(meta["model"].get("parts") or ()), meta["next_term"]
-    with database.reading_terms(path):
+    with term_table.reading_terms(path):
         count = sum(
             type(number) is not int or not 0 <= number < terms or namespace not in range(spaces)
             for namespace, _, number in term_blocks.stored_terms(db)

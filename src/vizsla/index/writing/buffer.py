@@ -20,7 +20,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database, term_blocks
+from vizsla.index.storage import database, term_blocks, term_table
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
@@ -146,7 +146,7 @@ class TermNumbers:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            numbers[:] = database.find_terms(self._db, self._path, namespace, terms)
+            numbers[:] = term_table.find_terms(self._db, self._path, namespace, terms)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")

@@ -18,7 +18,7 @@ from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import database, forking, segment_files
+from vizsla.index.storage import database, forking, segment_files, term_table
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.schema import FORMAT
@@ -300,7 +300,7 @@ class WriteTransaction:
             compaction.run(whole=compact)
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
-            database.fold_terms(self._db, self._path, whole=compact)
+            term_table.fold_terms(self._db, self._path, whole=compact)
             database.set_meta(self._db, "format", FORMAT)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
