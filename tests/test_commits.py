@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.index import is_outdated, verify
 from vizsla.index.storage import database, segment_files
 from vizsla.index.writing import transaction
+from vizsla.models import parse_model
 
 SHORT = 100_000
 
@@ -211,3 +213,20 @@ def test_terms_are_found_again(tmp_path: Path) -> None:
         index.commit()
         found = [{hit.id for hit in index.search(word)} for word in words]
     assert found == [{"1"}] * 400 + [{"1", "2"}] * 500 + [{"2"}] * 400
+
+
+def test_statistics_follow_deletions(tmp_path: Path) -> None:
+    folder = tmp_path / "my.index"
+    with Index.create(folder, parse_model("bm25") + ScatteredTokens()) as index:
+        index.add([{"id": str(i), "text": "dog " * i} for i in range(30)])
+        index.commit()
+        for gone in (["4", "29"], ["0"], ["28", "27", "5"], ["3"]):
+            index.delete(gone)
+            index.commit()
+            assert not verify(folder)  # counts them again
+            with Index.create(tmp_path / "fresh.index", index.model, overwrite=True) as fresh:
+                fresh.add(index.documents())
+                fresh.commit()
+                expected, found = (i._searcher.snapshot.statistics["words"] for i in (fresh, index))
+            for name in ("documents", "total_length", "longest"):
+                assert getattr(found, name) == getattr(expected, name)

@@ -289,7 +289,7 @@ def _count_rows(blocks, ranges, starts, postings, has_gone, gone, counts):
                     row = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
                     if row >= gone.size:
                         return False
-                    counts[t] -= gone[row]
+                    counts[t] -= np.int64(gone[row])
         if counts[t] < 0:
             return False
     return True
@@ -301,8 +301,8 @@ def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.nd
     `before`: the counts when they lived; None if no document of the segment has been deleted so far. A list is read
     only where such rows can be, so this takes far less time than to count all living documents again.
     """
-    gone, has_gone = np.zeros(len(segment), np.int64), np.zeros(1 << 16, np.bool_)
-    gone[rows] = 1
+    gone, has_gone = np.zeros(len(segment), np.bool_), np.zeros(1 << 16, np.bool_)
+    gone[rows] = True
     has_gone[rows >> RANGE_BITS] = True
     found, first = [], 0
     for lists in (segment.small, segment.large):

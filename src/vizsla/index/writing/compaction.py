@@ -60,7 +60,7 @@ class Compaction:
         self._chunk = max(memory // 8 // BYTES_PER_POSTING, 1 << 16)
         self._opened = opened
         self._entries = [
-            SegmentState(path, name, facts, statistics["living"], opened)
+            SegmentState(path, name, facts, statistics, opened)
             for name, facts, statistics in database.segment_rows(db, path, generation)
         ]
         self._entries.sort(key=lambda entry: entry.bounds)
@@ -156,7 +156,7 @@ class Compaction:
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
-            new.append(SegmentState(self._path, name, written, count, self._opened))
+            new.append(SegmentState(self._path, name, written, statistics, self._opened))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._rewritten += [entry.bounds for entry in old]
         self._entries[start:end] = new
@@ -170,11 +170,10 @@ class Compaction:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
         arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
         written = segment_files.write_living(self._path, entry.name, self._generation, arrays)
-        statistics = database.count_statistics(self._model.namespaces, entry.segment.sizes, entry.alive)
         entry.files = {**entry.files, **written}
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
-            (json.dumps(statistics), json.dumps(entry.files), entry.name),
+            (json.dumps(entry.statistics(self._model.namespaces)), json.dumps(entry.files), entry.name),
         )
 
     def _build_ann_indexes(self, entry: SegmentState) -> None:

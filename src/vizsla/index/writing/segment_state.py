@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,14 +40,15 @@ class SegmentState:
     """
 
     def __init__(
-        self, path: Path, name: str, files: dict[str, arrays.Facts], living: int, opened: OpenSegments
+        self, path: Path, name: str, files: dict[str, arrays.Facts], statistics: dict[str, Any], opened: OpenSegments
     ) -> None:
-        """`living`: how many of its documents lived at the last commit."""
+        """`statistics`: those of the documents that lived at the last commit, as `count_statistics` counts them."""
         self._path = path
         self._opened = opened
+        self._before = statistics
         self.name = name
         self.files = files
-        self.living = living
+        self.living: int = statistics["living"]
         """How many of its documents live."""
         self.deleted = np.zeros(0, np.int64)
         """The rows of the documents that this commit deletes."""
@@ -84,6 +86,21 @@ class SegmentState:
     def frequencies(self) -> np.ndarray | None:
         """The document frequencies of its terms at the last commit; None if all documents lived."""
         return self._stored(segment_files.FREQUENCIES)
+
+    def statistics(self, namespaces: Sequence[str]) -> dict[str, Any]:
+        """The statistics of the documents that live after this commit; all are looked at only for a new longest one."""
+        counted = {}
+        for name, row in zip(namespaces, self.segment.sizes, strict=True):
+            before, lost = self._before["namespaces"][name], row[self.deleted]
+            longest = before["longest"]
+            if int(lost.max(initial=0)) == longest:
+                longest = int(row[self.alive].max(initial=0))
+            counted[name] = {
+                "documents": before["documents"] - int(np.count_nonzero(lost)),
+                "total_length": before["total_length"] - int(lost.sum(dtype=np.int64)),
+                "longest": longest,
+            }
+        return {"living": self.living, "namespaces": counted}
 
     def _stored(self, kind: str) -> np.ndarray | None:
         return arrays.read_array(self._path, self.name, self.files[kind]) if kind in self.files else None
