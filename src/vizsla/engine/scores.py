@@ -139,8 +139,9 @@ def score_documents(small, large, lengths, terms, w, documents, scoring):
         sound = True
         for i in range(terms.weights.size):
             s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
-            sound &= _score_list(small, blocks[0], blocks[1], doc_range, lengths[s], weight, w, s, some, places, sums)
-            sound &= _score_list(large, blocks[2], blocks[3], doc_range, lengths[s], weight, w, s, some, places, sums)
+            for kind in range(2):
+                lists, first, last = small if kind == 0 else large, blocks[2 * kind], blocks[2 * kind + 1]
+                sound &= _score_list(lists, first, last, doc_range, lengths[s], weight, w, s, some, places, sums)
         for j in range(z - a):
             places[some[j]] = 0
             sound &= np.isfinite(sums[j])

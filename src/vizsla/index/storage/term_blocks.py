@@ -23,6 +23,7 @@ _LONGEST = 1 << 16  # characters of a block, after which it ends early
 _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
 _MIN_FOLDED = 4096  # terms that stay in the table
 _SHARE = 4  # the table is moved when it has a quarter as many terms as the blocks
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 _FEW, _MANY = 16, 500  # terms: found one by one, and always as many, so that SQLite reads the statement once
 _FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
@@ -48,7 +49,7 @@ def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
     >>> list(unpack_block(block))
     [('bark', 7), ('bärk', 2), ('"', 5)]
     """
-    lines = [f"{json.dumps(term, ensure_ascii=False)}{number}\n" for term, number in terms]
+    lines = [f"{_encode(term)}{number}\n" for term, number in terms]
     return zlib.compress(("\n" + "".join(lines)).encode())
 
 
@@ -82,7 +83,7 @@ def unpack_block(block: object) -> Iterator[tuple[str, int]]:
 
 def _find_in_text(text: str, term: str) -> int | None:
     """The number of a term of a block that is decompressed; None for a term that the block does not have."""
-    line = f"\n{json.dumps(term, ensure_ascii=False)}"
+    line = f"\n{_encode(term)}"
     at = text.find(line)
     if at < 0:
         return None
@@ -138,19 +139,14 @@ def stored_terms(
         bounds, values = f"namespace = ? AND {bounds}", [namespace, *values]
     if end is not None:
         bounds, values = f"{bounds} AND term < ?", [*values, end]
+    strange = f"SELECT 1 FROM terms WHERE {bounds} AND NOT (typeof(namespace) = 'integer' AND typeof(term) = 'text')"
+    if db.execute(f"{strange} LIMIT 1", values).fetchone() is not None:  # SQLite stores any type anywhere
+        raise DamagedTermsError
     rows = db.execute(f"SELECT namespace, term, number FROM terms WHERE {bounds} ORDER BY namespace, term", values)
-    new = map(_checked, rows)
-    if not has_blocks(db):
+    new = map(Term._make, rows)
+    if not has_blocks(db) or db.execute("SELECT 1 FROM term_blocks LIMIT 1").fetchone() is None:
         return new
     return merge(_in_blocks(db, namespace, beginning, end), new, key=lambda t: (t.namespace, t.term.encode()))
-
-
-def _checked(row: tuple[object, object, int]) -> Term:
-    """A row of the table as a term; SQLite would store other types as well."""
-    namespace, term, number = row
-    if type(namespace) is not int or type(term) is not str:
-        raise DamagedTermsError
-    return Term(namespace, term, number)
 
 
 def _in_blocks(db: sqlite3.Connection, namespace: int | None, beginning: str, end: str | None) -> Iterator[Term]:

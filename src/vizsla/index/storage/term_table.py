@@ -1,0 +1,56 @@
+"""The terms of an index in its database: found, and moved to blocks by a commit; errors name the index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vizsla.index.storage import database, term_blocks
+from vizsla.index.storage.schema import TERM_BLOCKS
+
+
+def _term_number(number: Any, path: Path) -> int:
+    """The number of a term, -1 for None; an invalid one is refused."""
+    if number is None:
+        return -1
+    if type(number) is not int or not 0 <= number < 1 << 32:
+        raise database.damaged(path, "a term has an invalid number")
+    return number
+
+
+def find_terms(
+    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], in_blocks: bool | None = None
+) -> list[int]:
+    """The numbers of terms; -1 for one that the index does not have. `in_blocks`: whether it has blocks, if known."""
+    if in_blocks is None:
+        in_blocks = term_blocks.has_blocks(connection)
+    wanted = list(terms)
+    with reading_terms(path):
+        found = term_blocks.find_terms(connection, namespace, wanted, in_blocks=in_blocks)
+    return [_term_number(found.get(term), path) for term in wanted]
+
+
+@contextmanager
+def reading_terms(path: Path) -> Iterator[None]:
+    """A context for reading terms: damage becomes one sentence that names the index."""
+    try:
+        yield
+    except term_blocks.DamagedTermsError:
+        raise database.damaged(path, "its terms are not what was written") from None
+
+
+def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
+    """Move terms to blocks if they are many, or if `whole`; part of a commit."""
+    if not term_blocks.has_blocks(connection):
+        connection.execute(TERM_BLOCKS)
+    with reading_terms(path):
+        folded = term_blocks.fold_terms(
+            connection,
+            database.get_meta(connection, "next_term"),
+            database.get_meta(connection, term_blocks.FOLDED) or 0,
+            whole=whole,
+        )
+    database.set_meta(connection, term_blocks.FOLDED, folded)
