@@ -63,8 +63,9 @@ class Kernel:
         return [*map(str, self._by_signature), *(map(str, numba.overloads) if numba is not None else ())]
 
     def compile(self, signature: Signature) -> None:
-        """Make machine code for types of arguments without calling it, unless it is stored."""
-        self._entry(signature)
+        """Make machine code for types of arguments without calling it, unless it is stored or numba calls it."""
+        if self._native:
+            self._entry(signature)
 
     def _call_first(self, arguments: tuple[Any, ...]) -> Any:
         """Call it with types of arguments that it has not been called with in this process."""
