@@ -54,7 +54,8 @@ class TermTable(CachedTerms):
         self._connection = connection
         self._segments = segments
         self._frequencies = frequencies
-        self._in_blocks = has_blocks(connection.db)
+        with database.using_sqlite(connection.path):
+            self._in_blocks = has_blocks(connection.db)
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path = self._connection.path
