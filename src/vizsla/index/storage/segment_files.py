@@ -253,7 +253,8 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=not new)
         yield folder
         sync_folder(folder)
-        sync_folder(folder.parent)
+        if new:
+            sync_folder(folder.parent)
     except BaseException as e:
         if new:
             shutil.rmtree(folder, ignore_errors=True)
