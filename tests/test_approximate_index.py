@@ -263,8 +263,9 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
         index.commit()
         before = pairs_of(index.search("w5"))
     with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums')")
+        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums', 'folded_terms')")
         db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
+        db.execute("DROP TABLE term_blocks")
     db.close()
     (tmp_path / "old" / "index.seal").write_text("the hash of index.db, which nobody looks at any more")
     with Index.open(tmp_path / "old") as index:

@@ -242,7 +242,7 @@ def test_what_a_network_cannot_read_is_said_in_a_sentence(opened: Opener) -> Non
     for wrong in (VOCABULARY, -1):
         with pytest.raises(InputError, match="a token id is outside of this network's vocabulary of 200"):
             network.weights(*ragged([np.array([3, wrong])]))
-    with pytest.raises(VizslaError, match="this network has the head unicoil, and only splade or sparta gives vectors"):
+    with pytest.raises(VizslaError, match="this network has the head unicoil, and only sparta or splade gives vectors"):
         network.vectors(*ragged(texts(1)))
     lacking = {k: v for k, v in arrays(small_network("splade")).items() if k != "decoder.bias"}
     with pytest.raises(InputError, match=r"the weights of this network lack decoder\.bias"):
