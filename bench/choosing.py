@@ -43,7 +43,7 @@ def cost(options: argparse.Namespace) -> None:
     found: dict[str, dict[str, Any]] = {}
     for _ in range(options.rounds):
         for given in options.models:
-            name, _, expression = given.rpartition("=") if "=" in given.partition("(")[0] else (given, "", given)
+            name, _, expression = given.partition("=") if "=" in given.partition("(")[0] else (given, "", given)
             keep_fastest(found, name, measured(expression, documents, queries))
     Path(options.file).write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
