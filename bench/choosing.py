@@ -185,7 +185,7 @@ def picture(table: Sequence[dict[str, Any]]) -> str:
     ]
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - EDGE}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>')
     parts.append(f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">milliseconds a query</text>')
-    parts.append(f'<text x="{LEFT - 8}" y="14" text-anchor="end">nDCG@10</text>')
+    parts.append('<text x="4" y="14">nDCG@10</text>')
     for row in table:
         x, y = across(row["milliseconds"]), up(row["mean"])
         parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="5"/>')

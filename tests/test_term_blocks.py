@@ -15,6 +15,7 @@ from vizsla.index.storage import term_blocks
 from vizsla.index.storage.schema import SCHEMA, TERM_BLOCKS
 from vizsla.index.storage.term_blocks import (
     DamagedTermsError,
+    TermBlocks,
     find_terms,
     fold_terms,
     pack_block,
@@ -65,10 +66,13 @@ def test_blocks_hold_what_a_table_holds(
         assert list(stored_terms(db, space, beginning, end)) == wanted
         asked = sorted({t for _, t, _ in rows} | {beginning, "a", ""})
         known = {t: n for s, t, n in rows if s == space}
-        assert find_terms(db, space, asked, in_blocks=True) == known
+        blocks = TermBlocks()
+        assert find_terms(db, space, asked, blocks) == known
         with pytest.MonkeyPatch.context() as changed:
             changed.setattr(term_blocks, "_FEW", 0)
-            assert find_terms(db, space, asked, in_blocks=True) == known
+            changed.setattr(term_blocks, "_KEPT", 1)
+            changed.setattr(term_blocks, "_SINGLE", 2)
+            assert find_terms(db, space, asked, blocks) == find_terms(db, space, asked, TermBlocks()) == known
         assert term_blocks.has_terms(db, space) == any(s == space for s, _, _ in rows)
     db.close()
 
@@ -95,7 +99,7 @@ def test_a_damaged_block_is_told(block: object) -> None:
     db.executescript(SCHEMA + TERM_BLOCKS.replace("NOT NULL", ""))
     db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (block,))
     with pytest.raises(DamagedTermsError):
-        find_terms(db, 0, ["a"], in_blocks=True)
+        find_terms(db, 0, ["a"], TermBlocks())
     db.close()
 
 

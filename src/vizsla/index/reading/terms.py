@@ -11,7 +11,7 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database, term_table
-from vizsla.index.storage.term_blocks import Term, has_blocks, stored_terms
+from vizsla.index.storage.term_blocks import Term, stored_terms
 
 MAX_CACHED = 100_000
 
@@ -55,15 +55,14 @@ class TermTable(CachedTerms):
         self._segments = segments
         self._frequencies = frequencies
         with database.using_sqlite(connection.path):
-            self._in_blocks = has_blocks(connection.db)
+            self._blocks = term_table.open_blocks(connection.db)
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path = self._connection.path
         with self._connection.lock, database.using_sqlite(path):
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
-            numbers = np.array(
-                term_table.find_terms(self._connection.db, path, space, valid, self._in_blocks), np.int64
-            )
+            found = term_table.find_terms(self._connection.db, path, space, valid, self._blocks)
+            numbers = np.array(found, np.int64)
         return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
 
     def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:

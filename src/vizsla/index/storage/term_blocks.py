@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
@@ -27,7 +28,11 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 _FEW, _MANY = 16, 500  # terms: found one by one, and always as many, so that SQLite reads the statement once
 _FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
+_FIRSTS = "SELECT first FROM term_blocks WHERE namespace = ? ORDER BY first"  # by bytes, as by code points
+_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first = ?"
 _FIND_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first <= ? ORDER BY first DESC LIMIT 1"
+_SINGLE = 50  # terms whose blocks are looked for one by one
+_KEPT = 1024  # decompressed blocks, of 2 kB each
 
 
 class DamagedTermsError(Exception):
@@ -98,8 +103,42 @@ def has_blocks(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'term_blocks'").fetchone() is not None
 
 
-def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], *, in_blocks: bool) -> dict[str, int]:
-    """The numbers of those terms that the index has."""
+class TermBlocks:
+    """The blocks of one commit, or of a transaction in which no term is moved; what was read of them is kept."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+        self._firsts: dict[int, list[str]] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+
+    def find(self, db: sqlite3.Connection, namespace: int, term: str) -> int | None:
+        """The number of a term; None for a term that no block has."""
+        self._asked += 1
+        if self._asked <= _SINGLE:  # for a few terms, as in a shell, the list of all blocks would take longer
+            row = db.execute(_FIND_BLOCK, (namespace, term)).fetchone()
+            return None if row is None else _find_in_text(_text_of(row[0]), term)
+        if namespace not in self._firsts:
+            firsts = [first for (first,) in db.execute(_FIRSTS, (namespace,))]
+            if not all(type(first) is str for first in firsts):
+                raise DamagedTermsError
+            self._firsts[namespace] = firsts
+        firsts = self._firsts[namespace]
+        place = bisect_right(firsts, term) - 1
+        if place < 0:
+            return None
+        text = self._texts.get((namespace, place))
+        if text is None:
+            if len(self._texts) >= _KEPT:
+                self._texts = {}
+            row = db.execute(_BLOCK, (namespace, firsts[place])).fetchone()
+            text = self._texts[namespace, place] = _text_of(None if row is None else row[0])
+        return _find_in_text(text, term)
+
+
+def find_terms(
+    db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks | None
+) -> dict[str, int]:
+    """The numbers of those terms that the index has; `blocks`: None if it has no blocks."""
     found: dict[str, int] = {}
     if len(terms) < _FEW:
         for term in terms:
@@ -108,15 +147,9 @@ def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], *, 
         for a in range(0, len(terms), _MANY):
             chunk = terms[a : a + _MANY]
             found.update(db.execute(_FIND_MANY, (namespace, *chunk, *[chunk[0]] * (_MANY - len(chunk)))))
-    if in_blocks:
-        last, text = object(), ""
-        for term in sorted(term for term in terms if term not in found):
-            block = db.execute(_FIND_BLOCK, (namespace, term)).fetchone()
-            if block is None:
-                continue
-            if block[0] != last:
-                last, text = block[0], _text_of(block[0])
-            number = _find_in_text(text, term)
+    if blocks is not None:
+        for term in terms:
+            number = None if term in found else blocks.find(db, namespace, term)
             if number is not None:
                 found[term] = number
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from vizsla.index.storage import database, term_blocks
 from vizsla.index.storage.schema import TERM_BLOCKS
+from vizsla.index.storage.term_blocks import TermBlocks
 
 
 def _term_number(number: Any, path: Path) -> int:
@@ -22,15 +23,18 @@ def _term_number(number: Any, path: Path) -> int:
 
 
 def find_terms(
-    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], in_blocks: bool | None = None
+    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], blocks: TermBlocks | None
 ) -> list[int]:
-    """The numbers of terms; -1 for one that the index does not have. `in_blocks`: whether it has blocks, if known."""
-    if in_blocks is None:
-        in_blocks = term_blocks.has_blocks(connection)
+    """The numbers of terms; -1 for one that the index does not have. `blocks`: as from `open_blocks`."""
     wanted = list(terms)
     with reading_terms(path):
-        found = term_blocks.find_terms(connection, namespace, wanted, in_blocks=in_blocks)
+        found = term_blocks.find_terms(connection, namespace, wanted, blocks)
     return [_term_number(found.get(term), path) for term in wanted]
+
+
+def open_blocks(connection: sqlite3.Connection) -> TermBlocks | None:
+    """The blocks of terms; None for an index that has none."""
+    return TermBlocks() if term_blocks.has_blocks(connection) else None
 
 
 @contextmanager

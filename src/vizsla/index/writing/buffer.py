@@ -146,7 +146,7 @@ class TermNumbers:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            numbers[:] = term_table.find_terms(self._db, self._path, namespace, terms)
+            numbers[:] = term_table.find_terms(self._db, self._path, namespace, terms, term_table.open_blocks(self._db))
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")

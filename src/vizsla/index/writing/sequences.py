@@ -41,7 +41,9 @@ class SequenceBuilder:
     def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
         """Terms by the numbers of the index, given those of the lexicon."""
         new = self._encoder.lexicon.terms[len(self._numbers) :]
-        own = np.array(term_table.find_terms(self._db, self._path, self._space, new), np.int64)
+        own = np.array(
+            term_table.find_terms(self._db, self._path, self._space, new, term_table.open_blocks(self._db)), np.int64
+        )
         if (own < 0).any():
             raise CollectionError(f"{self._path}: a word of a stored text is not indexed; run 'vizsla verify'")
         self._numbers = np.concatenate([self._numbers, own.astype(np.uint32)])
