@@ -58,7 +58,7 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     complaints = Complaints()
     usual = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
     context = browser.new_context(base_url=url, **{**usual, **options})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)  # the first answer on a new machine waits for kernels
     try:
         page = context.new_page()
         complaints.watch(page)
