@@ -91,7 +91,6 @@ class _Method(ctypes.Structure):
 
 
 _FASTCALL = 0x80
-_kept: list[object] = []  # what machine code points to must stay
 
 
 def load(code: bytes, name: str, classes: list[type]) -> Callable[..., Any]:
@@ -102,11 +101,19 @@ def load(code: bytes, name: str, classes: list[type]) -> Callable[..., Any]:
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     method = _Method(name.encode(), engine.get_function_address(name), _FASTCALL, None)
-    _kept.append((method, classes))
+    _keep_forever((method, classes))
     table = _table() + struct.pack(f"={len(classes)}q", *map(id, classes))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
     return make(ctypes.addressof(method), table, None)  # type: ignore[no-any-return]
+
+
+def _keep_forever(thing: object) -> None:
+    """Never free what machine code and functions point to: a function reads its method when Python, ending, frees it.
+
+    A list of a module would not do: Python clears modules before it frees the functions of others.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 @cache
@@ -124,4 +131,6 @@ def _engine() -> Any:
     binding.initialize_native_asmprinter()
     target = binding.Target.from_default_triple()
     machine = target.create_target_machine(reloc="static", codemodel="jitdefault", jit=True)
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    _keep_forever(engine)
+    return engine
