@@ -280,3 +280,15 @@ def _entry(kernel: Kernel, arguments: tuple[object, ...]):  # type: ignore[no-un
     entry = kernel._entry(signature)
     assert entry is not None
     return entry
+
+
+@pytest.mark.slow
+def test_a_process_that_called_stored_kernels_ends_well(tmp_path: Path) -> None:
+    """With a network in the same process: what functions point to was once freed before them, one time in three."""
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "dogs.jsonl").write_text('{"id": "1", "text": "A dog that points."}\n')
+    command = [sys.executable, "-m", "vizsla"]
+    subprocess.run([*command, "index", "dogs.jsonl", "-o", "my.index"], cwd=tmp_path, check=True, capture_output=True)
+    for _ in range(8):
+        search = [*command, "search", "my.index", "pointing dogs", "--expand", "general"]
+        subprocess.run(search, cwd=tmp_path, check=True, capture_output=True)
