@@ -12,8 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.posting_lists import MAX_SMALL, OFFSET_MASK, RANGE_BITS
-from vizsla.engine.scores import find_posting, value_at, weight_of
+from vizsla.engine.blocks import (
+    MAX_SMALL,
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    WORDS,
+    bits_at,
+    find_posting,
+    is_bitmap,
+    value_in_bitmap,
+)
+from vizsla.engine.scores import value_at, weight_of
 from vizsla.kernels import njit_no_alloc
 
 TOP_BIT = 1 << 15
@@ -34,7 +44,9 @@ class Bounds(NamedTuple):
     factors: np.ndarray
     """[n] the terms' weights in units."""
     loads: np.ndarray
-    """[n + 1] how many postings a range has on average of all terms from a place of the order on."""
+    """[n + 1] what it costs to add up a range of all terms from a place of the order on, in postings."""
+    probes: np.ndarray
+    """[n + 1] what it costs to look up a document in all terms from a place of the order on, in postings."""
 
     @classmethod
     def of_size(cls, terms: int, width: int) -> Bounds:
@@ -44,11 +56,21 @@ class Bounds(NamedTuple):
             np.empty((terms, width), np.uint16),
             np.empty(terms),
             np.empty(terms + 1),
+            np.empty(terms + 1),
         )
 
 
 @njit_no_alloc
-def bound_terms(terms, maxima, w, expected, bounds):
+def _has_bitmap(small, first, last):
+    """Whether any of the small blocks first .. last - 1 is a bitmap."""
+    for r in range(first, last):
+        if is_bitmap(small, np.int64(small.starts[r]), np.int64(small.starts[r + 1])):
+            return True
+    return False
+
+
+@njit_no_alloc
+def bound_terms(small, terms, maxima, w, expected, bounds):
     """Bound a query's terms, whose large lists have values up to `maxima`; returns the unit.
 
     The unit is 0 where no term has blocks, and -1 for damage. `expected`: terms that are left out at first are expected
@@ -66,13 +88,16 @@ def bound_terms(terms, maxima, w, expected, bounds):
         if not 0 < highest < np.inf and small_count + large_count > 0:
             return -1.0
         factors[i] = highest
-        total += highest
+        if small_count > 0 and _has_bitmap(small, terms.blocks[i, 0], terms.blocks[i, 1]):
+            total += max(highest, 3 * terms.weights[i] * _weight_of_one(w.small[s], width))
+        else:
+            total += highest
         j = i
         while j > 0 and factors[order[j - 1]] < highest:  # sorted by insertion: queries are short
             order[j] = order[j - 1]
             j -= 1
         order[j] = i
-    unit = total / (MAX_SUM - 2 * n)
+    unit = total / (MAX_SUM - 4 * n)
     if unit == 0:
         return unit
     bounds.rest[n] = 0
@@ -84,6 +109,15 @@ def bound_terms(terms, maxima, w, expected, bounds):
         if terms.blocks[i, 0] < terms.blocks[i, 1]:
             _bound_small(factors[i], w.small[terms.spaces[i]], bounds.rows[i])
     return unit
+
+
+@njit_no_alloc
+def _weight_of_one(weights, width):
+    """What a document gets for each of the values 1 to 3 in a bitmap, whatever its length, so that 4 is covered, too.
+
+    The weights of the shortest documents come first.
+    """
+    return max(weights[0], weights[width] / 2, weights[(MAX_SMALL - 1) * width] / 3)
 
 
 @njit_no_alloc
@@ -123,6 +157,38 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
 
 
 @njit_no_alloc
+def _bound_of_one(row, w):
+    """The same as a bound."""
+    return np.uint16(np.ceil(_weight_of_one(row, w.small.shape[1] // MAX_SMALL)))
+
+
+@njit_no_alloc
+def add_bitmap(sums, postings, a, row, w):
+    """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
+    one, start = _bound_of_one(row, w), np.uint64(a)
+    for plane in range(RANGE_SIZE // WORDS):
+        first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
+        for x in range(WORDS):  # numbers of 16 bits throughout, so that many are added at a time
+            i = np.uint64(x)
+            bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
+            sums[first + i] = np.uint16(sums[first + i] + np.uint16(bits * one))
+
+
+@njit_no_alloc
+def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
+    """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
+    one = np.uint64(_bound_of_one(row, w)) if is_there else np.uint64(0)
+    shift, last = _width_bits(w), np.uint64(w.last_codes[s])
+    for j in range(offsets.size):  # without branches that could not be foreseen
+        offset = offsets[j]
+        bits = bits_at(postings, a, offset)
+        value = np.uint64(value_in_bitmap(postings, a, z, offset)) if bits == np.uint64(3) else bits
+        code = min(np.uint64(codes[np.uint64(base) + np.uint64(offset)]), last)
+        bound = np.uint64(row[(max(value, np.uint64(1)) - np.uint64(1)) << shift | code])
+        sums[offset] = np.uint16(np.uint64(sums[offset]) + (bound if value else np.uint64(0)) - bits * one)
+
+
+@njit_no_alloc
 def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
     """Add a block of large postings to the sums of its range."""
     if w.linear[s]:
@@ -140,7 +206,7 @@ def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
 
 @njit_no_alloc
 def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
-    """Add a block's bounds for a few documents of its range only, each looked up."""
+    """Add a plain block's bounds for a few documents of its range only, each looked up."""
     last = w.norms.shape[1] - 1
     for j in range(offsets.size):
         x = find_posting(lists.postings, a, z, offsets[j])

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.scores import add_exactly
 from vizsla.engine.topk import merge_topk
 from vizsla.kernels import njit

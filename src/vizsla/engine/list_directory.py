@@ -4,14 +4,15 @@ Most terms of a collection are rare: half of them are in a single document. So a
 number for each term and each block; these would take more room than the postings of rare terms. It is a row of
 *records*, one a list, in the order of the term numbers:
 
-    gap, length [, bytes], blocks
+    gap, length [, 0, count] [, bytes], blocks
 
 all of them whole numbers in groups of seven bits, lowest first; the highest bit says that another group follows. `gap`
-is the difference to the term number before, `length` how many postings the list has. A block is twice the difference to
-the document range before it, plus 1 if it has one posting; else the number of its postings follows. The last block says
-no number: it has the rest. `bytes`, how many the blocks take, is left out where a list has one posting. Every 16
-records are a *group*. A row of `groups` says for each the first term number and where its first record and its first
-posting lie, so that a search reads 16 records at most.
+is the difference to the term number before, `length` how many places the list takes: one for a posting, except in
+bitmaps, see `blocks.py`. A block is twice the difference to the document range before it, plus 1 if it takes one place;
+else the number of its places follows. The last block says no number: it has the rest. `bytes`, how many the blocks take,
+is left out where a list has one posting. `count`, how many postings the list has, is there after a 0 where that is not
+its length, because of bitmaps. Every 16 records are a *group*. A row of `groups` says for each the first term number and where its first
+record and its first posting lie, so that a search reads 16 records at most.
 """
 
 from __future__ import annotations
@@ -39,18 +40,25 @@ class BlockTable(NamedTuple):
     """[r] uint16: the range of each block, ascending within a term."""
     starts: np.ndarray
     """[r + 1] uint32: where each block's postings start."""
+    counts: np.ndarray
+    """[t] int64: how many postings each term has."""
+
+    @classmethod
+    def plain(cls, terms: np.ndarray, block_starts: np.ndarray, ranges: np.ndarray, starts: np.ndarray) -> BlockTable:
+        """A table of lists without bitmaps, in which a posting takes one place."""
+        return cls(terms, block_starts, ranges, starts, np.diff(starts[block_starts].astype(np.int64)))
 
 
 @dataclass(frozen=True, eq=False)
 class ListDirectory:
     """The terms that have a posting list, and where the blocks of each are.
 
-    >>> table = BlockTable(np.array([3, 9]), np.array([0, 2, 3]), np.array([0, 1, 7]), np.array([0, 5, 6, 7]))
+    >>> table = BlockTable.plain(np.array([3, 9]), np.array([0, 2, 3]), np.array([0, 1, 7]), np.array([0, 5, 6, 7]))
     >>> directory = ListDirectory.pack(table)
     >>> directory.records.tolist(), directory.groups.tolist()
     ([0, 6, 3, 0, 5, 2, 6, 1, 14], [[3, 0, 0], [2, 9, 7]])
     >>> [array.tolist() for array in directory.unpack()]
-    [[3, 9], [0, 2, 3], [0, 1, 7], [0, 5, 6, 7]]
+    [[3, 9], [0, 2, 3], [0, 1, 7], [0, 5, 6, 7], [6, 1]]
     """
 
     groups: np.ndarray
@@ -69,8 +77,8 @@ class ListDirectory:
         if not _lie_end_to_end(table):
             raise DamagedSegmentError
         groups = np.empty((-(-count // GROUP) + 1, 3), np.uint32)
-        records = np.empty(15 * count + 8 * blocks, np.uint8)
-        types = np.uint32, np.int64, np.uint16, np.uint32
+        records = np.empty(21 * count + 8 * blocks, np.uint8)
+        types = np.uint32, np.int64, np.uint16, np.uint32, np.int64
         same = [read_only(array.astype(kind, copy=False)) for array, kind in zip(table, types, strict=True)]
         size = _pack(*same, groups, records)
         return cls(groups, records[:size].copy())
@@ -105,31 +113,40 @@ class ListDirectory:
             raise DamagedSegmentError
         table = BlockTable(
             np.empty(count, np.uint32), np.empty(count + 1, np.int64), np.empty(blocks, np.uint16),
-            np.empty(blocks + 1, np.uint32),
+            np.empty(blocks + 1, np.uint32), np.empty(count, np.int64),
         )  # fmt: skip
         if not _unpack(self.groups, self.records, *table):
             raise DamagedSegmentError
         return table
 
-    def find(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which lists the terms have, counted from 0, or -1, and how long they are."""
-        places, lengths = np.empty(len(terms), np.int64), np.empty(len(terms), np.int64)
-        if not _find_lengths(self.groups, self.records, terms, places, lengths):
+    def count_postings(self) -> int:
+        """How many postings all lists have."""
+        count = _count_postings(self.groups, self.records)
+        if count < 0:
             raise DamagedSegmentError
-        return places, lengths
+        return int(count)
+
+    def find(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which lists the terms have, counted from 0, or -1, and how many postings these have."""
+        places, counts = np.empty(len(terms), np.int64), np.empty(len(terms), np.int64)
+        if not _find_counts(self.groups, self.records, terms, places, counts):
+            raise DamagedSegmentError
+        return places, counts
 
 
 def _lie_end_to_end(table: BlockTable) -> bool:
     """Whether the lists of a table, and their blocks, follow each other and have postings."""
-    terms, block_starts, ranges, starts = (array.astype(np.int64, copy=False) for array in table)
+    terms, block_starts, ranges, starts, counts = (array.astype(np.int64, copy=False) for array in table)
     if len(block_starts) != len(terms) + 1 or len(starts) != len(ranges) + 1:
         return False
-    if block_starts[0] != 0 or block_starts[-1] != len(ranges) or starts[0] != 0:
+    if block_starts[0] != 0 or block_starts[-1] != len(ranges) or starts[0] != 0 or len(counts) != len(terms):
         return False
     lists, rises = np.diff(block_starts) > 0, np.diff(ranges) > 0
     if not lists.all():
         return False
     rises[block_starts[1:-1] - 1] = True  # from one list to the next
+    if not (counts > 0).all():
+        return False
     return bool((np.diff(terms) > 0).all() and rises.all() and (np.diff(starts) > 0).all())
 
 
@@ -149,24 +166,27 @@ def _read(data, at, end):
 
 @njit_no_alloc
 def _read_head(records, at, end):
-    """The gap and the length of a list, and where its blocks start and end; the length is 0 for damage."""
+    """The gap, length and count of a list, and where its blocks start and end; the length is 0 for damage."""
     gap, at = _read(records, at, end)
     length, at = _read(records, at, end)
-    size = np.int64(0)
+    size, count = np.int64(0), length
     if length > 1:
         size, at = _read(records, at, end)
+        if size == 0:
+            count, at = _read(records, at, end)
+            size, at = _read(records, at, end)
     elif length == 1:
         after = at
         range_number, after = _read(records, at, end)
         size = after - at if range_number >= 0 else np.int64(-1)
-    if gap < 0 or length < 1 or size < 1 or at + size > end:
-        return gap, np.int64(0), at, at
-    return gap, length, at, at + size
+    if gap < 0 or length < 1 or size < 1 or count < 1 or at + size > end:
+        return gap, np.int64(0), count, at, at
+    return gap, length, count, at, at + size
 
 
 @njit_no_alloc
 def find_list(groups, records, term):
-    """The place of a term's list, its first posting, its length, and where its blocks start and end in the records.
+    """The place of a term's list, its first posting, its length and count, and where its blocks are in the records.
 
     The place is -1 for a term without a list, and -2 for damage.
     """
@@ -178,18 +198,18 @@ def find_list(groups, records, term):
         else:
             last = middle
     if first == last or groups[first, 0] > term:
-        return np.int64(-1), nothing, nothing, nothing, nothing
+        return np.int64(-1), nothing, nothing, nothing, nothing, nothing
     number, at, posting = np.int64(groups[first, 0]), np.int64(groups[first, 1]), np.int64(groups[first, 2])
     count = int(groups[groups.shape[0] - 1, 0])
     for place in range(first * GROUP, min((first + 1) * GROUP, count)):
-        gap, length, start, end = _read_head(records, at, records.size)
+        gap, length, postings, start, end = _read_head(records, at, records.size)
         if length == 0:
-            return np.int64(-2), nothing, nothing, nothing, nothing
+            return np.int64(-2), nothing, nothing, nothing, nothing, nothing
         number += gap
         if number >= term:
-            return (np.int64(place) if number == term else np.int64(-1)), posting, length, start, end
+            return (np.int64(place) if number == term else np.int64(-1)), posting, length, postings, start, end
         at, posting = end, posting + length
-    return np.int64(-1), nothing, nothing, nothing, nothing
+    return np.int64(-1), nothing, nothing, nothing, nothing, nothing
 
 
 @njit_no_alloc
@@ -229,7 +249,7 @@ def open_lists(groups, records, terms, postings, range_count, ranges, starts, pl
     """
     slot = np.int64(0)
     for i in range(terms.size):
-        place, posting, length, start, end = find_list(groups, records, terms[i])
+        place, posting, length, _, start, end = find_list(groups, records, terms[i])
         places[i] = place
         blocks[i, 0] = blocks[i, 1] = slot
         if place < -1 or posting + length > postings:
@@ -244,14 +264,26 @@ def open_lists(groups, records, terms, postings, range_count, ranges, starts, pl
 
 
 @njit_no_alloc
-def _find_lengths(groups, records, terms, places, lengths):
+def _find_counts(groups, records, terms, places, counts):
     for i in range(terms.size):
-        places[i], _, lengths[i], _, _ = find_list(groups, records, terms[i])
+        places[i], _, _, counts[i], _, _ = find_list(groups, records, terms[i])
         if places[i] < 0:
-            lengths[i] = 0
+            counts[i] = 0
         if places[i] < -1:
             return False
     return True
+
+
+@njit_no_alloc
+def _count_postings(groups, records):
+    """How many postings all lists have; -1 for damage."""
+    at, total = np.int64(0), np.int64(0)
+    for _ in range(groups[groups.shape[0] - 1, 0]):
+        _, length, count, _, at = _read_head(records, at, records.size)
+        if length == 0:
+            return np.int64(-1)
+        total += count
+    return total
 
 
 @njit_no_alloc
@@ -259,7 +291,7 @@ def _count_blocks(groups, records):
     """How many blocks all lists have; -1 for damage."""
     at, blocks = np.int64(0), 0
     for _ in range(groups[groups.shape[0] - 1, 0]):
-        _, length, start, end = _read_head(records, at, records.size)
+        _, length, _, start, end = _read_head(records, at, records.size)
         if length == 0:
             return -1
         at = end
@@ -272,7 +304,7 @@ def _count_blocks(groups, records):
 
 
 @njit_no_alloc
-def _unpack(groups, records, terms, block_starts, ranges, starts):
+def _unpack(groups, records, terms, block_starts, ranges, starts, counts):
     at, posting, number, block = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for t in range(terms.size):
         if t % GROUP == 0:
@@ -280,7 +312,7 @@ def _unpack(groups, records, terms, block_starts, ranges, starts):
             if row[1] != at or row[2] != posting or (t > 0 and row[0] <= number):
                 return False
             number = np.int64(row[0])
-        gap, length, start, at = _read_head(records, at, records.size)
+        gap, length, counts[t], start, at = _read_head(records, at, records.size)
         if length == 0 or (gap == 0) != (t % GROUP == 0) or number + gap >= 1 << 32:
             return False
         number += gap
@@ -321,7 +353,7 @@ def _head(ranges, r, is_first, has_one):
 
 
 @njit_no_alloc
-def _pack(terms, block_starts, ranges, starts, groups, records):
+def _pack(terms, block_starts, ranges, starts, counts, groups, records):
     """Write groups and records; returns how many bytes the records take."""
     at = 0
     for t in range(terms.size):
@@ -340,6 +372,9 @@ def _pack(terms, block_starts, ranges, starts, groups, records):
                 count = np.int64(starts[r + 1]) - np.int64(starts[r])
                 size += _size(_head(ranges, r, r == a, count == 1 and r + 1 < z))
                 size += _size(count) if count > 1 and r + 1 < z else 0
+            if counts[t] != length:
+                at = _write(records, at, np.int64(0))
+                at = _write(records, at, counts[t])
             at = _write(records, at, size)
         for r in range(a, z):
             count = np.int64(starts[r + 1]) - np.int64(starts[r])

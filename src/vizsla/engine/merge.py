@@ -13,8 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.blocks import (
+    MAX_SMALL,
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    bits_at,
+    block_bounds,
+    is_bitmap,
+    places_of,
+    unpack_bitmap,
+    with_bitmaps,
+)
 from vizsla.engine.list_directory import BlockTable
-from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, PostingLists
+from vizsla.engine.posting_lists import PostingLists
 from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
@@ -24,58 +36,78 @@ from vizsla.kernels import njit_no_alloc
 GONE = -1
 
 
+class _Counts(NamedTuple):
+    """What each term will have after a merge."""
+
+    last: np.ndarray
+    """The range of its last block so far, -1 before the first."""
+    block: np.ndarray
+    """[t, 2] how many postings this block has so far, and how many of them with the value 4."""
+    blocks: np.ndarray
+    postings: np.ndarray
+    places: np.ndarray
+    """How many places its blocks but the last one take."""
+    maxima: np.ndarray
+
+    @classmethod
+    def of_size(cls, n: int) -> _Counts:
+        zeros = [np.zeros(n, np.int64) for _ in range(3)]
+        return cls(np.full(n, -1, np.int64), np.zeros((n, 2), np.int64), *zeros, np.zeros(n))
+
+
 @njit_no_alloc
-def _count_living(blocks, ranges, starts, postings, values, moved, places, last, lists, lengths, maxima):
-    """Count for each term the blocks and postings that living documents will have, and its largest value."""
-    for t in range(places.size):
-        p = places[t]
-        for r in range(blocks[t], blocks[t + 1]):
-            base = np.int64(ranges[r]) << RANGE_BITS
-            for x in range(starts[r], starts[r + 1]):
-                old = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
-                if old >= moved.size:
-                    return False
-                if moved[old] >= 0:
-                    lengths[p] += 1
-                    lists[p] += moved[old] >> RANGE_BITS != last[p]
-                    last[p] = moved[old] >> RANGE_BITS
-                    if values.size:
-                        maxima[p] = max(maxima[p], np.float64(values[x]))
+def _end_block(counts, p, plain):
+    """Count the places that a term's last block takes; in lists with values every block is plain."""
+    count, fours = counts.block[p]
+    counts.places[p] += count if plain else places_of(count, fours)
+    counts.block[p, 0] = counts.block[p, 1] = 0
+
+
+@njit_no_alloc
+def _count_block(postings, a, z, values, base, moved, p, counts):
+    """Count the postings of a plain block that living documents will have; False for damage."""
+    for x in range(a, z):
+        old = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
+        if old >= moved.size:
+            return False
+        if moved[old] >= 0:
+            doc_range = moved[old] >> RANGE_BITS
+            if doc_range != counts.last[p]:
+                _end_block(counts, p, values.size > 0)
+                counts.blocks[p] += 1
+                counts.last[p] = doc_range
+            counts.postings[p] += 1
+            counts.block[p, 0] += 1
+            counts.block[p, 1] += (postings[x] >> np.uint16(RANGE_BITS)) == MAX_SMALL - 1
+            if values.size:
+                counts.maxima[p] = max(counts.maxima[p], np.float64(values[x]))
     return True
 
 
 @njit_no_alloc
-def _move(
-    blocks, ranges, starts, postings, values, first, moved, places, last, block_free, free, block_base, base,
-    new_ranges, new_starts, new_postings, new_values,
-):  # fmt: skip
-    """Move the lists of some terms, the first of which is at `first`, to their places, documents renumbered."""
+def _count_living(lists, block_starts, moved, places, memory, counts):
+    """Count for each term the blocks, postings and places that living documents will have, and its largest value.
+
+    `memory`: for the postings of a bitmap.
+    """
     for t in range(places.size):
-        p = places[t]
-        for r in range(blocks[first + t], blocks[first + t + 1]):
-            range_start = np.int64(ranges[r]) << RANGE_BITS
-            for x in range(starts[r], starts[r + 1]):
-                old = range_start + np.int64(postings[x] & np.uint16(OFFSET_MASK))
-                if old >= moved.size:
-                    return False
-                d = moved[old]
-                if d < 0:
-                    continue
-                at, block = free[p] - base, block_free[p] - block_base
-                if d >> RANGE_BITS != last[p]:
-                    if not 0 <= block < new_ranges.size:
-                        return False
-                    new_ranges[block] = d >> RANGE_BITS
-                    new_starts[block] = free[p]
-                    block_free[p] += 1
-                    last[p] = d >> RANGE_BITS
-                if not 0 <= at < new_postings.size:
-                    return False
-                new_postings[at] = (postings[x] & np.uint16(~OFFSET_MASK & 0xFFFF)) | np.uint16(d & OFFSET_MASK)
-                if values.size:
-                    new_values[at] = values[x]
-                free[p] += 1
+        for r in range(block_starts[t], block_starts[t + 1]):
+            base = np.int64(lists.ranges[r]) << RANGE_BITS
+            a, z = block_bounds(lists, r)
+            if is_bitmap(lists, a, z):
+                n = unpack_bitmap(lists.postings, a, z, memory)
+                sound = _count_block(memory, 0, n, lists.values, base, moved, places[t], counts)
+            else:
+                sound = z >= a and _count_block(lists.postings, a, z, lists.values, base, moved, places[t], counts)
+            if not sound:
+                return False
     return True
+
+
+@njit_no_alloc
+def _end_blocks(counts, plain):
+    for p in range(counts.last.size):
+        _end_block(counts, p, plain)
 
 
 class Piece(NamedTuple):
@@ -85,6 +117,55 @@ class Piece(NamedTuple):
     starts: np.ndarray
     postings: np.ndarray
     values: np.ndarray
+
+
+@njit_no_alloc
+def _move_block(postings, a, z, values, range_start, moved, p, last, block_free, free, block_base, base, piece):
+    """Move a plain block of a term to its place, documents renumbered; False for damage."""
+    for x in range(a, z):
+        old = range_start + np.int64(postings[x] & np.uint16(OFFSET_MASK))
+        if old >= moved.size:
+            return False
+        d = moved[old]
+        if d < 0:
+            continue
+        at, block = free[p] - base, block_free[p] - block_base
+        if d >> RANGE_BITS != last[p]:
+            if not 0 <= block < piece.ranges.size:
+                return False
+            piece.ranges[block] = d >> RANGE_BITS
+            piece.starts[block] = at
+            block_free[p] += 1
+            last[p] = d >> RANGE_BITS
+        if not 0 <= at < piece.postings.size:
+            return False
+        piece.postings[at] = (postings[x] & np.uint16(~OFFSET_MASK & 0xFFFF)) | np.uint16(d & OFFSET_MASK)
+        if values.size:
+            piece.values[at] = values[x]
+        free[p] += 1
+    return True
+
+
+@njit_no_alloc
+def _move(lists, block_starts, first, moved, places, memory, last, block_free, free, block_base, base, piece):
+    """Move the lists of some terms, the first of which is at `first`, to their places, all blocks plain."""
+    for t in range(places.size):
+        for r in range(block_starts[first + t], block_starts[first + t + 1]):
+            start = np.int64(lists.ranges[r]) << RANGE_BITS
+            a, z = block_bounds(lists, r)
+            if is_bitmap(lists, a, z):
+                n = unpack_bitmap(lists.postings, a, z, memory)
+                sound = _move_block(
+                    memory, 0, n, lists.values, start, moved, places[t], last, block_free, free, block_base, base, piece
+                )
+            else:
+                sound = z >= a and _move_block(
+                    lists.postings, a, z, lists.values, start, moved, places[t], last, block_free, free, block_base,
+                    base, piece,
+                )  # fmt: skip
+            if not sound:
+                return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +179,9 @@ class MergedPostingLists:
     block_starts: np.ndarray
     """[t + 1] where each term's blocks start."""
     posting_starts: np.ndarray
-    """[t + 1] where each term's postings start."""
+    """[t + 1] where each term's postings would start if all blocks were plain."""
+    size: int
+    """How many places the postings take."""
     maxima: np.ndarray
     value_type: np.dtype
 
@@ -106,26 +189,27 @@ class MergedPostingLists:
     def plan(cls, old: Sequence[PostingLists], moved: Sequence[np.ndarray]) -> MergedPostingLists:
         pairs = [(lists, lists.table()) for lists in old]
         terms = np.unique(np.concatenate([table.terms for _, table in pairs]))
-        last = np.full(len(terms), -1, np.int64)
-        block_counts, lengths = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
-        maxima = np.zeros(len(terms))
+        counts = _Counts.of_size(len(terms))
         for (lists, table), to in zip(pairs, moved, strict=True):
-            places = np.searchsorted(terms, table.terms)
-            if not _count_living(
-                *table[1:], lists.postings, lists.values, to, places, last, block_counts, lengths, maxima
-            ):
-                raise DamagedSegmentError
-        present = lengths > 0
+            _count(lists, table, to, np.searchsorted(terms, table.terms), counts)
         has_values = any(len(lists.values) for lists in old)
+        _end_blocks(counts, has_values)
+        present = counts.postings > 0
         return cls(
             pairs,
             moved,
             terms[present],
-            np.append(0, np.cumsum(block_counts[present])),
-            np.append(0, np.cumsum(lengths[present])),
-            maxima[present] if has_values else np.zeros(0),
+            np.append(0, np.cumsum(counts.blocks[present])),
+            np.append(0, np.cumsum(counts.postings[present])),
+            int(counts.places.sum()),
+            counts.maxima[present] if has_values else np.zeros(0),
             _common_type([lists.values.dtype for lists in old if len(lists.values)]),
         )
+
+    @property
+    def counts(self) -> np.ndarray:
+        """[t] how many postings each term has."""
+        return np.diff(self.posting_starts)
 
     @property
     def has_values(self) -> bool:
@@ -134,33 +218,45 @@ class MergedPostingLists:
     def pieces(self, chunk: int) -> Iterator[Piece]:
         """The merged blocks and postings, list after list, in chunks of about `chunk` postings."""
         block_free, free = self.block_starts[:-1].copy(), self.posting_starts[:-1].copy()
-        first = 0
+        first, written = 0, 0
         while first < len(self.terms):
             end = int(np.searchsorted(self.posting_starts, self.posting_starts[first] + chunk, side="right")) - 1
             end = min(max(end, first + 1), len(self.terms))
-            yield self._piece(first, end, block_free, free)
-            first = end
+            piece = self._piece(first, end, block_free, free)
+            if not self.has_values:
+                ends, postings = with_bitmaps(np.append(piece.starts, len(piece.postings)), piece.postings)
+                piece = piece._replace(starts=ends[:-1], postings=postings)
+            yield piece._replace(starts=(piece.starts + np.int64(written)).astype(np.uint32))
+            first, written = end, written + len(piece.postings)
 
     def _piece(self, first: int, end: int, block_free: np.ndarray, free: np.ndarray) -> Piece:
+        """The lists of some terms, all blocks plain; blocks start where they do in the piece."""
         block_base, base = self.block_starts[first], self.posting_starts[first]
         block_count, count = self.block_starts[end] - block_base, self.posting_starts[end] - base
         piece = Piece(
             np.empty(block_count, np.uint16),
-            np.empty(block_count, np.uint32),
+            np.empty(block_count, np.int64),
             np.empty(count, np.uint16),
             np.empty(count if self.has_values else 0, self.value_type),
         )
-        last = np.full(len(self.terms), -1, np.int64)
+        last, memory = np.full(len(self.terms), -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
         for (lists, table), to in zip(self.old, self.moved, strict=True):
             a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
             # A term whose documents are all gone is given another's place, but nothing of it moves there.
             places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
-                *table[1:], lists.postings, lists.values, a, to, places, last, block_free, free, block_base, base,
-                *piece,
+                lists.blocks(table), table.block_starts, a, to, places, memory, last, block_free, free, block_base, base,
+                piece,
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece
+
+
+def _count(lists: PostingLists, table: BlockTable, moved: np.ndarray, places: np.ndarray, counts: _Counts) -> None:
+    """Count what living documents will have of some lists."""
+    memory = np.empty(RANGE_SIZE, np.uint16)
+    if not _count_living(lists.blocks(table), table.block_starts, moved, places, memory, counts):
+        raise DamagedSegmentError
 
 
 def _common_type(types: Sequence[np.dtype]) -> np.dtype:
@@ -265,31 +361,40 @@ def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
 
 def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
     table = lists.table()
-    counts, unused = np.zeros(len(table.terms), np.int64), np.zeros(len(table.terms), np.int64)
-    to = np.where(alive, 0, GONE).astype(np.int64)
-    places = np.arange(len(table.terms))
-    none = np.zeros(0)
-    if not _count_living(*table[1:], lists.postings, none, to, places, unused.copy(), unused, counts, np.zeros(0)):
-        raise DamagedSegmentError
-    return counts
+    counts, to = _Counts.of_size(len(table.terms)), np.where(alive, 0, GONE).astype(np.int64)
+    _count(lists, table, to, np.arange(len(table.terms)), counts)
+    return counts.postings
 
 
 @njit_no_alloc
-def _count_rows(blocks, ranges, starts, postings, has_gone, gone, counts):
+def _count_gone(lists, a, z, base, gone):
+    """How many documents of a block are gone; -1 for damage."""
+    count = 0
+    if is_bitmap(lists, a, z):
+        for offset in range(min(RANGE_SIZE, gone.size - base)):
+            count += gone[base + offset] and bits_at(lists.postings, a, offset) > 0
+        return count
+    for x in range(a, z):
+        row = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
+        if row >= gone.size:
+            return -1
+        count += gone[row]
+    return count if z >= a else -1
+
+
+@njit_no_alloc
+def _count_rows(lists, block_starts, has_gone, gone, counts):
     """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
     for t in range(counts.size):
-        if not 0 <= blocks[t] <= blocks[t + 1] <= ranges.size:
+        if not 0 <= block_starts[t] <= block_starts[t + 1] <= lists.ranges.size:
             return False
-        for r in range(blocks[t], blocks[t + 1]):
-            if has_gone[ranges[r]]:
-                base = np.int64(ranges[r]) << RANGE_BITS
-                if starts[r + 1] > postings.size:
+        for r in range(block_starts[t], block_starts[t + 1]):
+            if has_gone[lists.ranges[r]]:
+                a, z = block_bounds(lists, r)
+                count = _count_gone(lists, a, z, np.int64(lists.ranges[r]) << RANGE_BITS, gone)
+                if count < 0:
                     return False
-                for x in range(starts[r], starts[r + 1]):
-                    row = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
-                    if row >= gone.size:
-                        return False
-                    counts[t] -= np.int64(gone[row])
+                counts[t] -= count
         if counts[t] < 0:
             return False
     return True
@@ -308,12 +413,11 @@ def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.nd
     for lists in (segment.small, segment.large):
         table = lists.table()
         last = first + len(table.terms)
-        if before is None:
-            counts = np.diff(table.starts[table.block_starts].astype(np.int64))
-        else:
-            counts = before[first:last].astype(np.int64)
+        counts = (table.counts if before is None else before[first:last]).astype(np.int64)
         first = last
-        if len(counts) != len(table.terms) or not _count_rows(*table[1:], lists.postings, has_gone, gone, counts):
+        if len(counts) != len(table.terms) or not _count_rows(
+            lists.blocks(table), table.block_starts, has_gone, gone, counts
+        ):
             raise DamagedSegmentError
         found.append(counts)
     return np.concatenate(found)

@@ -1,40 +1,32 @@
-"""Posting lists, packed: two bytes a posting, cut into blocks by document ranges.
+"""Posting lists, packed: two bytes a posting or less, cut into blocks by document ranges.
 
-A document range has 16,384 documents, so a posting needs 14 bits to name its document inside a range. In *small*
-lists the other two bits hold the value, 1 to 4: nearly all counts of words are that small. *Large* lists hold any
-value in an array beside the postings. A term can have a list of each kind; a document is in one of the two.
-
-A block is the part of a list that belongs to one range. The blocks of a term lie one after the other; a range without
+A term can have a *small* list, of values from 1 to 4, and a *large* one; a document is in one of the two. A block is the
+part of a list that belongs to one range, see `blocks.py`. The blocks of a term lie one after the other; a range without
 a posting has no block. `list_directory.py` says where they are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.blocks import (
+    MAX_SMALL,
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    Blocks,
+    block_bounds,
+    is_bitmap,
+    unpack_bitmap,
+    with_bitmaps,
+)
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
 from vizsla.kernels import njit_no_alloc
-
-RANGE_BITS = 14
-RANGE_SIZE = 1 << RANGE_BITS
-OFFSET_MASK = RANGE_SIZE - 1
-MAX_SMALL = 4
-"""The largest value that rides in the two bits an offset leaves free."""
-
-
-class Blocks(NamedTuple):
-    """Blocks of lists of one kind: those that a query's terms have, with all postings."""
-
-    ranges: np.ndarray
-    """[r] uint16: the range of each block."""
-    starts: np.ndarray
-    """[r + 1] uint32: where each block's postings start; that of the next block is where they end."""
-    postings: np.ndarray
-    values: np.ndarray
 
 
 class Directory(NamedTuple):
@@ -52,7 +44,8 @@ class PostingLists:
     directory: ListDirectory
     """Which terms have a list, and where its blocks are."""
     postings: np.ndarray
-    """[p] uint16: the document's place in its range, ascending in a block; in small lists the value minus one above."""
+    """[p] uint16: the document's place in its range, ascending in a block; in small lists the value minus one above.
+    Blocks of small lists with many postings are bitmaps."""
     values: np.ndarray
     """[p] what large lists store; empty in small lists."""
     maxima: np.ndarray
@@ -61,8 +54,21 @@ class PostingLists:
     def __post_init__(self) -> None:
         freeze(self)
 
+    @classmethod
+    def of_plain(cls, table: BlockTable, postings: np.ndarray, values: np.ndarray, maxima: np.ndarray) -> PostingLists:
+        """Lists whose blocks are all plain; those of small ones that have many postings become bitmaps."""
+        if len(values) == 0:
+            starts, postings = with_bitmaps(table.starts, postings)
+            table = table._replace(starts=starts)
+        return cls(ListDirectory.pack(table), postings, values, maxima)
+
     def __len__(self) -> int:
-        return len(self.postings)
+        """How many postings there are."""
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self.values) or self.directory.count_postings()
 
     @property
     def terms(self) -> np.ndarray:
@@ -74,11 +80,11 @@ class PostingLists:
 
         Where they start and end is put into `blocks`, [n, 2], and the largest values into `maxima`.
         """
-        places, lengths = self.directory.find(terms)
-        size = int(np.minimum(lengths, range_count).sum()) + len(terms) + 1
+        places, counts = self.directory.find(terms)
+        size = int(np.minimum(counts, range_count).sum()) + len(terms) + 1
         found = Blocks(np.empty(size, np.uint16), np.empty(size, np.uint32), self.postings, self.values)
         where = self.directory.groups, self.directory.records
-        if not open_lists(*where, terms, len(self), range_count, found.ranges, found.starts, places, blocks):
+        if not open_lists(*where, terms, len(self.postings), range_count, found.ranges, found.starts, places, blocks):
             raise DamagedSegmentError
         if len(self.maxima):
             present = places >= 0
@@ -86,23 +92,22 @@ class PostingLists:
         return found
 
     def frequencies(self, terms: np.ndarray) -> np.ndarray:
-        """How long the lists of these terms are; 0 for a term without one."""
+        """How many postings these terms have; 0 for a term without a list."""
         return self.directory.find(terms)[1]
 
     def bytes_of(self, terms: np.ndarray) -> int:
-        """How many bytes the lists of these terms take, with their share of the directory."""
-        places, lengths = self.directory.find(terms)
-        count = int((places >= 0).sum())
-        directory = self.directory.nbytes * count // max(len(self.directory), 1)
-        per_posting = self.postings.itemsize + (self.values.itemsize if len(self.values) else 0)
-        return directory + count * (self.maxima.itemsize if len(self.maxima) else 0) + int(lengths.sum()) * per_posting
+        """About how many bytes the lists of these terms take, with their share of the directory."""
+        places, counts = self.directory.find(terms)
+        lists = int((places >= 0).sum())
+        directory = self.directory.nbytes * lists // max(len(self.directory), 1)
+        postings = (self.postings.nbytes + self.values.nbytes) * int(counts.sum()) // max(len(self), 1)
+        return directory + lists * (self.maxima.itemsize if len(self.maxima) else 0) + postings
 
     def list_of(self, term: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The documents, below `size`, of one term, and its values there."""
         wanted, blocks = np.array([term], np.int64), np.empty((1, 2), np.int64)
         found = self.open(wanted, MAX_RANGES, blocks, np.empty(1))
-        first, last = blocks[0].tolist()
-        return self._unpack(found.ranges[first:last], found.starts[first : last + 1], size)
+        return self._unpack(found, np.arange(*blocks[0].tolist()), size, int(self.frequencies(wanted)[0]))[:2]
 
     def fit(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""
@@ -121,30 +126,34 @@ class PostingLists:
     def unpack(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All lists in full: where each starts, documents below `size`, values."""
         table = self.table()
-        documents, values = self._unpack(table.ranges, table.starts, size)
-        return table.starts[table.block_starts].astype(np.int64), documents, values
-
-    def _unpack(self, ranges: np.ndarray, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """The documents and values of neighbouring blocks; `starts` has one more entry than there are blocks."""
-        count = int(starts[-1]) - int(starts[0]) if len(ranges) else 0
-        documents, values = np.empty(count, np.uint32), np.empty(count, self.value_type)
-        if not _unpack(ranges, starts, self.postings, self.values, size, documents, values):
-            raise DamagedSegmentError
-        return documents, values
+        documents, values, _ = self._unpack(self.blocks(table), np.arange(len(table.ranges)), size, len(self))
+        return np.append(0, np.cumsum(table.counts)), documents, values
 
     def within(self, doc_range: int, table: BlockTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The postings of one range of documents, by term: terms, places of documents in the range, values.
 
         `table`: the directory in plain arrays.
         """
-        blocks = np.flatnonzero(table.ranges == doc_range)
-        lists = np.searchsorted(table.block_starts, blocks, side="right") - 1
-        starts, ends = table.starts[blocks].astype(np.int64), table.starts[blocks + 1].astype(np.int64)
-        counts = ends - starts
-        at = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        found = self.postings[at]
-        values = self.values[at] if len(self.values) else (found >> RANGE_BITS).astype(np.uint8) + np.uint8(1)
-        return np.repeat(table.terms[lists], counts), found & np.uint16(OFFSET_MASK), values
+        wanted = np.flatnonzero(table.ranges == doc_range)
+        lists = np.searchsorted(table.block_starts, wanted, side="right") - 1
+        size = int(np.minimum(table.starts[wanted + 1].astype(np.int64) - table.starts[wanted], RANGE_SIZE).sum())
+        documents, values, counts = self._unpack(self.blocks(table), wanted, MAX_RANGES * RANGE_SIZE, size)
+        return np.repeat(table.terms[lists], counts), (documents & OFFSET_MASK).astype(np.uint16), values
+
+    def blocks(self, table: BlockTable) -> Blocks:
+        """All blocks, for kernels; `table`: the directory in plain arrays."""
+        return Blocks(table.ranges, table.starts, self.postings, self.values)
+
+    def _unpack(
+        self, blocks: Blocks, wanted: np.ndarray, size: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The documents and values of some blocks, which have so many postings at most; how many each block has."""
+        documents, values = np.empty(count, np.uint32), np.empty(count, self.value_type)
+        counts, memory = np.empty(len(wanted), np.int64), np.empty(RANGE_SIZE, np.uint16)
+        found = _unpack_blocks(blocks, wanted, size, memory, documents, values, counts)
+        if found < 0:
+            raise DamagedSegmentError
+        return documents[:found], values[:found], counts
 
     @property
     def value_type(self) -> np.dtype:
@@ -152,18 +161,39 @@ class PostingLists:
 
 
 @njit_no_alloc
-def _unpack(ranges, starts, postings, stored_values, size, documents, values):
-    base = np.int64(starts[0])
-    for r in range(ranges.size):
-        range_start = np.int64(ranges[r]) << RANGE_BITS
-        for x in range(starts[r], starts[r + 1]):
-            posting = np.int64(postings[x])
-            d = range_start + (posting & OFFSET_MASK)
-            if d >= size:
-                return False
-            documents[x - base] = d
-            values[x - base] = stored_values[x] if stored_values.size else (posting >> RANGE_BITS) + 1
+def _unpack_plain(postings, a, z, stored, doc_range, size, at, documents, values):
+    """Put a plain block's documents and values into arrays from a place on; False if one is not below `size`."""
+    base = np.int64(doc_range) << RANGE_BITS
+    for x in range(a, z):
+        posting = np.int64(postings[x])
+        d = base + (posting & OFFSET_MASK)
+        if d >= size:
+            return False
+        documents[at + x - a] = d
+        values[at + x - a] = stored[x] if stored.size else (posting >> RANGE_BITS) + 1
     return True
+
+
+@njit_no_alloc
+def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
+    """Put the documents and values of some blocks into arrays; returns how many they are, -1 for damage."""
+    at = 0
+    for j in range(wanted.size):
+        r = wanted[j]
+        a, z = block_bounds(lists, r)
+        as_bitmap = is_bitmap(lists, a, z)
+        count = unpack_bitmap(lists.postings, a, z, memory) if as_bitmap else z - a
+        if count < 0 or at + count > documents.size:
+            return -1
+        if as_bitmap:
+            sound = _unpack_plain(memory, 0, count, lists.values, lists.ranges[r], size, at, documents, values)
+        else:
+            sound = _unpack_plain(lists.postings, a, z, lists.values, lists.ranges[r], size, at, documents, values)
+        if not sound:
+            return -1
+        counts[j] = count
+        at += count
+    return at
 
 
 @njit_no_alloc
@@ -229,5 +259,5 @@ def _packed(
     ends = np.append(0, np.cumsum(lists[present]))[:-1]
     maxima = np.maximum.reduceat(out, ends).astype(np.float64) if len(out) else np.zeros(0)
     block_starts = np.append(0, np.cumsum(blocks[present]))
-    table = BlockTable(terms[present].astype(np.uint32), block_starts, ranges, starts)
-    return PostingLists(ListDirectory.pack(table), postings, out, maxima)
+    table = BlockTable.plain(terms[present].astype(np.uint32), block_starts, ranges, starts)
+    return PostingLists.of_plain(table, postings, out, maxima)

@@ -15,16 +15,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.bounds import MAX_SUM, add_few, add_large_block, add_small_block, clear, find_reaching
-from vizsla.engine.posting_lists import MAX_SMALL, RANGE_BITS, RANGE_SIZE
-from vizsla.engine.scores import block_bounds, score_documents
+from vizsla.engine.blocks import MANY, MAX_SMALL, RANGE_BITS, RANGE_SIZE, block_bounds, is_bitmap
+from vizsla.engine.bounds import (
+    MAX_SUM,
+    add_bitmap,
+    add_few,
+    add_few_of_bitmap,
+    add_large_block,
+    add_small_block,
+    clear,
+    find_reaching,
+)
+from vizsla.engine.scores import score_documents
 from vizsla.engine.topk import merge_topk
 from vizsla.kernels import njit_no_alloc
 
 BIN_BITS = 3
 BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
 PROBE = 60  # postings added up in the time it takes to look one document up in a block
+BITMAP_PROBE = 4  # the same for a bitmap
+BITMAP_LOAD = 800  # postings added up in the time it takes to add a bitmap
 SHARE = 0.3  # of the score needed: what the terms left out may add together, at first
+PART = 512  # candidates that are refined together
 NO_RANGE = 1 << 40
 MIN_SCORE, MAX_SCORE = 1.2e-38, 3.4e38  # between them a 32-bit float rounds a sum by one part in ten million
 
@@ -100,9 +112,9 @@ def _count_essential(rest, threshold, share):
 
 
 @njit_no_alloc
-def _adapt(share, looked_up, terms, postings):
+def _adapt(share, looked_up, probes, postings):
     """Leave out more terms next time if looking documents up was cheap beside adding up the postings, else fewer."""
-    cost = looked_up * PROBE * terms
+    cost = looked_up * probes
     if cost * 4 < postings:
         return min(share * 1.2, 1.0)
     return max(share * 0.7, 0.02) if cost > postings else share
@@ -116,7 +128,14 @@ def _add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, facto
         a, z = block_bounds(small, at[i, 0])
         if z < a:
             return False
-        if offsets.size * PROBE < z - a:
+        if is_bitmap(small, a, z):
+            if offsets.size > RANGE_SIZE:
+                add_bitmap(sums, small.postings, a, rows[i], w)
+            else:
+                add_few_of_bitmap(
+                    sums, small.postings, a, z, lengths[s], doc_range << RANGE_BITS, rows[i], w, s, offsets, False
+                )
+        elif offsets.size * PROBE < z - a:
             add_few(sums, small, a, z, lengths[s], doc_range << RANGE_BITS, factors[i], w, s, offsets)
         else:
             add_small_block(sums, small.postings, a, z, lengths[s], doc_range << RANGE_BITS, rows[i], w, s)
@@ -130,6 +149,21 @@ def _add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, facto
         else:
             add_large_block(sums, large, a, z, lengths[s], doc_range << RANGE_BITS, factors[i], w, s)
     return True
+
+
+@njit_no_alloc
+def _refine(small, lengths, terms, w, bounds, candidates, doc_range, essential, offsets):
+    """Correct the bounds of some offsets, to which the essential terms have added bitmaps."""
+    for j in range(essential):
+        i = bounds.order[j]
+        r, s = candidates.at[i, 0], terms.spaces[i]
+        if r < terms.blocks[i, 1] and small.ranges[r] == doc_range:
+            a, z = block_bounds(small, r)
+            if is_bitmap(small, a, z):
+                add_few_of_bitmap(
+                    candidates.sums, small.postings, a, z, lengths[s], doc_range << RANGE_BITS, bounds.rows[i], w, s,
+                    offsets, True,
+                )  # fmt: skip
 
 
 @njit_no_alloc
@@ -158,16 +192,19 @@ def _bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range,
     """Find the offsets in a range whose bounds reach the threshold; returns how many they are, -1 for damage.
 
     The essential terms are added up for all documents. The others, and what can still come of them, decide which
-    documents they are looked up for.
+    documents they are looked up for. If there are no others, bounds are not refined yet.
     """
     at, sums, offsets, n = candidates.at, candidates.sums, candidates.offsets, 0
     for j in range(terms.weights.size):
-        i = bounds.order[j]
         if j == essential:
-            n = find_reaching(sums, candidates.words, max(threshold - bounds.rest[j], 1), offsets)
+            needed = max(threshold - bounds.rest[j], 1)
+            n = find_reaching(sums, candidates.words, needed, offsets)
+            _refine(small, lengths, terms, w, bounds, candidates, doc_range, essential, offsets[:n])
+            n = _keep(sums, offsets, n, needed)
             candidates.state[3] = n
         if j >= essential and n == 0:
             return 0
+        i = bounds.order[j]
         lookups = offsets[:n] if j >= essential else offsets  # more than any block has: not worth looking up
         if not _add_term(
             small, large, lengths, terms.blocks, at, i, terms.spaces[i], doc_range, w, bounds.rows, bounds.factors,
@@ -180,17 +217,17 @@ def _bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range,
 
 
 @njit_no_alloc
-def _collect(segment, w, candidates, doc_range, n, size, state, k, slack):
-    """Make the first n offsets candidates and raise the threshold; returns the number of candidates, -1 for damage.
+def _collect(segment, w, candidates, doc_range, offsets, size, state, k, slack):
+    """Make offsets candidates and raise the threshold; returns the number of candidates, -1 for damage.
 
     The loops avoid branches that a processor cannot predict: most early candidates are dropped later.
     """
     documents, reached, bins, base = candidates.documents, candidates.reached, candidates.bins, doc_range << RANGE_BITS
     threshold, level, above = state[0], state[1], state[2]
     end = size
-    for x in range(n):
-        reach = candidates.sums[candidates.offsets[x]]
-        documents[end], reached[end] = base + np.int64(candidates.offsets[x]), reach
+    for x in range(offsets.size):
+        reach = candidates.sums[offsets[x]]
+        documents[end], reached[end] = base + np.int64(offsets[x]), reach
         end += reach >= threshold
     if end > size and documents[end - 1] >= segment.documents:
         return -1
@@ -207,6 +244,20 @@ def _collect(segment, w, candidates, doc_range, n, size, state, k, slack):
         level += 1
     state[0], state[1], state[2] = max(threshold, (level << BIN_BITS) - slack), level, above
     return end
+
+
+@njit_no_alloc
+def _collect_in_parts(segment, terms, w, bounds, candidates, doc_range, n, size, state, k, slack):
+    """Refine the first n offsets and make them candidates, some at a time: each part raises the threshold."""
+    sums, offsets = candidates.sums, candidates.offsets
+    for a in range(0, n, PART):
+        part = offsets[a : min(a + PART, n)]
+        part = part[: _keep(sums, part, part.size, state[0])]
+        _refine(segment.small, segment.lengths, terms, w, bounds, candidates, doc_range, terms.weights.size, part)
+        size = _collect(segment, w, candidates, doc_range, part, size, state, k, slack)
+        if size < 0:
+            return -1
+    return size
 
 
 @njit_no_alloc
@@ -228,24 +279,26 @@ def _keep_allowed(allowed, documents, reached, first, end):
 
 
 @njit_no_alloc
-def _mean_postings(lists, a, z, range_count):
+def _mean_places(lists, a, z, range_count):
     return (np.float64(lists.starts[z]) - np.float64(lists.starts[a])) / range_count if a < z else 0.0
 
 
 @njit_no_alloc
 def _start(small, large, range_count, terms, bounds, candidates):
-    """Put everything at its beginning; `loads` gets the mean number of postings in a range."""
+    """Put everything at its beginning, and estimate what the terms cost."""
     candidates.bins[:] = 0
     candidates.state[:] = 0
     n = terms.weights.size
-    bounds.loads[n] = 0
+    bounds.loads[n] = bounds.probes[n] = 0
     for j in range(n - 1, -1, -1):
         i = bounds.order[j]
         a, z, c, e = terms.blocks[i]
         candidates.at[i, 0], candidates.at[i, 1] = a, c
-        bounds.loads[j] = (
-            bounds.loads[j + 1] + _mean_postings(small, a, z, range_count) + _mean_postings(large, c, e, range_count)
-        )
+        load, probe = _mean_places(small, a, z, range_count), PROBE
+        if load >= MANY:  # most blocks are bitmaps
+            load, probe = BITMAP_LOAD, BITMAP_PROBE
+        bounds.loads[j] = bounds.loads[j + 1] + load + _mean_places(large, c, e, range_count)
+        bounds.probes[j] = bounds.probes[j + 1] + probe
 
 
 @njit_no_alloc
@@ -271,11 +324,16 @@ def search_ranges(segment, terms, w, unit, bounds, candidates, scoring, sorting,
             if doc_range >= range_count:
                 return -1
             n_found = _bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, essential, state[0])
-            size = _collect(segment, w, candidates, doc_range, n_found, size, state, k, slack)
-            if n_found < 0 or size < 0:
+            if n_found < 0:
                 return -1
             if essential < n:
-                share = _adapt(share, state[3], n - essential, bounds.loads[essential])
+                size = _collect(segment, w, candidates, doc_range, candidates.offsets[:n_found], size, state, k, slack)
+            else:
+                size = _collect_in_parts(segment, terms, w, bounds, candidates, doc_range, n_found, size, state, k, slack)
+            if size < 0:
+                return -1
+            if essential < n:
+                share = _adapt(share, state[3], bounds.probes[essential], bounds.loads[essential])
             clear(candidates.sums)
         if doc_range == NO_RANGE or size + RANGE_SIZE > capacity:
             size = _drop_below(candidates.documents, candidates.reached, size, state[0])

@@ -8,9 +8,19 @@ from itertools import pairwise
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE
+from vizsla.engine.blocks import (
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    bits_at,
+    block_bounds,
+    find_block,
+    find_posting,
+    is_bitmap,
+    unpack_bitmap,
+)
 from vizsla.engine.query import Query
-from vizsla.engine.scores import PROBE, block_bounds, find_block, find_posting
+from vizsla.engine.scores import PROBE
 from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
@@ -45,11 +55,16 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
         if not _measure(table, values, terms, size, segment.range_count, scratch.table, lengths):
             raise DamagedSegmentError
         order = np.argsort(lengths, kind="stable")
-        rows, marks = np.empty(lengths[order[0]], np.int64), np.zeros(RANGE_SIZE, np.uint8)
-        count = _intersect(table, values, order, marks, size, scratch.table, rows)
+        rows, marks, spare = (np.empty(lengths[order[0]], np.int64), *_range_memory())
+        count = _intersect(table, values, order, marks, spare, size, scratch.table, rows)
         if count < 0:
             raise DamagedSegmentError
     return np.sort(rows[:count], kind="stable")  # two ascending runs
+
+
+def _range_memory() -> tuple[np.ndarray, np.ndarray]:
+    """Memory for the marks and for the postings of a range."""
+    return np.zeros(RANGE_SIZE, np.uint8), np.empty(RANGE_SIZE, np.uint16)
 
 
 def search_rows(
@@ -139,6 +154,10 @@ def _mark(lists, blocks, mask):
             base = np.int64(lists.ranges[r]) << RANGE_BITS
             if z < a:
                 return False
+            if is_bitmap(lists, a, z):
+                for offset in range(min(RANGE_SIZE, mask.size - base)):
+                    mask[base + offset] |= bits_at(lists.postings, a, offset) > 0
+                continue
             for x in range(a, z):
                 row = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
                 if row >= mask.size:
@@ -160,7 +179,12 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
     if z <= a:
         return z == a
     postings, above = lists.postings, np.uint8(level + 1)
-    if np.int64(rare.size) * PROBE < z - a:
+    if is_bitmap(lists, a, z):
+        for x in range(np.uint64(rare.size)):
+            offset = rare[x] & np.uint16(OFFSET_MASK)
+            if marks[offset] == level and bits_at(postings, a, offset):
+                marks[offset] = above
+    elif np.int64(rare.size) * PROBE < z - a:
         for x in range(np.uint64(rare.size)):
             offset = rare[x] & np.uint16(OFFSET_MASK)
             if marks[offset] == level:
@@ -181,43 +205,66 @@ def _measure(table, values, terms, size, range_count, memory, lengths):
     if not sound:
         return False
     for i in range(terms.size):
-        lengths[i] = np.int64(small.starts[blocks[i, 1]]) - np.int64(small.starts[blocks[i, 0]])
-        lengths[i] += np.int64(large.starts[blocks[i, 3]]) - np.int64(large.starts[blocks[i, 2]])
+        first, last, first_large, last_large = blocks[i]
+        lengths[i] = np.int64(large.starts[last_large]) - np.int64(large.starts[first_large])
         if not 0 <= lengths[i] <= size:
             return False
+        for r in range(first, last):
+            a, z = block_bounds(small, r)
+            lengths[i] += RANGE_SIZE if is_bitmap(small, a, z) else z - a
+        lengths[i] = min(lengths[i], size)
     return True
 
 
 @njit_no_alloc
-def _intersect(table, values, order, marks, size, memory, out):
+def _intersect_range(small, large, blocks, order, doc_range, rare, marks, count, out):
+    """Put the rows of a range that have all terms into `out`; returns how many there are now, -1 for damage.
+
+    `rare`: the postings of the first of the terms.
+    """
+    all_terms = order.size
+    for x in range(np.uint64(rare.size)):
+        marks[rare[x] & np.uint16(OFFSET_MASK)] = 1
+    for i in range(1, all_terms):
+        own = blocks[order[i]]
+        sound = _raise_marks(small, own[0], own[1], doc_range, rare, marks, i)
+        if not sound or not _raise_marks(large, own[2], own[3], doc_range, rare, marks, i):
+            return -1
+    for x in range(np.uint64(rare.size)):
+        offset = rare[x] & np.uint16(OFFSET_MASK)
+        if marks[offset] == all_terms:
+            if count >= out.size:
+                return -1
+            out[count] = (doc_range << RANGE_BITS) + np.int64(offset)
+            count += 1
+        marks[offset] = 0
+    return count
+
+
+@njit_no_alloc
+def _intersect(table, values, order, marks, spare, size, memory, out):
     """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many, -1 for damage.
 
     `order`: the rarest term comes first. It leads: first its small list, then its large one. The mark of a document
-    is the number of terms it has so far; all are 0 before and after.
+    is the number of terms it has so far; all are 0 before and after. `spare`: memory for the postings of a bitmap.
     """
     small, large, blocks = blocks_of(table, values, memory)
-    lead, count, all_terms = blocks[order[0]], 0, order.size
+    lead, count = blocks[order[0]], 0
     for kind in range(2):
         lists = small if kind == 0 else large
         for r in range(lead[2 * kind], lead[2 * kind + 1]):
             doc_range = np.int64(lists.ranges[r])
             a, z = block_bounds(lists, r)
-            if z < a or count + z - a > out.size:
+            if z < a:
                 return -1
-            rare = lists.postings[a:z]
-            for x in range(np.uint64(rare.size)):
-                marks[rare[x] & np.uint16(OFFSET_MASK)] = 1
-            for i in range(1, all_terms):
-                own = blocks[order[i]]
-                sound = _raise_marks(small, own[0], own[1], doc_range, rare, marks, i)
-                if not sound or not _raise_marks(large, own[2], own[3], doc_range, rare, marks, i):
-                    return -1
-            for x in range(np.uint64(rare.size)):
-                offset = rare[x] & np.uint16(OFFSET_MASK)
-                if marks[offset] == all_terms:
-                    out[count] = (doc_range << RANGE_BITS) + np.int64(offset)
-                    count += 1
-                marks[offset] = 0
+            if is_bitmap(lists, a, z):
+                rare = spare[: unpack_bitmap(lists.postings, a, z, spare)]
+                count = _intersect_range(small, large, blocks, order, doc_range, rare, marks, count, out)
+            else:
+                some = lists.postings[a:z]
+                count = _intersect_range(small, large, blocks, order, doc_range, some, marks, count, out)
+            if count < 0:
+                return -1
     for x in range(count):
         if out[x] >= size:
             return -1

@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.posting_lists import OFFSET_MASK, RANGE_BITS, RANGE_SIZE
+from vizsla.engine.blocks import (
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    block_bounds,
+    find_block,
+    find_posting,
+    is_bitmap,
+    value_in_bitmap,
+)
 from vizsla.kernels import njit_no_alloc
 
 PROBE = 150  # postings read in order in the time it takes to look one document up in a block
@@ -53,47 +62,19 @@ def value_at(lists, x):
 
 
 @njit_no_alloc
-def find_block(ranges, first, last, doc_range):
-    """The first of the blocks first .. last - 1 that is not before a range, or `last`."""
-    if doc_range < last - first and ranges[first + doc_range] == doc_range:  # a list with a block in every range
-        return first + doc_range
-    while first < last:
-        middle = (first + last) >> 1
-        if ranges[middle] < doc_range:
-            first = middle + 1
-        else:
-            last = middle
-    return first
-
-
-@njit_no_alloc
-def find_posting(postings, a, z, offset):
-    """The last posting of a block, a .. z - 1, whose place in the range is not beyond `offset`, or the first.
-
-    No branch depends on the postings, so that several searches overlap in the processor.
-    """
-    at, size = np.uint64(a), np.uint64(z - a)
-    while size > np.uint64(1):
-        half = size >> np.uint64(1)
-        at += half if (postings[at + half] & np.uint16(OFFSET_MASK)) <= offset else np.uint64(0)
-        size -= half
-    return at
-
-
-@njit_no_alloc
-def block_bounds(lists, r):
-    """Where a block's postings start and end; the end comes before the start if it is damaged."""
-    a, z = np.int64(lists.starts[r]), np.int64(lists.starts[r + 1])
-    return (a, z) if a <= z <= lists.postings.size else (np.int64(0), np.int64(-1))
+def _score_value(value, place, codes, weight, w, s):
+    """The part of a value in the score of the document at a place; negative infinity if it is damaged."""
+    code = codes[place]
+    if code >= w.norms.shape[1] and not w.linear[s]:
+        return -np.inf
+    return weight * weight_of(value, code, w, s)
 
 
 @njit_no_alloc
 def _score_posting(lists, x, codes, base, weight, w, s):
     """The part of one posting in its document's score; negative infinity if it is damaged."""
-    code = codes[base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))]
-    if code >= w.norms.shape[1] and not w.linear[s]:
-        return -np.inf
-    return weight * weight_of(value_at(lists, x), code, w, s)
+    place = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
+    return _score_value(value_at(lists, x), place, codes, weight, w, s)
 
 
 @njit_no_alloc
@@ -109,7 +90,12 @@ def _score_list(lists, first, last, doc_range, codes, weight, w, s, offsets, pla
     if z < a:
         return False
     postings, base = lists.postings, np.int64(doc_range) << RANGE_BITS
-    if np.int64(offsets.size) * PROBE < z - a:
+    if is_bitmap(lists, a, z):
+        for j in range(offsets.size):
+            value = value_in_bitmap(postings, a, z, offsets[j])
+            if value:
+                sums[j] += _score_value(np.float64(value), base + np.int64(offsets[j]), codes, weight, w, s)
+    elif np.int64(offsets.size) * PROBE < z - a:
         for j in range(offsets.size):
             x = find_posting(postings, a, z, offsets[j])
             if (postings[x] & np.uint16(OFFSET_MASK)) == offsets[j]:
@@ -161,9 +147,16 @@ def add_exactly(lists, first, last, doc_range, codes, weight, w, s, sums, touche
     if r == last or lists.ranges[r] != doc_range:
         return True
     a, z = block_bounds(lists, r)
-    sound = z >= a
+    base = np.int64(doc_range) << RANGE_BITS
+    if is_bitmap(lists, a, z):
+        for offset in range(RANGE_SIZE):
+            value = value_in_bitmap(lists.postings, a, z, offset)
+            if value:
+                sums[offset] += _score_value(np.float64(value), base + offset, codes, weight, w, s)
+                touched[offset] = True
+        return True
     for x in range(a, z):
         offset = lists.postings[x] & np.uint16(OFFSET_MASK)
-        sums[offset] += _score_posting(lists, x, codes, np.int64(doc_range) << RANGE_BITS, weight, w, s)
+        sums[offset] += _score_posting(lists, x, codes, base, weight, w, s)
         touched[offset] = True
-    return sound
+    return z >= a

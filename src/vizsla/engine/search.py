@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import search_exhaustively
-from vizsla.engine.posting_lists import RANGE_SIZE
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment

@@ -11,9 +11,10 @@ import numpy as np
 
 from vizsla.engine.ann import AnnIndex
 from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, PostingLists, pack
+from vizsla.engine.posting_lists import PostingLists, pack
 from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.term_sequences import TermSequences

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
 from vizsla.engine.bounds import Bounds, bound_terms
 from vizsla.engine.packed_arrays import (
     pack_arrays,
@@ -34,7 +35,7 @@ from vizsla.engine.packed_arrays import (
     write_uint32,
     write_uint64,
 )
-from vizsla.engine.posting_lists import RANGE_BITS, RANGE_SIZE, Blocks, Directory
+from vizsla.engine.posting_lists import Directory
 from vizsla.engine.ranges import Candidates, search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms, score_documents
 from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_only_mask
@@ -94,11 +95,12 @@ class Scratch:
         self._limits, self._width = (k, terms, blocks), width
         self._sorting = SortScratch.of_size(size, k)
         *sorting, topk = self._sorting
+        *bounds, probes = Bounds.of_size(terms, width)
         self._arrays = (
-            *Bounds.of_size(terms, width), *Candidates.of_size(size, terms), *ScoringScratch.of_size(size),
+            *bounds, *Candidates.of_size(size, terms), *ScoringScratch.of_size(size),
             *sorting, *topk, np.empty((terms, 4), np.int64), np.empty(terms), np.empty(terms, np.int64),
             np.empty(blocks, np.uint16), np.empty(blocks, np.uint32),
-            np.empty(blocks, np.uint16), np.empty(blocks, np.uint32),
+            np.empty(blocks, np.uint16), np.empty(blocks, np.uint32), probes,
         )  # fmt: skip
         self.table = pack_arrays(*self._arrays)
 
@@ -177,8 +179,9 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
 @njit_no_alloc
 def _bounds_of(t):
     return Bounds(
-        write_int64(t, 0), write_int64(t, 1), write_uint16_rows(t, 2), write_float64(t, 3), write_float64(t, 4)
-    )
+        write_int64(t, 0), write_int64(t, 1), write_uint16_rows(t, 2), write_float64(t, 3), write_float64(t, 4),
+        write_float64(t, 30),
+    )  # fmt: skip
 
 
 @njit_no_alloc
@@ -226,7 +229,7 @@ def search_segment(
         if not sound:
             return False
         terms = Terms(weights[a:z], spaces[a:z], blocks)
-        unit = bound_terms(terms, maxima, w, expected, bounds)
+        unit = bound_terms(small, terms, maxima, w, expected, bounds)
         if unit < 0:
             return False
         if unit > 0:

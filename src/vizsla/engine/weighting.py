@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.posting_lists import MAX_SMALL
+from vizsla.engine.blocks import MAX_SMALL
 
 MAX_CODES = 1024  # length codes that bounds distinguish; longer documents are bounded like the last one
 

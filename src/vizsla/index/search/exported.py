@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine import Segment, by_document
-from vizsla.engine.posting_lists import RANGE_SIZE
+from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import DensePart, SparsePart

@@ -1,7 +1,8 @@
 """Posting lists as files of a segment.
 
-Their directories are in `groups` and `records`, see `ListDirectory`. Segments of format 4 and earlier have them in four
-plain arrays instead; these are packed when the segment is opened.
+Their directories are in `groups` and `records`, see `ListDirectory`. Segments of earlier formats are packed when they
+are opened: those of format 5 have small lists without bitmaps, in `small_postings`, and those of format 4 have
+directories in four plain arrays, too.
 """
 
 from __future__ import annotations
@@ -27,30 +28,38 @@ ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "windows": (1, ("<u2",)),
     "starts": (1, ("<u4",)),
     "postings": (1, ("<u2",)),
+    "blocks": (1, ("<u2",)),
     "values": (1, (*_COUNTS, "<f4")),
     "tops": (1, ("<f8",)),
 }
 """The number of dimensions and the allowed types of each array."""
-POSTINGS = ("small_postings", "large_postings", "large_values", "large_tops")
+POSTINGS = ("large_postings", "large_values", "large_tops")
 """The files that every segment has."""
-KINDS = (*POSTINGS, *(f"{kind}_{part}" for kind in ("small", "large") for part in (*_DIRECTORY, *_TABLE)))
+_BLOCKS, _PLAIN_BLOCKS = "small_blocks", "small_postings"  # the latter in format 5 and earlier
+KINDS = (
+    *POSTINGS,
+    _BLOCKS,
+    _PLAIN_BLOCKS,
+    *(f"{kind}_{part}" for kind in ("small", "large") for part in (*_DIRECTORY, *_TABLE)),
+)
 
 
 def are_complete(facts: Mapping[str, Facts]) -> bool:
     """Whether a segment has the directories of its lists, either new ones or old ones."""
     present = {part for part in (*_DIRECTORY, *_TABLE) for kind in ("small", "large") if f"{kind}_{part}" in facts}
     both = all((f"small_{part}" in facts) == (f"large_{part}" in facts) for part in present)
-    return both and present in (set(_DIRECTORY), set(_TABLE))
+    blocks = (_BLOCKS in facts) != (_PLAIN_BLOCKS in facts) and not (_BLOCKS in facts and _TABLE[0] in present)
+    return both and blocks and present in (set(_DIRECTORY), set(_TABLE))
 
 
 def are_packed(facts: Mapping[str, Facts]) -> bool:
-    """Whether a segment has directories of format 5."""
-    return f"small_{_DIRECTORY[0]}" in facts
+    """Whether the lists of a segment are as this format has them."""
+    return _BLOCKS in facts
 
 
 def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
     """Write the small or the large posting lists of a segment; returns the descriptions of the files."""
-    arrays = {**_directory_arrays(lists.directory), "postings": lists.postings}
+    arrays = {**_directory_arrays(lists.directory), _postings_part(kind): lists.postings}
     if kind == "large":
         arrays |= {"values": lists.values, "tops": lists.maxima}
     return _write(folder, kind, arrays)
@@ -58,23 +67,27 @@ def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts
 
 def write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
     """Write merged posting lists, `chunk` postings at a time."""
-    postings = int(lists.posting_starts[-1])
-    types = {"postings": np.dtype(np.uint16)} | ({"values": lists.value_type} if kind == "large" else {})
+    postings = _postings_part(kind)
+    types = {postings: np.dtype(np.uint16)} | ({"values": lists.value_type} if kind == "large" else {})
     ranges, starts = [np.zeros(0, np.uint16)], []
     with ExitStack() as stack:
         out = {
-            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (postings,)))
+            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (lists.size,)))
             for part, dtype in types.items()
         }
         for piece in lists.pieces(chunk):
             ranges.append(piece.ranges)
             starts.append(piece.starts)
             for part, file in out.items():
-                file.write(getattr(piece, part))
-    starts.append(np.array([postings], np.uint32))
-    table = BlockTable(lists.terms, lists.block_starts, np.concatenate(ranges), np.concatenate(starts))
+                file.write(piece.postings if part == postings else piece.values)
+    starts.append(np.array([lists.size], np.uint32))
+    table = BlockTable(lists.terms, lists.block_starts, np.concatenate(ranges), np.concatenate(starts), lists.counts)
     arrays = _directory_arrays(ListDirectory.pack(table)) | ({"tops": lists.maxima} if kind == "large" else {})
     return {f"{kind}_{part}": file.facts for part, file in out.items()} | _write(folder, kind, arrays)
+
+
+def _postings_part(kind: str) -> str:
+    return "blocks" if kind == "small" else "postings"
 
 
 def _directory_arrays(directory: ListDirectory) -> dict[str, np.ndarray]:
@@ -89,15 +102,15 @@ def read_lists(path: Path, segment: str, facts: Mapping[str, Facts], kind: str) 
     """Map the small or the large posting lists of a segment into memory."""
     has_table = f"{kind}_{_TABLE[0]}" in facts
     parts = {part: read_array(path, segment, facts[f"{kind}_{part}"]) for part in (_TABLE if has_table else _DIRECTORY)}
-    if has_table:
-        try:
-            directory = ListDirectory.pack(BlockTable(*parts.values()))
-        except DamagedSegmentError:
-            raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other") from None
-    else:
-        directory = ListDirectory(**parts)
-    postings = read_array(path, segment, facts[f"{kind}_postings"])
+    is_plain = kind == "small" and _PLAIN_BLOCKS in facts
+    postings = read_array(path, segment, facts[f"{kind}_{'postings' if is_plain else _postings_part(kind)}"])
     values, maxima = np.zeros(0, np.uint8), np.zeros(0)
     if kind == "large":
         values, maxima = (read_array(path, segment, facts[f"{kind}_{part}"]) for part in ("values", "tops"))
-    return PostingLists(directory, postings, values, maxima)
+    try:
+        if has_table or is_plain:
+            table = BlockTable.plain(*parts.values()) if has_table else ListDirectory(**parts).unpack()
+            return PostingLists.of_plain(table, postings, values, maxima)
+    except DamagedSegmentError:
+        raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other") from None
+    return PostingLists(ListDirectory(**parts), postings, values, maxima)

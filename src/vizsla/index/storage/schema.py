@@ -10,10 +10,11 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-FORMAT = 5
-READABLE = (2, 3, 4, 5)
+FORMAT = 6
+READABLE = (2, 3, 4, 5, 6)
 """Format 2 has no checksums, format 3 no ids in segments, format 4 no blocks of terms; the next commit adds them.
-Format 4 and earlier have plain arrays as directories of posting lists; new segments have packed ones."""
+Format 4 and earlier have plain arrays as directories of posting lists, format 5 and earlier no bitmaps in them; new
+segments have both."""
 WITHOUT_BLOCKS = 4
 WITHOUT_CHECKSUMS = 2
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_frequencies
-from vizsla.engine.posting_lists import RANGE_SIZE
+from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import (
     arrays,

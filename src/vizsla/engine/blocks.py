@@ -1,0 +1,166 @@
+"""Blocks of posting lists: what one term has in one document range.
+
+A document range has 16,384 documents, so a posting needs 14 bits to name its document inside a range. In *small*
+lists the other two bits hold the value, 1 to 4: nearly all counts of words are that small. *Large* lists hold any
+value in an array beside the postings.
+
+A block of a small list with 1,024 postings or more is a *bitmap*: two bits for each document of the range, in 2,048
+words of 16 bits. The bits of a document are in the word (offset % 2048), from the bit 2 * (offset // 2048) on: 0 where
+there is no posting, else the value, and 3 for both 3 and 4. Behind the words come the offsets of the documents with
+the value 4, ascending. A bitmap is added up for eight documents or more at a time, and a document is looked up in it at
+once. It takes 2,048 places or more, other blocks less than 1,024, so the size of a block says what it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vizsla.kernels import njit_no_alloc
+
+RANGE_BITS = 14
+RANGE_SIZE = 1 << RANGE_BITS
+OFFSET_MASK = RANGE_SIZE - 1
+MAX_SMALL = 4
+"""The largest value that rides in the two bits an offset leaves free."""
+MANY = 1024
+"""With so many postings a block of a small list is a bitmap."""
+WORDS = RANGE_SIZE // 8
+"""Words of a bitmap."""
+_PLANES = 8  # documents of a word
+
+
+class Blocks(NamedTuple):
+    """Blocks of lists of one kind: those that a query's terms have, with all postings."""
+
+    ranges: np.ndarray
+    """[r] uint16: the range of each block."""
+    starts: np.ndarray
+    """[r + 1] uint32: where each block's postings start; that of the next block is where they end."""
+    postings: np.ndarray
+    values: np.ndarray
+
+
+@njit_no_alloc
+def is_bitmap(lists, a, z):
+    """Whether the block at the places a .. z - 1 is a bitmap."""
+    return z - a >= WORDS and lists.values.size == 0
+
+
+@njit_no_alloc
+def block_bounds(lists, r):
+    """Where a block's postings start and end; the end comes before the start if it is damaged."""
+    a, z = np.int64(lists.starts[r]), np.int64(lists.starts[r + 1])
+    return (a, z) if a <= z <= lists.postings.size else (np.int64(0), np.int64(-1))
+
+
+@njit_no_alloc
+def find_block(ranges, first, last, doc_range):
+    """The first of the blocks first .. last - 1 that is not before a range, or `last`."""
+    if doc_range < last - first and ranges[first + doc_range] == doc_range:  # a list with a block in every range
+        return first + doc_range
+    while first < last:
+        middle = (first + last) >> 1
+        if ranges[middle] < doc_range:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@njit_no_alloc
+def find_posting(postings, a, z, offset):
+    """The last posting of a plain block, a .. z - 1, whose place in the range is not beyond `offset`, or the first.
+
+    No branch depends on the postings, so that several searches overlap in the processor.
+    """
+    at, size = np.uint64(a), np.uint64(z - a)
+    while size > np.uint64(1):
+        half = size >> np.uint64(1)
+        at += half if (postings[at + half] & np.uint16(OFFSET_MASK)) <= offset else np.uint64(0)
+        size -= half
+    return at
+
+
+@njit_no_alloc
+def bits_at(postings, a, offset):
+    """The two bits of a document in the bitmap that starts at a: 0 without a posting, 3 for the values 3 and 4."""
+    word = np.uint64(postings[np.uint64(a) + (np.uint64(offset) & np.uint64(WORDS - 1))])
+    return (word >> ((np.uint64(offset) // np.uint64(WORDS)) << np.uint64(1))) & np.uint64(3)
+
+
+@njit_no_alloc
+def value_in_bitmap(postings, a, z, offset):
+    """The value of a document in a bitmap, a .. z - 1; 0 if it has no posting."""
+    value = np.int64(bits_at(postings, a, offset))
+    if value == MAX_SMALL - 1 and z - a > WORDS:
+        x = find_posting(postings, a + WORDS, z, offset)
+        value += postings[x] == offset
+    return value
+
+
+@njit_no_alloc
+def unpack_bitmap(postings, a, z, out):
+    """Put the postings of a bitmap into `out`, as they are in a plain block; returns how many they are."""
+    count, four = 0, a + WORDS
+    for offset in range(RANGE_SIZE):
+        value = np.int64(bits_at(postings, a, offset))
+        if value:
+            if four < z and postings[four] == offset:
+                value, four = np.int64(MAX_SMALL), four + 1
+            out[count] = offset | ((value - 1) << RANGE_BITS)
+            count += 1
+    return count
+
+
+@njit_no_alloc
+def places_of(count, fours):
+    """How many places a block of a small list takes that has so many postings, some of them with the value 4."""
+    return count if count < MANY else WORDS + fours
+
+
+@njit_no_alloc
+def _measure(starts, postings, places):
+    """Put how many places each block takes, once those with many postings are bitmaps, into `places`."""
+    for r in range(starts.size - 1):
+        fours = 0
+        for x in range(starts[r], starts[r + 1]):
+            fours += (postings[x] >> np.uint16(RANGE_BITS)) == MAX_SMALL - 1
+        places[r] = places_of(np.int64(starts[r + 1]) - np.int64(starts[r]), fours)
+
+
+@njit_no_alloc
+def _write(starts, postings, places, out):
+    """Write blocks end to end, those with many postings as bitmaps; `out` is all zero."""
+    at = 0
+    for r in range(starts.size - 1):
+        a, z, four = starts[r], starts[r + 1], at + WORDS
+        for x in range(a, z):
+            posting = np.int64(postings[x])
+            offset, value = posting & OFFSET_MASK, (posting >> RANGE_BITS) + 1
+            if places[r] < WORDS:
+                out[at + x - a] = posting
+            else:
+                out[at + offset % WORDS] |= np.uint16(min(value, 3) << 2 * (offset // WORDS))
+                if value == MAX_SMALL:
+                    out[four] = offset
+                    four += 1
+        at += places[r]
+
+
+def with_bitmaps(starts: np.ndarray, postings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Plain blocks of small lists as they are stored: where each starts, with the end of the last, and the postings.
+
+    >>> starts, postings = with_bitmaps(np.array([0, 2, 2002]), np.append([3, 9], np.arange(2000)).astype(np.uint16))
+    >>> starts.tolist(), len(postings), postings[:3].tolist()
+    ([0, 2, 2050], 2050, [3, 9, 1])
+    """
+    starts = starts.astype(np.int64)
+    if len(starts) < 2 or int(np.diff(starts).max()) < MANY:
+        return starts, postings
+    places = np.empty(len(starts) - 1, np.int64)
+    _measure(starts, postings, places)
+    out = np.zeros(int(places.sum()), np.uint16)
+    _write(starts, postings, places, out)
+    return np.append(0, np.cumsum(places)), out
