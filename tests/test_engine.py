@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vizsla.engine import Query, Segment, TopDocuments, Weighting, Weightings, build_segment, search
-from vizsla.engine.posting_lists import RANGE_SIZE
+from vizsla.engine.blocks import RANGE_SIZE
 
 NORMS = np.array([0.0, 0.5, 1.0, 3.0])
 SATURATING = Weighting(scale=1.9, shift=0.3, slope=0.9, floor=0.1, norms=NORMS)

@@ -24,7 +24,7 @@ Lists = dict[int, dict[int, int]]
 def table_of(lists: Lists) -> BlockTable:
     """A table of lists by term: for each range how many postings it has."""
     blocks = [block for _, own in sorted(lists.items()) for block in sorted(own.items())]
-    return BlockTable(
+    return BlockTable.plain(
         np.array(sorted(lists), np.uint32),
         np.cumsum([0, *(len(own) for _, own in sorted(lists.items()))]),
         np.array([doc_range for doc_range, _ in blocks], np.uint16),
@@ -43,6 +43,17 @@ def test_a_directory_gives_back_its_table(lists: Lists, asked: list[int]) -> Non
     places, lengths = directory.find(terms)
     known = {t: (i, sum(lists[t].values())) for i, t in enumerate(sorted(lists))}
     assert list(zip(places.tolist(), lengths.tolist(), strict=True)) == [known.get(t, (-1, 0)) for t in terms.tolist()]
+
+
+@given(lists=LISTS.filter(bool), data=st.data())
+@settings(max_examples=50)
+def test_a_directory_knows_the_counts_of_lists_with_bitmaps(lists: Lists, data: st.DataObject) -> None:
+    table = table_of(lists)
+    many = [data.draw(st.integers(1, 1 << 31)) if n > 1 else n for n in table.counts.tolist()]
+    directory = ListDirectory.pack(table._replace(counts=np.array(many)))
+    assert directory.unpack().counts.tolist() == many
+    assert directory.find(np.array(sorted(lists)))[1].tolist() == many
+    assert directory.count_postings() == sum(many)
 
 
 @given(lists=LISTS.filter(bool), data=st.data())

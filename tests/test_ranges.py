@@ -22,7 +22,8 @@ from vizsla.engine import (
     by_document,
     search_many,
 )
-from vizsla.engine.posting_lists import RANGE_SIZE, PostingLists, pack
+from vizsla.engine.blocks import RANGE_SIZE
+from vizsla.engine.posting_lists import PostingLists, pack
 
 BM25_LIKE = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(64) / 20)
 LINEAR = Weighting(scale=0.01)
@@ -223,7 +224,7 @@ def test_merged_segments_equal_a_segment_built_at_once(
         for part, array in (("ranges", table.ranges), ("postings", wanted.postings), ("values", wanted.values)):
             joined = np.concatenate([getattr(p, part) for p in pieces]) if pieces else np.zeros(0)
             assert joined.tolist() == array.tolist()
-        starts = np.concatenate([*(p.starts for p in pieces), [len(wanted)]])
+        starts = np.concatenate([*(p.starts for p in pieces), [lists.size]])
         assert lists.terms.tolist() == table.terms.tolist()
         assert lists.block_starts.tolist() == table.block_starts.tolist()
         assert (starts.tolist(), lists.maxima.tolist()) == (table.starts.tolist(), wanted.maxima.tolist())

@@ -4,11 +4,11 @@ A document range has 16,384 documents, so a posting needs 14 bits to name its do
 lists the other two bits hold the value, 1 to 4: nearly all counts of words are that small. *Large* lists hold any
 value in an array beside the postings.
 
-A block of a small list with 1,024 postings or more is a *bitmap*: two bits for each document of the range, in 2,048
+A block of a small list with 2,048 postings or more is a *bitmap*: two bits for each document of the range, in 2,048
 words of 16 bits. The bits of a document are in the word (offset % 2048), from the bit 2 * (offset // 2048) on: 0 where
 there is no posting, else the value, and 3 for both 3 and 4. Behind the words come the offsets of the documents with
 the value 4, ascending. A bitmap is added up for eight documents or more at a time, and a document is looked up in it at
-once. It takes 2,048 places or more, other blocks less than 1,024, so the size of a block says what it is.
+once. It takes 2,048 places or more, other blocks fewer, so the size of a block says what it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RANGE_SIZE = 1 << RANGE_BITS
 OFFSET_MASK = RANGE_SIZE - 1
 MAX_SMALL = 4
 """The largest value that rides in the two bits an offset leaves free."""
-MANY = 1024
+MANY = 2048
 """With so many postings a block of a small list is a bitmap."""
 WORDS = RANGE_SIZE // 8
 """Words of a bitmap."""
@@ -142,7 +142,8 @@ def _write(starts, postings, places, out):
             if places[r] < WORDS:
                 out[at + x - a] = posting
             else:
-                out[at + offset % WORDS] |= np.uint16(min(value, 3) << 2 * (offset // WORDS))
+                bits = value - (value == MAX_SMALL)
+                out[at + offset % WORDS] |= np.uint16(bits << 2 * (offset // WORDS))
                 if value == MAX_SMALL:
                     out[four] = offset
                     four += 1

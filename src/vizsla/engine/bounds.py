@@ -1,6 +1,6 @@
 """Upper bounds of scores in 15 bits: added up fast, for whole document ranges, to find the few documents that count.
 
-A query's scores are measured in units so small that its highest possible one is just below 32,768. The bound of a
+A query's scores are measured in units so small that its highest possible one is just below 21,846. The bound of a
 posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
 rank by bounds and score the best exactly wastes next to nothing. (Where a document is
 longer than the lengths that bounds distinguish, its bound can be further above.)
@@ -20,16 +20,16 @@ from vizsla.engine.blocks import (
     WORDS,
     bits_at,
     find_posting,
-    is_bitmap,
     value_in_bitmap,
 )
 from vizsla.engine.scores import value_at, weight_of
 from vizsla.kernels import njit_no_alloc
 
 TOP_BIT = 1 << 15
-MAX_SUM = TOP_BIT - 1  # the highest bit is left free, see `find_reaching`
+MAX_SUM = 0xFFFF // 3  # three times a bound fits in 16 bits, see `add_bitmap`, and none has the highest bit
 MAX_TERMS = 4096  # with more terms than this the units would become coarse
 CHUNK = 256  # bounds looked at together: a maximum over many is cheap
+GROUP = 4  # words of four bounds each that are looked at together where a chunk reaches
 
 
 class Bounds(NamedTuple):
@@ -61,16 +61,7 @@ class Bounds(NamedTuple):
 
 
 @njit_no_alloc
-def _has_bitmap(small, first, last):
-    """Whether any of the small blocks first .. last - 1 is a bitmap."""
-    for r in range(first, last):
-        if is_bitmap(small, np.int64(small.starts[r]), np.int64(small.starts[r + 1])):
-            return True
-    return False
-
-
-@njit_no_alloc
-def bound_terms(small, terms, maxima, w, expected, bounds):
+def bound_terms(terms, maxima, w, expected, bounds):
     """Bound a query's terms, whose large lists have values up to `maxima`; returns the unit.
 
     The unit is 0 where no term has blocks, and -1 for damage. `expected`: terms that are left out at first are expected
@@ -88,16 +79,13 @@ def bound_terms(small, terms, maxima, w, expected, bounds):
         if not 0 < highest < np.inf and small_count + large_count > 0:
             return -1.0
         factors[i] = highest
-        if small_count > 0 and _has_bitmap(small, terms.blocks[i, 0], terms.blocks[i, 1]):
-            total += max(highest, 3 * terms.weights[i] * _weight_of_one(w.small[s], width))
-        else:
-            total += highest
+        total += highest
         j = i
         while j > 0 and factors[order[j - 1]] < highest:  # sorted by insertion: queries are short
             order[j] = order[j - 1]
             j -= 1
         order[j] = i
-    unit = total / (MAX_SUM - 4 * n)
+    unit = total / (MAX_SUM - 2 * n)
     if unit == 0:
         return unit
     bounds.rest[n] = 0
@@ -109,15 +97,6 @@ def bound_terms(small, terms, maxima, w, expected, bounds):
         if terms.blocks[i, 0] < terms.blocks[i, 1]:
             _bound_small(factors[i], w.small[terms.spaces[i]], bounds.rows[i])
     return unit
-
-
-@njit_no_alloc
-def _weight_of_one(weights, width):
-    """What a document gets for each of the values 1 to 3 in a bitmap, whatever its length, so that 4 is covered, too.
-
-    The weights of the shortest documents come first.
-    """
-    return max(weights[0], weights[width] / 2, weights[(MAX_SMALL - 1) * width] / 3)
 
 
 @njit_no_alloc
@@ -157,27 +136,35 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
 
 
 @njit_no_alloc
-def _bound_of_one(row, w):
-    """The same as a bound."""
-    return np.uint16(np.ceil(_weight_of_one(row, w.small.shape[1] // MAX_SMALL)))
+def _bitmap_bounds(row, w):
+    """What a document gets for each of the values 1 to 3 of a bitmap, and the most it gets, whatever its length.
+
+    Bounds of the shortest documents come first, and those of 4 are the highest.
+    """
+    width = w.small.shape[1] // MAX_SMALL
+    most = row[(MAX_SMALL - 1) * width]
+    return np.uint16(max(row[0], (row[width] + 1) // 2, (most + 2) // 3)), most
 
 
 @njit_no_alloc
 def add_bitmap(sums, postings, a, row, w):
     """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
-    one, start = _bound_of_one(row, w), np.uint64(a)
+    one, most = _bitmap_bounds(row, w)
+    start = np.uint64(a)
     for plane in range(RANGE_SIZE // WORDS):
         first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
         for x in range(WORDS):  # numbers of 16 bits throughout, so that many are added at a time
             i = np.uint64(x)
             bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
-            sums[first + i] = np.uint16(sums[first + i] + np.uint16(bits * one))
+            bound = np.uint16(bits * one)
+            sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
 
 
 @njit_no_alloc
 def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
     """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
-    one = np.uint64(_bound_of_one(row, w)) if is_there else np.uint64(0)
+    one, most = _bitmap_bounds(row, w)
+    each, cap = (np.uint64(one), np.uint64(most)) if is_there else (np.uint64(0), np.uint64(0))
     shift, last = _width_bits(w), np.uint64(w.last_codes[s])
     for j in range(offsets.size):  # without branches that could not be foreseen
         offset = offsets[j]
@@ -185,7 +172,7 @@ def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_
         value = np.uint64(value_in_bitmap(postings, a, z, offset)) if bits == np.uint64(3) else bits
         code = min(np.uint64(codes[np.uint64(base) + np.uint64(offset)]), last)
         bound = np.uint64(row[(max(value, np.uint64(1)) - np.uint64(1)) << shift | code])
-        sums[offset] = np.uint16(np.uint64(sums[offset]) + (bound if value else np.uint64(0)) - bits * one)
+        sums[offset] = np.uint16(np.uint64(sums[offset]) + (bound if value else np.uint64(0)) - min(bits * each, cap))
 
 
 @njit_no_alloc
@@ -237,13 +224,17 @@ def find_reaching(sums, words, threshold, places):
     for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
         if _largest(sums, chunk) < threshold:
             continue
-        for x in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2)):
-            marks = (words[x] + lacking) & top_bits
-            if marks:
-                place = x << np.uint64(2)
-                for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
-                    places[n] = place + lane
-                    n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
+        for group in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2), np.uint64(GROUP)):
+            any_marks = np.uint64(0)
+            for x in range(GROUP):
+                any_marks |= words[group + np.uint64(x)] + lacking
+            if any_marks & top_bits:
+                for x in range(GROUP):
+                    marks = words[group + np.uint64(x)] + lacking
+                    place = (group + np.uint64(x)) << np.uint64(2)
+                    for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
+                        places[n] = place + lane
+                        n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
     return np.int64(n)
 
 

@@ -9,10 +9,10 @@ number for each term and each block; these would take more room than the posting
 all of them whole numbers in groups of seven bits, lowest first; the highest bit says that another group follows. `gap`
 is the difference to the term number before, `length` how many places the list takes: one for a posting, except in
 bitmaps, see `blocks.py`. A block is twice the difference to the document range before it, plus 1 if it takes one place;
-else the number of its places follows. The last block says no number: it has the rest. `bytes`, how many the blocks take,
-is left out where a list has one posting. `count`, how many postings the list has, is there after a 0 where that is not
-its length, because of bitmaps. Every 16 records are a *group*. A row of `groups` says for each the first term number and where its first
-record and its first posting lie, so that a search reads 16 records at most.
+else the number of its places follows. The last block says no number: it has the rest. `bytes`, how many the blocks
+take, is left out where a list has one posting. `count`, how many postings the list has, is there after a 0 where that
+is not its length, because of bitmaps. Every 16 records are a *group*. A row of `groups` says for each the first term
+number and where its first record and its first posting lie, so that a search reads 16 records at most.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class BlockTable(NamedTuple):
     @classmethod
     def plain(cls, terms: np.ndarray, block_starts: np.ndarray, ranges: np.ndarray, starts: np.ndarray) -> BlockTable:
         """A table of lists without bitmaps, in which a posting takes one place."""
+        if len(block_starts) == 0 or int(block_starts.max()) >= len(starts):
+            raise DamagedSegmentError
         return cls(terms, block_starts, ranges, starts, np.diff(starts[block_starts].astype(np.int64)))
 
 

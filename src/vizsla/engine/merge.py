@@ -51,8 +51,8 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of_size(cls, n: int) -> _Counts:
-        zeros = [np.zeros(n, np.int64) for _ in range(3)]
-        return cls(np.full(n, -1, np.int64), np.zeros((n, 2), np.int64), *zeros, np.zeros(n))
+        blocks, postings, places = np.zeros((3, n), np.int64)
+        return cls(np.full(n, -1, np.int64), np.zeros((n, 2), np.int64), blocks, postings, places, np.zeros(n))
 
 
 @njit_no_alloc
@@ -245,8 +245,8 @@ class MergedPostingLists:
             # A term whose documents are all gone is given another's place, but nothing of it moves there.
             places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
-                lists.blocks(table), table.block_starts, a, to, places, memory, last, block_free, free, block_base, base,
-                piece,
+                lists.blocks(table), table.block_starts, a, to, places, memory, last, block_free, free, block_base,
+                base, piece,
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece

@@ -1,8 +1,8 @@
 """Posting lists, packed: two bytes a posting or less, cut into blocks by document ranges.
 
-A term can have a *small* list, of values from 1 to 4, and a *large* one; a document is in one of the two. A block is the
-part of a list that belongs to one range, see `blocks.py`. The blocks of a term lie one after the other; a range without
-a posting has no block. `list_directory.py` says where they are.
+A term can have a *small* list, of values from 1 to 4, and a *large* one; a document is in one of the two. A block is
+the part of a list that belongs to one range, see `blocks.py`. The blocks of a term lie one after the other; a range
+without a posting has no block. `list_directory.py` says where they are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from vizsla.engine.blocks import (
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
+    WORDS,
     Blocks,
     block_bounds,
     is_bitmap,
@@ -136,7 +137,8 @@ class PostingLists:
         """
         wanted = np.flatnonzero(table.ranges == doc_range)
         lists = np.searchsorted(table.block_starts, wanted, side="right") - 1
-        size = int(np.minimum(table.starts[wanted + 1].astype(np.int64) - table.starts[wanted], RANGE_SIZE).sum())
+        places = table.starts[wanted + 1].astype(np.int64) - table.starts[wanted]
+        size = int(np.where((places >= WORDS) & (len(self.values) == 0), RANGE_SIZE, places).sum())
         documents, values, counts = self._unpack(self.blocks(table), wanted, MAX_RANGES * RANGE_SIZE, size)
         return np.repeat(table.terms[lists], counts), (documents & OFFSET_MASK).astype(np.uint16), values
 

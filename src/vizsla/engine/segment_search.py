@@ -36,7 +36,8 @@ from vizsla.engine.packed_arrays import (
     write_uint64,
 )
 from vizsla.engine.posting_lists import Directory
-from vizsla.engine.ranges import Candidates, search_ranges
+from vizsla.engine.range_bounds import Candidates
+from vizsla.engine.ranges import search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms, score_documents
 from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_only_mask
 from vizsla.engine.topk import SortScratch, TopK
@@ -229,7 +230,7 @@ def search_segment(
         if not sound:
             return False
         terms = Terms(weights[a:z], spaces[a:z], blocks)
-        unit = bound_terms(small, terms, maxima, w, expected, bounds)
+        unit = bound_terms(terms, maxima, w, expected, bounds)
         if unit < 0:
             return False
         if unit > 0:

@@ -1,0 +1,92 @@
+"""A guess of the k-th best score, from one range in the middle.
+
+A search starts without a threshold: the first ranges would give thousands of candidates that are dropped later. Where
+there are many ranges, the best documents of one of them tell about what the k-th best of all reaches. The guess is made
+with a margin. It need not be right: a search that does not find k documents above it starts again without one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
+from vizsla.engine.bounds import TOP_BIT, clear, find_reaching
+from vizsla.engine.range_bounds import add_term, refine
+from vizsla.kernels import njit_no_alloc
+
+FEWEST_RANGES = 8
+MARGIN = 3.0  # standard deviations
+FOLDED = RANGE_SIZE // 16
+
+
+@njit_no_alloc
+def _rank_in_range(k, range_count):
+    """Which of the best documents of one range is expected to be among the best k of all, or hardly."""
+    expected = k / range_count
+    return np.int64(expected + MARGIN * np.sqrt(expected)) + 2
+
+
+@njit_no_alloc
+def _count_reaching(numbers, threshold):
+    """How many numbers, at most a few thousand, reach a threshold; in 16 bits, so that many are compared at a time."""
+    count = np.uint16(0)
+    for x in range(np.uint64(numbers.size)):
+        count = np.uint16(count + np.uint16(numbers[x] >= threshold))
+    return np.int64(count)
+
+
+@njit_no_alloc
+def _nth_largest(numbers, n):
+    """The n-th largest of some bounds, counted from 1; 0 if there are fewer."""
+    low, high = 0, TOP_BIT  # at least n numbers reach `low`
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if _count_reaching(numbers, np.uint16(middle)) >= n:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit_no_alloc
+def _fold(sums, out):
+    """Put the largest of every 16 sums into `out`."""
+    for i in range(np.uint64(FOLDED)):
+        out[i] = sums[i]
+    for first in range(np.uint64(FOLDED), np.uint64(sums.size), np.uint64(FOLDED)):
+        for i in range(np.uint64(FOLDED)):
+            out[i] = sums[first + i] if sums[first + i] > out[i] else out[i]
+
+
+@njit_no_alloc
+def guess_threshold(segment, terms, w, bounds, candidates, k):
+    """A bound that about k documents of a segment reach, rather more than fewer; 0 if there is none.
+
+    The blocks of `candidates` are at the beginning; they are at the range in the middle afterwards.
+    """
+    sums, offsets, small, large = candidates.sums, candidates.offsets, segment.small, segment.large
+    range_count = segment.lengths.shape[1] >> RANGE_BITS
+    rank = _rank_in_range(k, range_count)
+    if range_count < FEWEST_RANGES or 4 * rank > FOLDED:
+        return np.int64(0)
+    doc_range = np.int64(range_count // 2)
+    for j in range(terms.weights.size):
+        i = bounds.order[j]
+        if not add_term(
+            small, large, segment.lengths, terms.blocks, candidates.at, i, terms.spaces[i], doc_range, w, bounds.rows,
+            bounds.factors, sums, offsets,
+        ):  # fmt: skip
+            clear(sums)
+            return np.int64(0)  # the search will find the damage
+    _fold(sums, candidates.reached)
+    least = _nth_largest(candidates.reached[:FOLDED], 2 * rank)
+    n = find_reaching(sums, candidates.words, least, offsets) if least > 0 else np.int64(0)
+    refine(small, segment.lengths, terms, w, bounds, candidates, doc_range, terms.weights.size, offsets[:n])
+    count = 0
+    for x in range(n):
+        document = (doc_range << RANGE_BITS) + np.int64(offsets[x])
+        if document < segment.documents and (segment.allowed.size == 0 or segment.allowed[document]):
+            candidates.reached[count] = sums[offsets[x]]
+            count += 1
+    clear(sums)
+    return np.int64(_nth_largest(candidates.reached[:count], rank))
