@@ -287,7 +287,7 @@ def test_another_format_is_refused(folder: Path, documents: Records) -> None:
     connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
     connection.commit()
     connection.close()
-    with pytest.raises(CollectionError, match="format 99, this version reads format 5; upgrade Vizsla"):
+    with pytest.raises(CollectionError, match="format 99, this version reads format 6; upgrade Vizsla"):
         Index.open(folder)
 
 

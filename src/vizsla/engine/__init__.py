@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from vizsla.engine.arrays import DamagedSegmentError
     from vizsla.engine.edit_distance import WordList
     from vizsla.engine.list_directory import BlockTable, ListDirectory
+    from vizsla.engine.living import frequencies_without, living_frequencies
     from vizsla.engine.match_lists import exact_matches
     from vizsla.engine.max_sim import exact_max_sims
-    from vizsla.engine.merge import Merge, MergedPostingLists, frequencies_without, living_frequencies
+    from vizsla.engine.merge import Merge, MergedPostingLists
     from vizsla.engine.posting_lists import PostingLists
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
     from vizsla.engine.query import Query, TokenQuery
@@ -85,9 +86,9 @@ _HOMES = {
     "exact_max_sims": "max_sim",
     "faiss_for": "ann",
     "fits_a_segment": "segment",
-    "frequencies_without": "merge",
+    "frequencies_without": "living",
     "learn_codec": "token_building",
-    "living_frequencies": "merge",
+    "living_frequencies": "living",
     "number_dtype": "residual_rows",
     "processors": "threads",
     "read_vector_index": "vector_indexes",

@@ -153,9 +153,9 @@ def _write(starts, postings, places, out):
 def with_bitmaps(starts: np.ndarray, postings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Plain blocks of small lists as they are stored: where each starts, with the end of the last, and the postings.
 
-    >>> starts, postings = with_bitmaps(np.array([0, 2, 2002]), np.append([3, 9], np.arange(2000)).astype(np.uint16))
-    >>> starts.tolist(), len(postings), postings[:3].tolist()
-    ([0, 2, 2050], 2050, [3, 9, 1])
+    >>> starts, postings = with_bitmaps(np.array([0, 2, 3002]), np.append([3, 9], np.arange(3000)).astype(np.uint16))
+    >>> starts.tolist(), postings[:2].tolist(), postings[[2, 2049]].tolist()
+    ([0, 2, 2050], [3, 9], [5, 1])
     """
     starts = starts.astype(np.int64)
     if len(starts) < 2 or int(np.diff(starts).max()) < MANY:

@@ -1,0 +1,81 @@
+"""How many living documents the posting lists of a segment have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, bits_at, block_bounds, is_bitmap
+from vizsla.engine.merge import GONE, MergeCounts, count_lists
+from vizsla.engine.posting_lists import PostingLists
+from vizsla.engine.segment import Segment
+from vizsla.kernels import njit_no_alloc
+
+
+def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
+    """How many living documents are in each list, first of the small ones, then of the large ones."""
+    return np.concatenate([_living(lists, alive) for lists in (segment.small, segment.large)])
+
+
+def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
+    table = lists.table()
+    counts, to = MergeCounts.of_size(len(table.terms)), np.where(alive, 0, GONE).astype(np.int64)
+    count_lists(lists, table, to, np.arange(len(table.terms)), counts)
+    return counts.postings
+
+
+@njit_no_alloc
+def _count_gone(lists, a, z, base, gone):
+    """How many documents of a block are gone; -1 for damage."""
+    count = 0
+    if is_bitmap(lists, a, z):
+        for offset in range(min(RANGE_SIZE, gone.size - base)):
+            count += gone[base + offset] and bits_at(lists.postings, a, offset) > 0
+        return count
+    for x in range(a, z):
+        row = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
+        if row >= gone.size:
+            return -1
+        count += gone[row]
+    return count if z >= a else -1
+
+
+@njit_no_alloc
+def _count_rows(lists, block_starts, has_gone, gone, counts):
+    """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
+    for t in range(counts.size):
+        if not 0 <= block_starts[t] <= block_starts[t + 1] <= lists.ranges.size:
+            return False
+        for r in range(block_starts[t], block_starts[t + 1]):
+            if has_gone[lists.ranges[r]]:
+                a, z = block_bounds(lists, r)
+                count = _count_gone(lists, a, z, np.int64(lists.ranges[r]) << RANGE_BITS, gone)
+                if count < 0:
+                    return False
+                counts[t] -= count
+        if counts[t] < 0:
+            return False
+    return True
+
+
+def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """How many living documents are in each list when these rows are deleted, too, as `living_frequencies` counts them.
+
+    `before`: the counts when they lived; None if no document of the segment has been deleted so far. A list is read
+    only where such rows can be, so this takes far less time than to count all living documents again.
+    """
+    gone, has_gone = np.zeros(len(segment), np.bool_), np.zeros(1 << 16, np.bool_)
+    gone[rows] = True
+    has_gone[rows >> RANGE_BITS] = True
+    found, first = [], 0
+    for lists in (segment.small, segment.large):
+        table = lists.table()
+        last = first + len(table.terms)
+        counts = (table.counts if before is None else before[first:last]).astype(np.int64)
+        first = last
+        if len(counts) != len(table.terms) or not _count_rows(
+            lists.blocks(table), table.block_starts, has_gone, gone, counts
+        ):
+            raise DamagedSegmentError
+        found.append(counts)
+    return np.concatenate(found)
