@@ -13,10 +13,12 @@ from vizsla.text import stored_ids
 from vizsla.text.stored_ids import StoredIds
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
-COUNTING = st.tuples(st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)).map(
-    lambda run: [f"{run[0]}{run[1] + i}" for i in range(run[2])]
+COUNTING = st.tuples(
+    st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)
+).map(lambda run: [f"{run[0]}{run[1] + i}" for i in range(run[2])])
+LONG = st.sampled_from(
+    ["9" * 17, "9" * 18, "9" * 19, "0" * 30, "1" + "0" * 18, "x" * 300, "a\0", "a", "a#", "a#0", "007"]
 )
-LONG = st.sampled_from(["9" * 17, "9" * 18, "9" * 19, "0" * 30, "1" + "0" * 18, "x" * 300, "a\0", "a", "a#", "a#0", "007"])
 IDS = st.lists(st.one_of(COUNTING, st.text(min_size=1).map(lambda text: [text]), LONG.map(lambda text: [text]))).map(
     lambda runs: [doc_id for run in runs for doc_id in run]
 )
@@ -29,8 +31,13 @@ def check(ids: Sequence[str], stored: StoredIds, wanted: Sequence[str]) -> None:
     assert stored.is_sound()
     assert stored.at(np.arange(len(ids))) == ids
     assert stored.at(np.arange(len(ids))[::-3]) == list(ids[::-3])
-    assert stored.find(wanted) == [(i, row) for i, one in enumerate(wanted) for row, own in enumerate(ids) if one == own]
-    assert b"".join(x for batch in stored.batches(np.arange(len(ids))) for x in batch).decode() == "".join(ids)
+    assert stored.find(wanted) == [
+        (i, row) for i, one in enumerate(wanted) for row, own in enumerate(ids) if one == own
+    ]
+    some = np.arange(len(ids))[1::2]
+    copied = StoredTexts.concatenated([stored.copied(some), stored.copied(some[:1])])
+    assert copied.at(np.arange(len(copied))) == [ids[i] for i in [*some, *some[:1]]]
+    assert stored.rows_ending(b"-0").tolist() == [row for row, one in enumerate(ids) if one.endswith("-0")]
 
 
 @given(IDS, IDS)

@@ -1,7 +1,7 @@
 """The ids of documents in arrays: those of any rows are read at once, and rows are found by ids.
 
-Ids often count on: `d7`, `d8`, `d9`. Such a *run* is stored as its first id and its length. To find an id, all first ids
-are sorted by what stands before their number, and then by their number. So no id is stored twice.
+Ids often count on: `d7`, `d8`, `d9`. Such a *run* is stored as its first id and its length. To find an id, all first
+ids are sorted by what stands before their number, and then by their number. So no id is stored twice.
 
 The number of an id is what its last digits say: up to 18 of them, without zeros in front, which count to what stands
 before. An id without a digit at its end has the number -1.
@@ -9,7 +9,7 @@ before. An id without a digit at its end has the number -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,6 @@ from vizsla.text.stored_texts import DamagedTextsError, StoredTexts, text_begin
 SHORT = 1024
 """Up to so many ids are stored one by one, and are sorted when one of them is looked for."""
 _DIGITS = 18
-_CHUNK = 10_000  # ids that are copied at once
 _END = 10  # a line break stands between ids that are read together
 
 
@@ -90,9 +89,13 @@ class StoredIds:
 
     def at(self, rows: np.ndarray) -> list[str]:
         """The ids of some rows, in their order."""
-        texts = self.texts
         if self.runs is None:
-            return texts.at(rows)
+            return self.texts.at(rows)
+        return StoredTexts.cut(*self._read(rows))
+
+    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """The ids of some rows with a line break between any two, where each ends, and the line breaks inside."""
+        texts = self.texts
         begins, ends, numbers = np.empty((3, len(rows)), np.int64)
         size = _measure(
             texts.data, texts.sizes, texts.starts, self._runs, rows.astype(np.int64, copy=False), begins, ends, numbers
@@ -100,8 +103,7 @@ class StoredIds:
         if size < 0:
             raise DamagedTextsError
         joined = np.empty(size, np.uint8)
-        breaks = _gather(texts.data, begins, ends, numbers, joined)
-        return StoredTexts.cut(joined, ends, breaks)
+        return joined, ends, _gather(texts.data, begins, ends, numbers, joined)
 
     def find(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """The rows of some ids: pairs of the place of an id among these and a row, ascending."""
@@ -120,12 +122,26 @@ class StoredIds:
             first, count = found[i].tolist()
             rows = [first] if self.runs is not None else sorted(self.order[first : first + count].tolist())
             pairs += [(i, row) for row in rows]
+        if any(row >= len(self) for _, row in pairs):
+            raise DamagedTextsError
         return pairs
 
-    def batches(self, rows: np.ndarray) -> Iterator[list[bytes]]:
-        """The ids of some rows in UTF-8, some at a time."""
-        for a in range(0, len(rows), _CHUNK):
-            yield [doc_id.encode() for doc_id in self.at(rows[a : a + _CHUNK])]
+    def copied(self, rows: np.ndarray) -> StoredTexts:
+        """The ids of some rows one by one, as arrays."""
+        if self.runs is None:
+            return self.texts.take(rows)
+        joined, ends, _ = self._read(rows)
+        kept = np.ones(len(joined), np.bool_)
+        kept[ends[:-1]] = False  # the line breaks
+        return StoredTexts.packed(joined[kept], np.diff(ends, prepend=-1) - 1)
+
+    def rows_ending(self, end: bytes) -> np.ndarray:
+        """The rows whose ids end with some bytes, of which the last is a 0, ascending: such an id begins a run."""
+        ends, sizes = np.cumsum(self.texts.sizes, dtype=np.int64), self.texts.sizes
+        chosen = np.flatnonzero(sizes >= len(end))
+        for i, byte in enumerate(reversed(end), 1):
+            chosen = chosen[self.texts.data[ends[chosen] - i] == byte]
+        return chosen if self.runs is None else self.runs[chosen].astype(np.int64)
 
 
 class _Keys:
@@ -213,9 +229,7 @@ def _sort(data, begins, ends, numbers, order, work):
                 first = b >= end
                 if not first and a < middle:
                     x, y = source[a], source[b]
-                    first = (
-                        _compare(data, begins[x], ends[x], numbers[x], data, begins[y], ends[y], numbers[y]) <= 0
-                    )
+                    first = _compare(data, begins[x], ends[x], numbers[x], data, begins[y], ends[y], numbers[y]) <= 0
                 if first:
                     target[place] = source[a]
                     a += 1
@@ -259,9 +273,9 @@ def _overlap(data, begins, ends, numbers, runs, order):
         x, y = order[i - 1], order[i]
         count = np.int64(runs[x + 1]) - np.int64(runs[x]) if runs.size else 1
         is_empty = numbers[x] < 0 and begins[x] == ends[x]
-        if not is_empty and numbers[y] < numbers[x] + count:
-            if _compare(data, begins[x], ends[x], 0, data, begins[y], ends[y], 0) == 0:
-                return True
+        near = not is_empty and numbers[y] < numbers[x] + count
+        if near and _compare(data, begins[x], ends[x], 0, data, begins[y], ends[y], 0) == 0:
+            return True
     return False
 
 
@@ -340,9 +354,9 @@ def _gather(data, begins, ends, numbers, out):
 
 @njit_no_alloc
 def _find(data, sizes, starts, runs, order, wanted, wanted_sizes, wanted_starts, found):
-    """Find texts: with `runs` put the row of each and 1 into `found`, without them where it is in `order` and how often.
+    """Put into `found` where each text is, and how often: its row with `runs`, its place in `order` without them.
 
-    A text that is not there gets 0 for how often. Returns False if the arrays are damaged.
+    Returns False if the arrays are damaged.
     """
     for i in range(wanted_sizes.size):
         begin = text_begin(wanted, wanted_sizes, wanted_starts, i)

@@ -60,6 +60,14 @@ class StoredTexts:
         starts = (np.cumsum(sizes) - sizes)[::STEP]
         return cls(data, sizes.astype(kind), starts.astype(np.int64))
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[StoredTexts]) -> StoredTexts:
+        """The texts of all parts, one part after the other."""
+        data = np.concatenate([np.zeros(0, np.uint8), *(part.data for part in parts)])
+        return cls.packed(
+            data, np.concatenate([np.zeros(0, np.int64), *(part.sizes for part in parts)], dtype=np.int64)
+        )
+
     def __post_init__(self) -> None:
         for name in ("data", "sizes", "starts"):  # one kind of array, so that kernels are compiled once
             array = np.asarray(getattr(self, name)).view()
@@ -123,7 +131,7 @@ def text_begin(data, sizes, starts, row):
 @njit_no_alloc
 def _copy(data, begins, sizes, out):
     """Copy texts end to end; returns False if one of them is not there."""
-    at = 0
+    at = np.int64(0)
     for x in range(begins.size):
         if begins[x] < 0 or begins[x] + np.int64(sizes[x]) > data.size:
             return False
