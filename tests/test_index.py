@@ -287,7 +287,7 @@ def test_another_format_is_refused(folder: Path, documents: Records) -> None:
     connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
     connection.commit()
     connection.close()
-    with pytest.raises(CollectionError, match="format 99, this version reads format 5; upgrade Vizsla"):
+    with pytest.raises(CollectionError, match="format 99, this version reads format 6; upgrade Vizsla"):
         Index.open(folder)
 
 
@@ -327,5 +327,5 @@ def test_reading_works_where_nothing_can_be_written(folder: Path, documents: Rec
     from vizsla.index.storage import database
 
     connection = database._connect((folder / "index.db").resolve(), "ro&immutable=1")
-    assert connection.execute("SELECT count(*) FROM documents").fetchone() == (4,)
+    assert connection.execute("SELECT count(*) FROM contents").fetchone() == (4,)
     connection.close()

@@ -177,9 +177,10 @@ def _write(folder: Path) -> None:
 def _update(folder: Path) -> None:
     """Replace, delete and merge; open the index for each step, as commands do."""
     from vizsla.index import Index
+    from vizsla.text.stored_ids import SHORT  # more ids are stored in another way
 
     with Index.create(folder, "bm25") as index:
-        index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
+        index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(SHORT + 8)])
         index.commit()
     with Index.open(folder) as index:
         index.add([{"id": "9", "text": "Birds sing, dogs bark."}])

@@ -26,7 +26,7 @@ DOCUMENTS = """CREATE TABLE documents (
 )"""
 """The statement that creates the table of documents."""
 
-_EARLIER_DOCUMENTS = """
+EARLIER_DOCUMENTS = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
     id TEXT NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE documents (
 );
 CREATE INDEX documents_by_id ON documents (id);
 """
-"""The same table in format 5 and earlier."""
+"""The statements that created the same table in format 5 and earlier, and its index."""
 
 _OTHERS = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -75,7 +75,7 @@ SQLite stores their text, comments included, and an index with another text is r
 
 def earlier_schema(version: int) -> str:
     """The statements that created the tables of an earlier format."""
-    return _EARLIER_DOCUMENTS + _OTHERS + (TERM_BLOCKS if version > WITHOUT_BLOCKS else "")
+    return EARLIER_DOCUMENTS + _OTHERS + (TERM_BLOCKS if version > WITHOUT_BLOCKS else "")
 
 
 @functools.cache
