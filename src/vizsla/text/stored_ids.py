@@ -292,14 +292,12 @@ def _digits(number):
 @njit_no_alloc
 def _run_of(runs, row):
     """The run of a row that is before the end of all runs."""
-    low, high = 0, runs.size - 1
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if np.int64(runs[middle]) <= row:
-            low = middle
-        else:
-            high = middle
-    return low
+    run, size = 0, runs.size - 1
+    while size > 1:
+        half = size >> 1
+        run += half * (np.int64(runs[run + half]) <= row)  # no branch, which the processor would guess wrong
+        size -= half
+    return run
 
 
 @njit_no_alloc
