@@ -20,6 +20,7 @@ from vizsla.text.stored_texts import DamagedTextsError, StoredTexts, text_begin
 SHORT = 1024
 """Up to so many ids are stored one by one, and are sorted when one of them is looked for."""
 _DIGITS = 18
+_PLACE_BITS = 12
 _END = 10  # a line break stands between ids that are read together
 
 
@@ -65,6 +66,17 @@ class StoredIds:
         """The runs in the order of what stands before their number, and then of their number."""
         return _readonly(_sorted(self.texts) if self._stored_order is None else self._stored_order)
 
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, int]:
+        """The runs of some rows at equal distances, and how many bits of a row's number do not count there.
+
+        So the run of a row is looked for among few.
+        """
+        bits = max(len(self).bit_length() - _PLACE_BITS, 0)
+        rows = np.arange((len(self) >> bits) + 2) << bits
+        runs = np.searchsorted(self._runs, rows, side="right") - 1
+        return np.clip(runs, 0, len(self.texts) - 1).astype(np.int64), bits
+
     def fit(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""
         if not self.texts.fit() or (self._stored_order is not None and len(self._stored_order) != len(self.texts)):
@@ -97,9 +109,11 @@ class StoredIds:
         """The ids of some rows with a line break between any two, where each ends, and the line breaks inside."""
         texts = self.texts
         begins, ends, numbers = np.empty((3, len(rows)), np.int64)
+        places, bits = self._places
         size = _measure(
-            texts.data, texts.sizes, texts.starts, self._runs, rows.astype(np.int64, copy=False), begins, ends, numbers
-        )
+            texts.data, texts.sizes, texts.starts, self._runs, places, bits, rows.astype(np.int64, copy=False),
+            begins, ends, numbers,
+        )  # fmt: skip
         if size < 0:
             raise DamagedTextsError
         joined = np.empty(size, np.uint8)
@@ -290,18 +304,20 @@ def _digits(number):
 
 
 @njit_no_alloc
-def _run_of(runs, row):
+def _run_of(runs, places, bits, row):
     """The run of a row that is before the end of all runs."""
-    run, size = 0, runs.size - 1
-    while size > 1:
-        half = size >> 1
-        run += half * (np.int64(runs[run + half]) <= row)  # no branch, which the processor would guess wrong
-        size -= half
-    return run
+    low, high = np.int64(places[row >> bits]), np.int64(places[(row >> bits) + 1]) + 1
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if np.int64(runs[middle]) <= row:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @njit_no_alloc
-def _measure(data, sizes, starts, runs, rows, begins, ends, numbers):
+def _measure(data, sizes, starts, runs, places, bits, rows, begins, ends, numbers):
     """Put into `begins`, `ends` and `numbers` where the first ids of the runs of some rows begin, where each id ends in
     what is read of them, and what number it ends with; -1 for the first id itself.
 
@@ -312,7 +328,7 @@ def _measure(data, sizes, starts, runs, rows, begins, ends, numbers):
         row = rows[x]
         if row < 0 or row >= np.int64(runs[runs.size - 1]):
             return -1
-        run = _run_of(runs, row)
+        run = _run_of(runs, places, bits, row)
         further = row - np.int64(runs[run])
         begin = text_begin(data, sizes, starts, run)
         if begin < 0 or further < 0:
