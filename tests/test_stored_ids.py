@@ -31,7 +31,7 @@ def check(ids: Sequence[str], stored: StoredIds, wanted: Sequence[str]) -> None:
     assert stored.is_sound()
     assert stored.at(np.arange(len(ids))) == ids
     assert stored.at(np.arange(len(ids))[::-3]) == list(ids[::-3])
-    assert stored.find(wanted) == [
+    assert stored.find(StoredTexts.of(wanted)) == [
         (i, row) for i, one in enumerate(wanted) for row, own in enumerate(ids) if one == own
     ]
     some = np.arange(len(ids))[1::2]
@@ -72,7 +72,7 @@ def test_damaged_arrays_are_noticed() -> None:
     assert not StoredIds(texts, stored.runs[:1], stored.order).fit()
     assert not StoredIds(texts, stored.runs, np.zeros(5, np.uint32)).fit()
     with pytest.raises(DamagedTextsError):
-        StoredIds(texts, stored.runs, np.array([9], np.uint32)).find(["d7"])
+        StoredIds(texts, stored.runs, np.array([9], np.uint32)).find(StoredTexts.of(["d7"]))
     with pytest.raises(DamagedTextsError):
         stored.at(np.array([3000]))
     with pytest.raises(DamagedTextsError):

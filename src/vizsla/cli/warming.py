@@ -149,8 +149,12 @@ def work(*parts: str) -> None:
 
 
 def _text(folder: Path) -> None:
-    """Analyse a text alone, and many at once."""
+    """Analyse a text alone, and many at once; read ids as a search does."""
+    import numpy as np
+
     from vizsla.text import Analyzer
+    from vizsla.text.stored_ids import StoredIds
+    from vizsla.text.stored_texts import StoredTexts
 
     del folder
     analyzer = Analyzer.parse("lucene-english")
@@ -159,6 +163,7 @@ def _text(folder: Path) -> None:
     analyzer.lexicon().encode(
         ["A dog barks at cats.", " ".join(map(str, range(40_000)))]
     )  # more words than at first fit
+    StoredIds(StoredTexts.of(["d1"]), np.array([0, 2], np.uint32)).at(np.arange(2))
 
 
 def _write(folder: Path) -> None:

@@ -18,7 +18,7 @@ from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
-from vizsla.index.storage.id_files import SegmentIds, find_passages
+from vizsla.index.storage.id_files import SegmentIds, find_in_segments, find_passages
 from vizsla.runs import Document
 from vizsla.text.stored_texts import DamagedTextsError
 
@@ -220,7 +220,7 @@ class DocumentStore:
 
     def _find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
         try:
-            return [entry for segment in self._segments for entry in segment.find(ids)]
+            return find_in_segments(self._segments, ids)
         except DamagedTextsError:
             raise database.damaged_segment(self._connection.path) from None
 

@@ -93,17 +93,22 @@ class SegmentIds(NamedTuple):
     ids: StoredIds
     alive: np.ndarray | None = None
 
-    def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
-        """Ids and insertion numbers of those documents with some ids that are here and live."""
+    def find(self, ids: StoredTexts) -> list[tuple[int, int]]:
+        """The places among some ids and the insertion numbers of documents with these ids that are here and live."""
         alive = self.alive
-        found = self.ids.find(ids)
-        return [(ids[i], int(self.numbers[row])) for i, row in found if alive is None or alive[row]]
+        return [(i, int(self.numbers[row])) for i, row in self.ids.find(ids) if alive is None or alive[row]]
 
     def ending(self, end: bytes) -> np.ndarray:
         """The insertion numbers of living documents whose ids end with some bytes, of which the last is a 0."""
         rows = self.ids.rows_ending(end)
         numbers: np.ndarray = self.numbers[rows if self.alive is None else rows[self.alive[rows]]]
         return numbers
+
+
+def find_in_segments(segments: Sequence[SegmentIds], ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Ids and insertion numbers of those documents with some ids that are in segments and live."""
+    wanted = StoredTexts.of(ids)
+    return [(ids[i], number) for segment in segments for i, number in segment.find(wanted)]
 
 
 Find = Callable[[Sequence[str]], list[tuple[str, int]]]

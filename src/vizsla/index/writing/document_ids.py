@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from vizsla.index.storage import database
-from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.arrays import Facts
+from vizsla.index.storage.id_files import SegmentIds, find_in_segments
 from vizsla.index.writing.segment_state import OpenSegments
-from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_ids import SHORT, StoredIds
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
-_AT_ONCE = 10_000  # ids that are looked for at once
 _BYTES_PER_ID = 64  # of an entry of a dictionary, beside the text
 
 
@@ -26,6 +26,7 @@ class DocumentIds:
         """`generation` and `first`: the number of the next commit, and of the next document."""
         self._path = path
         self._db = db
+        self._opened = opened
         self._segments = [
             opened.ids(path, name, facts) for name, facts, _ in database.segment_rows(db, path, generation)
         ]
@@ -44,9 +45,7 @@ class DocumentIds:
         """Ids and insertion numbers of living documents, in the order of the numbers."""
         found = [(doc_id, self._pending[doc_id]) for doc_id in ids if doc_id in self._pending]
         try:
-            for segment in self._segments:
-                for a in range(0, len(ids), _AT_ONCE):
-                    found += segment.find(ids[a : a + _AT_ONCE])
+            found += find_in_segments(self._segments, ids)
         except DamagedTextsError:
             raise database.damaged_segment(self._path) from None
         if not found:
@@ -77,6 +76,8 @@ class DocumentIds:
         self._texts, self._pending, self.bytes = [], {}, 0
         return ids
 
-    def add_segment(self, segment: SegmentIds) -> None:
-        """Look for ids in a segment that was written now."""
+    def add_segment(self, name: str, files: Mapping[str, Facts], segment: SegmentIds) -> None:
+        """Look for ids in a segment that was written now, this transaction and, if it is short, the next ones, too."""
         self._segments.append(segment)
+        if len(segment.ids) <= SHORT:  # others are read again from their files, which take no memory
+            self._opened.remember_ids(name, files, segment)

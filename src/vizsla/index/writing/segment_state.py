@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,12 @@ class OpenSegments:
             stored = id_files.read_ids(path, name, files)
             assert stored is not None
             ids = SegmentIds(number_files.read_numbers(path, name, files, len(stored)), stored)
-            self._ids[name] = wanted, ids
+            self.remember_ids(name, files, ids)
         return ids
+
+    def remember_ids(self, name: str, files: Mapping[str, arrays.Facts], ids: SegmentIds) -> None:
+        """Keep the ids of the documents of a segment."""
+        self._ids[name] = files[id_files.KINDS[0]], ids
 
     def keep(self, names: Iterable[str]) -> None:
         """Let go of all segments but these; the files of a segment that was merged take space until then."""

@@ -259,7 +259,7 @@ class WriteTransaction:
             ids = self._ids.take_pending()
             dated = segment_files.DatedIds(self._generation, ids)
             written = segment_files.write_segment(self._path, name, segment, dated)
-            self._ids.add_segment(SegmentIds(segment.numbers, ids))
+            self._ids.add_segment(name, written, SegmentIds(segment.numbers, ids))
             statistics = database.count_statistics(self.model.namespaces, segment.sizes, None)
             database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
             self._end_transaction()
