@@ -186,7 +186,7 @@ def test_what_a_long_call_has_left_is_swept(tmp_path: Path, monkeypatch: pytest.
         assert rows(folder, "PRAGMA user_version") == [(2,)]
         index.add([{"id": f"0-{i}", "text": "cat " * 50} for i in range(40)])
         index._own_writer.rollback()  # type: ignore[union-attr]  # the rows of the call are in the database
-        assert rows(folder, "SELECT count(*) FROM documents") == [(80,)]
+        assert rows(folder, "SELECT count(*) FROM contents") == [(80,)]
         assert rows(folder, "SELECT count(*) FROM deletions") == [(40,)]
         assert rows(folder, "PRAGMA user_version") == [(0,)]
         add(index, 1)

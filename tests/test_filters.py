@@ -38,15 +38,15 @@ ORDER: dict[str, Callable[[Any, Any], bool]] = {
 def table_of(contents: list[dict[str, Any]]) -> DocumentTable:
     """Documents as an index stores them, their field `y` where it stores texts."""
     db = sqlite3.connect(":memory:")
-    db.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY, id TEXT, generation INTEGER, metadata TEXT)")
+    db.execute("CREATE TABLE documents (number INTEGER PRIMARY KEY, metadata TEXT)")
     db.execute("CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT)")
     for number, content in enumerate(contents):
         fields = {key: value for key, value in content.items() if key == "y"}
         metadata = {key: value for key, value in content.items() if key != "y"}
-        written = json.dumps(metadata, ensure_ascii=False) if metadata else None
-        db.execute("INSERT INTO documents VALUES (?, ?, 1, ?)", (number, str(number), written))
+        if metadata:
+            db.execute("INSERT INTO documents VALUES (?, ?)", (number, json.dumps(metadata, ensure_ascii=False)))
         db.execute("INSERT INTO contents VALUES (?, ?)", (number, json.dumps(fields, ensure_ascii=False)))
-    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), 1, ("y",))
+    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), np.arange(len(contents)), ("y",))
 
 
 Meaning = tuple[str, Callable[[dict[str, Any]], bool]]

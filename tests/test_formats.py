@@ -2,91 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
+import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.engine import BlockTable, ListDirectory
-from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS
+from earlier_formats import make_format
 from vizsla.errors import CollectionError
 from vizsla.index import Index, verify
-from vizsla.index.storage import arrays, database, list_files, number_files
-from vizsla.index.storage.checksums import Checksums
+from vizsla.index.storage import arrays, number_files, upgrading
 from vizsla.index.storage.number_files import from_runs, to_runs
 from vizsla.index.storage.schema import FORMAT
-from vizsla.index.storage.term_blocks import stored_terms
-
-
-def plain_lists(folder: Path, segment: str, facts: dict[str, Any], kind: str) -> tuple[BlockTable, np.ndarray]:
-    """The small or the large lists of a segment without bitmaps, as format 5 and earlier had them."""
-    lists = list_files.read_lists(folder, segment, facts, kind)
-    starts, documents, values = lists.unpack(1 << 30)
-    term, ranges = np.repeat(np.arange(len(starts) - 1), np.diff(starts)), documents >> RANGE_BITS
-    is_first = np.append(True, (np.diff(term) > 0) | (np.diff(ranges.astype(np.int64)) > 0))[: len(term)]
-    firsts = np.append(np.flatnonzero(is_first), len(term))
-    block_starts = np.searchsorted(firsts, starts)
-    above = (values.astype(np.int64) - 1) << RANGE_BITS if kind == "small" else 0
-    postings = ((documents & OFFSET_MASK) | above).astype(np.uint16)
-    table = BlockTable.plain(lists.terms, block_starts, ranges[firsts[:-1]].astype(np.uint16), firsts)
-    return table, postings
-
-
-def make_format_5(folder: Path) -> None:
-    """Give the segments of an index small lists without bitmaps."""
-    with sqlite3.connect(folder / "index.db") as db:
-        for segment, files in db.execute("SELECT id, files FROM segments").fetchall():
-            facts, place = json.loads(files), folder / "segments" / segment
-            table, postings = plain_lists(folder, segment, facts, "small")
-            directory = ListDirectory.pack(table)
-            for part in ("groups", "records"):
-                facts[f"small_{part}"] = arrays.write_array(place / f"small_{part}.npy", getattr(directory, part))
-            (place / facts.pop("small_blocks")["file"]).unlink()
-            facts["small_postings"] = arrays.write_array(place / "small_postings.npy", postings)
-            db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(facts), segment))
-        store_format(db, 5)
-    db.close()
-
-
-def store_format(db: sqlite3.Connection, version: int) -> None:
-    """Store the number of a format, and the checksums of what has been changed."""
-    db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version),))
-    generation = database.get_meta(db, "generation")
-    Checksums(db, generation).store(db, generation, database.get_meta(db, "next_term"))
-
-
-def make_format_4(folder: Path) -> None:
-    """Give the segments of an index the directories and numbers that format 4 had: plain arrays."""
-    make_format_5(folder)
-    with sqlite3.connect(folder / "index.db") as db:
-        for segment, files in db.execute("SELECT id, files FROM segments").fetchall():
-            facts, place = json.loads(files), folder / "segments" / segment
-            for kind in ("small", "large"):
-                parts = [facts.pop(f"{kind}_{part}") for part in ("groups", "records")]
-                table = ListDirectory(*(np.array(arrays.read_array(folder, segment, f)) for f in parts)).unpack()
-                for f in parts:
-                    (place / f["file"]).unlink()
-                for part, array, dtype in zip(
-                    ("terms", "runs", "windows", "starts"), table[:4], ("u4", "u4", "u2", "u4"), strict=True
-                ):
-                    facts[f"{kind}_{part}"] = arrays.write_array(place / f"{kind}_{part}.npy", array.astype(dtype))
-            if "number_runs" in facts:
-                numbers = from_runs(arrays.read_array(folder, segment, facts["number_runs"]))
-                (place / facts.pop("number_runs")["file"]).unlink()
-                facts["numbers"] = arrays.write_array(place / "numbers.npy", numbers)
-            db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(facts), segment))
-        rows = list(stored_terms(db))
-        db.execute("DROP TABLE term_blocks")
-        db.execute("DELETE FROM terms")
-        db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
-        db.execute("DELETE FROM meta WHERE key = 'folded_terms'")
-        store_format(db, 4)
-    db.close()
 
 
 @pytest.fixture
@@ -99,7 +28,7 @@ def old(tmp_path: Path) -> Path:
         index.delete(["a7"])
         index.add({"id": f"b{i}", "text": f"common new{i}"} for i in range(20))
         index.commit()
-    make_format_4(folder)
+    make_format(4, folder)
     return folder
 
 
@@ -123,7 +52,7 @@ def test_a_commit_leaves_old_segments_and_compacting_one_rewrites_it(old: Path) 
         assert len(list(old.rglob("small_groups.npy"))) == 1
         assert [hit.id for hit in index.search("last")] == ["c"]
         index.compact()
-    make_format_4(old)
+    make_format(4, old)
     with Index.open(old) as index:
         assert index.info()["segments"] == 1
         index.compact()
@@ -139,7 +68,7 @@ def test_an_index_of_format_5_answers_as_one_of_this_format_and_becomes_it(tmp_p
         expected = [[(hit.id, hit.score) for hit in index.search(q, 50)] for q in ("common word3", "common")]
     (blocks,) = folder.glob("segments/*/small_blocks.npy")
     small = blocks.stat().st_size
-    make_format_5(folder)
+    make_format(5, folder)
     (postings,) = folder.glob("segments/*/small_postings.npy")
     assert postings.stat().st_size > small, "the present format has a bitmap"
     assert verify(folder) == []
@@ -161,6 +90,78 @@ def test_damaged_directories_of_format_4_are_refused(old: Path, part: str) -> No
         file.write_bytes(content)
     with pytest.raises(CollectionError, match="is damaged: its arrays contradict each other"):
         Index.open(old)
+
+
+@pytest.fixture(scope="module", params=[(version, store) for version in (3, 4, 5) for store in (True, False)])
+def earlier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of an earlier format: three segments, a deletion, replaced documents, and metadata of some."""
+    version, store = request.param
+    folder = tmp_path_factory.mktemp("earlier") / "my.index"
+    with Index.create(folder, store=store) as index:
+        index.add(
+            {"id": f"a{i}", "text": f"common word{i % 97}", **({"year": i % 10} if i % 3 == 0 else {})}
+            for i in range(1500)
+        )
+        index.commit()
+        index.add({"id": f"{i:x}-", "text": "common hex"} for i in range(2000, 3100))
+        index.commit()
+        index.delete(["a7"])
+        index.add([{"id": "a9", "text": "common again"}, {"id": "b\0", "text": "common last", "year": 3}])
+        index.commit()
+    make_format(version, folder)
+    return folder
+
+
+def content(index: Index) -> object:
+    """What there is to see of an index."""
+    documents = [(d.id, d.content) for d in index.documents()]
+    hits = [(hit.id, hit.score, hit.document.content) for hit in index.search("common word9", 3000)]
+    filters = ["year = 3", "not year = 3", "exists(year)", "year > 3 or not exists(year)"]
+    passing = [sorted(hit.id for hit in index.search("common", 3000, filter=f)) for f in filters]
+    found = index.get_many(["a0", "a7", "a9", "b\0", "b", "7d0-", "nobody"])
+    return documents, hits, passing, {doc_id: d.content for doc_id, d in found.items()}, len(index)
+
+
+def test_an_index_of_an_earlier_format_is_what_it_becomes(earlier: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(earlier, tmp_path / "my.index")
+    assert verify(folder) == []
+    with Index.open(folder) as index, Index.open(folder) as other:
+        before = content(index)
+        assert other.info()["format"] < FORMAT
+        index.add([{"id": "c", "text": "nothing else"}])
+        assert content(index) == before
+        index.delete(["c"])
+        index.commit()
+        assert content(index) == content(other) == before
+        other.refresh()
+        assert content(other) == before
+        assert other.info()["format"] == FORMAT
+        assert index.add([{"id": "a0", "text": "common new"}, {"id": "7d0-", "text": "common new"}]).replaced == 2
+        index.commit()
+        assert len(index) == len(other)
+    assert verify(folder) == []
+
+
+def test_a_writer_that_fails_to_upgrade_leaves_the_index_as_it_was(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(earlier, tmp_path / "my.index")
+
+    def fail(*_: object) -> None:
+        raise OSError("full")
+
+    with Index.open(folder) as index:
+        before, version = content(index), index.info()["format"]
+        with monkeypatch.context() as patch:
+            patch.setattr(upgrading.database, "mark_finished", fail)
+            with pytest.raises(OSError, match="full"):
+                index.delete(["a0"])
+        index.refresh()
+        assert (content(index), index.info()["format"]) == (before, version)
+        assert index.delete(["a0"]) == 1
+        index.commit()
+        assert index.info()["format"] == FORMAT
+    assert verify(folder) == []
 
 
 @given(st.sets(st.integers(0, 1 << 40), min_size=1), st.integers(0, 50))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 import sqlite3
 import threading
@@ -18,13 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earlier_formats import make_format
 from test_forking import fork
 from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
-from vizsla.index.storage import database
-from vizsla.index.storage.checksums import Checksums
 from vizsla.runs import Document, Hit, lazy_hits
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 from written import records
@@ -196,25 +194,10 @@ def test_hits_with_another_rank(hit: Hit) -> None:
 # Ids in segments
 
 
-def make_it_old(folder: Path) -> None:
-    """Take the ids out of the segments, as an index of format 3 has none."""
-    with sqlite3.connect(folder / "index.db") as db:
-        for segment, files in db.execute("SELECT id, files FROM segments").fetchall():
-            facts = json.loads(files)
-            for part in [part for part in facts if part in ("ids", "id_sizes", "id_starts")]:
-                (folder / "segments" / segment / facts.pop(part)["file"]).unlink()
-            db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(facts), segment))
-        db.execute("DROP TABLE term_blocks")  # so few terms are in the other table
-        db.execute("DELETE FROM meta WHERE key = 'folded_terms'")
-        db.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
-        Checksums(db, 1).store(db, 1, database.get_meta(db, "next_term"))
-    db.close()
-
-
 def test_an_index_of_format_3_opens_and_gets_ids_with_the_next_commit(folder: Path) -> None:
     with Index.open(folder) as index:
         before = [(hit.id, hit["text"]) for hit in index.search("common")]
-    make_it_old(folder)
+    make_format(3, folder)
     assert not list(folder.rglob("ids*.npy"))
     with Index.open(folder) as index:
         assert [(hit.id, hit["text"]) for hit in index.search("common")] == before
@@ -239,7 +222,8 @@ def test_ids_after_replacing_deleting_and_merging(folder: Path) -> None:
     assert verify(folder) == []
 
 
-def test_verify_compares_ids_with_the_database(folder: Path) -> None:
+def test_verify_compares_ids_of_earlier_formats_with_the_database(folder: Path) -> None:
+    make_format(5, folder)
     with sqlite3.connect(folder / "index.db") as db:
         db.execute("UPDATE documents SET id = 'other' WHERE number = 2")
     db.close()

@@ -327,5 +327,5 @@ def test_reading_works_where_nothing_can_be_written(folder: Path, documents: Rec
     from vizsla.index.storage import database
 
     connection = database._connect((folder / "index.db").resolve(), "ro&immutable=1")
-    assert connection.execute("SELECT count(*) FROM documents").fetchone() == (4,)
+    assert connection.execute("SELECT count(*) FROM contents").fetchone() == (4,)
     connection.close()

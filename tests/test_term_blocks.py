@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vizsla.errors import CollectionError
 from vizsla.index import Index, verify
 from vizsla.index.storage import term_blocks
-from vizsla.index.storage.schema import SCHEMA, TERM_BLOCKS
+from vizsla.index.storage.schema import SCHEMA
 from vizsla.index.storage.term_blocks import (
     DamagedTermsError,
     TermBlocks,
@@ -47,7 +47,7 @@ def test_blocks_hold_what_a_table_holds(
     if not is_storable(beginning) or not is_storable(end or ""):
         return
     db = sqlite3.connect(":memory:")
-    db.executescript(SCHEMA + TERM_BLOCKS)
+    db.executescript(SCHEMA)
     done, folded = 0, 0
     for cut in sorted(cuts):  # some terms, then a commit, and so on
         db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows[done:cut])
@@ -82,7 +82,7 @@ def test_blocks_hold_what_a_table_holds(
 )
 def test_rows_of_other_types_are_told(change: str) -> None:
     db = sqlite3.connect(":memory:")
-    db.executescript(SCHEMA + TERM_BLOCKS)
+    db.executescript(SCHEMA)
     db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (pack_block([("a", 0)]),))
     db.execute("INSERT INTO terms VALUES (0, 'b', 1)")
     db.execute(change)
@@ -96,7 +96,7 @@ def test_a_damaged_block_is_told(block: object) -> None:
     with pytest.raises(DamagedTermsError):
         list(unpack_block(block))
     db = sqlite3.connect(":memory:")
-    db.executescript(SCHEMA + TERM_BLOCKS.replace("NOT NULL", ""))
+    db.executescript(SCHEMA.replace("data BLOB NOT NULL", "data BLOB"))
     db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (block,))
     with pytest.raises(DamagedTermsError):
         find_terms(db, 0, ["a"], TermBlocks())

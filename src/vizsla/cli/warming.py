@@ -149,8 +149,12 @@ def work(*parts: str) -> None:
 
 
 def _text(folder: Path) -> None:
-    """Analyse a text alone, and many at once."""
+    """Analyse a text alone, and many at once; read ids as a search does."""
+    import numpy as np
+
     from vizsla.text import Analyzer
+    from vizsla.text.stored_ids import StoredIds
+    from vizsla.text.stored_texts import StoredTexts
 
     del folder
     analyzer = Analyzer.parse("lucene-english")
@@ -159,6 +163,7 @@ def _text(folder: Path) -> None:
     analyzer.lexicon().encode(
         ["A dog barks at cats.", " ".join(map(str, range(40_000)))]
     )  # more words than at first fit
+    StoredIds(StoredTexts.of(["d1"]), np.array([0, 2], np.uint32)).at(np.arange(2))
 
 
 def _write(folder: Path) -> None:
@@ -177,9 +182,10 @@ def _write(folder: Path) -> None:
 def _update(folder: Path) -> None:
     """Replace, delete and merge; open the index for each step, as commands do."""
     from vizsla.index import Index
+    from vizsla.text.stored_ids import SHORT  # more ids are stored in another way
 
     with Index.create(folder, "bm25") as index:
-        index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
+        index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(SHORT + 8)])
         index.commit()
     with Index.open(folder) as index:
         index.add([{"id": "9", "text": "Birds sing, dogs bark."}])

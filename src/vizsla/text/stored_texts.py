@@ -50,11 +50,23 @@ class StoredTexts:
         for batch in batches:
             data.append(np.frombuffer(b"".join(batch), np.uint8))
             sizes.append(np.fromiter(map(len, batch), np.int64, len(batch)))
-        all_sizes = np.concatenate(sizes)
-        largest = int(all_sizes.max(initial=0))
+        return cls.packed(np.concatenate([*data, np.zeros(0, np.uint8)]), np.concatenate(sizes))
+
+    @classmethod
+    def packed(cls, data: np.ndarray, sizes: np.ndarray) -> StoredTexts:
+        """Texts that lie end to end, given their sizes in 64 bits."""
+        largest = int(sizes.max(initial=0))
         kind = np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32
-        starts = (np.cumsum(all_sizes) - all_sizes)[::STEP]
-        return cls(np.concatenate([*data, np.zeros(0, np.uint8)]), all_sizes.astype(kind), starts.astype(np.int64))
+        starts = (np.cumsum(sizes) - sizes)[::STEP]
+        return cls(data, sizes.astype(kind), starts.astype(np.int64))
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[StoredTexts]) -> StoredTexts:
+        """The texts of all parts, one part after the other."""
+        data = np.concatenate([np.zeros(0, np.uint8), *(part.data for part in parts)])
+        return cls.packed(
+            data, np.concatenate([np.zeros(0, np.int64), *(part.sizes for part in parts)], dtype=np.int64)
+        )
 
     def __post_init__(self) -> None:
         for name in ("data", "sizes", "starts"):  # one kind of array, so that kernels are compiled once
@@ -79,10 +91,14 @@ class StoredTexts:
         size = _measure(self.data, self.sizes, self.starts, rows.astype(np.int64, copy=False), begins, ends)
         if size < 0:
             raise DamagedTextsError
-        if len(rows) == 0:
-            return []
         joined = np.empty(size, np.uint8)
-        breaks = _gather(self.data, begins, ends, joined)
+        return self.cut(joined, ends, _gather(self.data, begins, ends, joined))
+
+    @staticmethod
+    def cut(joined: np.ndarray, ends: np.ndarray, breaks: int) -> list[str]:
+        """Texts that lie end to end with a line break between any two; `breaks`: the line breaks inside of texts."""
+        if len(ends) == 0:
+            return []
         try:
             if breaks == 0:
                 return str(joined.data, "utf-8").split("\n")
@@ -90,6 +106,39 @@ class StoredTexts:
             return [data[a:b].decode() for a, b in zip([0, *(z + 1 for z in last)], last, strict=False)]
         except UnicodeDecodeError:
             raise DamagedTextsError from None
+
+    def take(self, rows: np.ndarray) -> StoredTexts:
+        """The texts of some rows as arrays of their own."""
+        begins = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        sizes, begins = self.sizes[rows], begins[rows]
+        data = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
+        if not _copy(self.data, begins, sizes, data):
+            raise DamagedTextsError
+        return StoredTexts.packed(data, sizes.astype(np.int64))
+
+
+@njit_no_alloc
+def text_begin(data, sizes, starts, row):
+    """Where the text of a row begins; -1 if the row is not there, or there is damage."""
+    if row < 0 or row >= sizes.size or row >> STEP_BITS >= starts.size:
+        return -1
+    begin = np.int64(starts[row >> STEP_BITS])
+    for other in range(row >> STEP_BITS << STEP_BITS, row):
+        begin += np.int64(sizes[other])
+    return begin if 0 <= begin <= data.size - np.int64(sizes[row]) else -1
+
+
+@njit_no_alloc
+def _copy(data, begins, sizes, out):
+    """Copy texts end to end; returns False if one of them is not there."""
+    at = np.int64(0)
+    for x in range(begins.size):
+        if begins[x] < 0 or begins[x] + np.int64(sizes[x]) > data.size:
+            return False
+        for i in range(np.int64(sizes[x])):
+            out[at + i] = data[begins[x] + i]
+        at += np.int64(sizes[x])
+    return True
 
 
 @njit_no_alloc
@@ -101,12 +150,8 @@ def _measure(data, sizes, starts, rows, begins, ends):
     total = 0
     for x in range(rows.size):
         row = rows[x]
-        if row < 0 or row >= sizes.size or row >> STEP_BITS >= starts.size:
-            return -1
-        begin = np.int64(starts[row >> STEP_BITS])
-        for other in range(row >> STEP_BITS << STEP_BITS, row):
-            begin += np.int64(sizes[other])
-        if begin < 0 or begin + np.int64(sizes[row]) > data.size:
+        begin = text_begin(data, sizes, starts, row)
+        if begin < 0:
             return -1
         begins[x] = begin
         ends[x] = total + np.int64(sizes[row])

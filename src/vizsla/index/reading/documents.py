@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,23 +18,16 @@ from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
+from vizsla.index.storage.id_files import SegmentIds, find_in_segments, find_passages
 from vizsla.runs import Document
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
+from vizsla.text.stored_texts import DamagedTextsError
 
-MAX_CACHED_IDS = 500_000
 _MAX_SQL_VALUES = 30_000
 _BATCH = 1000  # documents that are read at once
-_LIVING = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)"
+_FIRST = f"{MARK}0".encode()  # how the id of a first passage ends
 
 
 _decode = json.JSONDecoder().raw_decode  # fewer calls than json.loads
-
-
-class SegmentIds(NamedTuple):
-    """The documents of a segment: their insertion numbers, ascending, and their ids, if the segment has them."""
-
-    numbers: np.ndarray
-    ids: StoredTexts | None
 
 
 class FoundDocuments:
@@ -90,11 +83,9 @@ class DocumentStore:
         self._found: weakref.WeakSet[FoundDocuments] = weakref.WeakSet()
         self.turn = connection.lock
         """Threads that read the documents of hits wait for each other."""
-        self._generation: int = meta["generation"]
         self._splitter = splitter
         self.has_texts: bool = meta["stored"]
         """Whether the index keeps the texts that the model reads."""
-        self._ids: dict[int, str] = {}
 
     def found(self, numbers: Sequence[int]) -> FoundDocuments:
         """Documents to be read when they are looked at, as long as this store is open and after."""
@@ -117,29 +108,18 @@ class DocumentStore:
         self._connection = _ChildConnection(self._connection.path)
         self.turn = self._connection.lock
 
-    @property
-    def cached_ids(self) -> int:
-        """How many ids are kept in memory."""
-        return len(self._ids)
-
     def count(self, stored: int) -> int:
         """How many documents there are, given how many rows are stored; a document in passages counts once."""
         return stored if self._splitter is None else self._count_of_passage_0
 
     @cached_property
     def _count_of_passage_0(self) -> int:
-        return int(self._of_first_passages("count(*)"))
+        return len(self.first_passages())
 
-    def first_passages(self) -> list[int]:
-        """The insertion numbers of the first passages of all documents."""
-        numbers: list[int] = json.loads(self._of_first_passages("json_group_array(number)"))
-        return numbers
-
-    def _of_first_passages(self, what: str) -> Any:
-        first = f"{MARK}0".encode()  # bytes, since substr of SQLite stops a text at a NUL
-        find = f"SELECT {what} FROM documents WHERE generation <= ? AND substr(CAST(id AS BLOB), ?) = ?"
-        ((found,),) = self._connection.rows(find, (self._generation, -len(first), first))
-        return found
+    def first_passages(self) -> np.ndarray:
+        """The insertion numbers of the first passages of all documents, ascending."""
+        numbers = [segment.ending(_FIRST).astype(np.int64) for segment in self._segments]
+        return np.concatenate([np.zeros(0, np.int64), *numbers])
 
     def ids_of(self, numbers: np.ndarray) -> list[str]:
         """The ids of documents by insertion numbers, in their order."""
@@ -156,9 +136,6 @@ class DocumentStore:
         return ids.tolist()
 
     def _ids_in(self, segment: SegmentIds, numbers: np.ndarray) -> list[str]:
-        if segment.ids is None:
-            wanted = numbers.tolist()
-            return list(map(self._cached_ids(wanted).__getitem__, wanted))
         rows = numbers - np.int64(segment.numbers[0])
         if int(segment.numbers[-1]) - int(segment.numbers[0]) >= len(segment.numbers):  # some numbers are left out
             rows = np.searchsorted(segment.numbers, numbers.astype(segment.numbers.dtype))
@@ -172,53 +149,36 @@ class DocumentStore:
         wanted = list(numbers)
         return dict(zip(wanted, self.ids_of(np.array(wanted, np.int64)), strict=True))
 
-    def _cached_ids(self, numbers: Iterable[int]) -> dict[int, str]:
-        """The ids of documents from the database; what was looked up is kept, as rankings share documents."""
-        wanted = set(numbers)
-        known = self._ids
-        if missing := sorted(wanted.difference(known)):  # in the order they lie on the disk
-            found = self._find_ids(missing)
-            if len(known) + len(found) > MAX_CACHED_IDS:
-                known = self._ids = {n: known[n] for n in wanted if n in known}
-            known.update(found)
-        return {n: known[n] for n in wanted}
-
-    def _find_ids(self, numbers: list[int]) -> dict[int, str]:
-        """All in one row: with many rows the GIL would be given up and waited for at each of them."""
-        find = "SELECT json_group_object(number, id) FROM documents WHERE number IN (SELECT value FROM json_each(?))"
-        ((found,),) = self._connection.rows(find, (json.dumps(numbers),))
-        ids = {int(number): doc_id for number, doc_id in json.loads(found).items()}
-        if len(ids) < len(numbers):
-            raise self._not_stored()
-        return ids
-
     def metadata(self, numbers: Iterable[int]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Id and metadata of rows, in the order of their numbers."""
-        find = "SELECT number, id, NULL, metadata FROM documents WHERE number IN (SELECT value FROM json_each(?))"
-        rows = self._connection.rows(f"{find} ORDER BY number", (json.dumps(sorted(numbers)),))
-        yield from ((document.id, document.content) for document in self._documents(rows).values())
+        wanted = sorted(numbers)
+        find = "SELECT number, NULL, metadata FROM documents WHERE number IN (SELECT value FROM json_each(?))"
+        rows = self._connection.rows(find, (json.dumps(wanted),))
+        yield from ((d.id, d.content) for d in self._documents(self.ids(wanted), rows).values())
 
     def by_number(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by number."""
         wanted = sorted(numbers)  # as they lie on the disk
-        columns, table = "number, id, NULL, metadata", "documents"
+        columns, table = "number, NULL, metadata", "documents"
         if self.has_texts:
-            columns, table = "number, id, fields, metadata", "documents JOIN contents USING (number)"
+            columns, table = "number, fields, metadata", "contents LEFT JOIN documents USING (number)"
         rows: list[Any] = []
         for a in range(0, len(wanted), _MAX_SQL_VALUES):
             part = wanted[a : a + _MAX_SQL_VALUES]
             marks = ",".join("?" * len(part))
             select = f"SELECT {columns} FROM {table} WHERE number IN ({marks})"
             rows += self._connection.rows(select, part)
-        if len(rows) < len(wanted):
+        if self.has_texts and len(rows) < len(wanted):
             raise self._not_stored()
-        return self._documents(rows)
+        return self._documents(self.ids(wanted), rows)
 
-    def _documents(self, rows: Sequence[tuple[int, str, str | None, str | None]]) -> dict[int, Document]:
-        """Documents from their rows."""
-        documents = {}
+    def _documents(
+        self, ids: Mapping[int, str], rows: Sequence[tuple[int, str | None, str | None]]
+    ) -> dict[int, Document]:
+        """Documents by number from their ids, and from the rows of those that have any."""
+        contents: dict[int, Mapping[str, Any]] = {}
         try:
-            for number, doc_id, fields, metadata in rows:
+            for number, fields, metadata in rows:
                 content, end = ({}, 0) if fields is None else _decode(fields)
                 if metadata is not None:
                     more, metadata_end = _decode(metadata)
@@ -226,14 +186,14 @@ class DocumentStore:
                     end += metadata_end
                 if end != len(fields or "") + len(metadata or "") or type(content) is not dict:
                     raise ValueError
-                documents[number] = Document(doc_id, content)
+                contents[number] = content
         except (ValueError, TypeError, RecursionError):
             raise database.damaged(self._connection.path, "what is stored of a document is not a JSON object") from None
-        return documents
+        return {number: Document(doc_id, contents.get(number, {})) for number, doc_id in ids.items()}
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Document]:
         """Stored documents by id, without those that are not there; passages are joined to whole documents."""
-        numbers = {doc_id: self.numbers_of(doc_id) for doc_id in ids}
+        numbers = self._numbers_of(list(ids))
         stored = self.by_number({n for some in numbers.values() for n in some})
         return {doc_id: self._whole([stored[n] for n in some]) for doc_id, some in numbers.items() if some}
 
@@ -248,11 +208,21 @@ class DocumentStore:
 
     def numbers_of(self, doc_id: str) -> list[int]:
         """The insertion numbers of the living document with an id: one, or one for each of its passages."""
-        single = self._splitter is None
-        first, last = (doc_id, doc_id) if single else (doc_id + MARK, doc_id + chr(ord(MARK) + 1))
-        find = f"SELECT number, id FROM documents WHERE id BETWEEN ? AND ? AND generation <= ? AND {_LIVING}"
-        rows = self._connection.rows(f"{find} ORDER BY number", (first, last, self._generation, self._generation))
-        return [number for number, found in rows if single or document_of(found) == doc_id]
+        return self._numbers_of([doc_id])[doc_id]
+
+    def _numbers_of(self, ids: Sequence[str]) -> dict[str, list[int]]:
+        numbers: dict[str, list[int]] = {doc_id: [] for doc_id in ids}
+        wanted = list(numbers)
+        found = self._find(wanted) if self._splitter is None else find_passages(self._find, wanted)
+        for doc_id, number in found:
+            numbers[doc_id].append(number)
+        return numbers
+
+    def _find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
+        try:
+            return find_in_segments(self._segments, ids)
+        except DamagedTextsError:
+            raise database.damaged_segment(self._connection.path) from None
 
     def _whole(self, rows: Sequence[Document]) -> Document:
         return rows[0] if self._splitter is None else self._splitter.whole(rows)

@@ -14,12 +14,14 @@ from vizsla.datasets import Splitter
 from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.connection import ReadConnection
-from vizsla.index.reading.documents import DocumentStore, SegmentIds
+from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, id_files, model_files, segment_files
+from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
-from vizsla.text.stored_texts import StoredTexts
+from vizsla.text.stored_ids import StoredIds
 
 _ATTEMPTS = 5
 
@@ -33,7 +35,7 @@ class _StoredSegment:
         self.facts = facts
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
-        self.ids: StoredTexts | None = same.ids if same else id_files.read_ids(path, name, facts)
+        self.ids: StoredIds | None = same.ids if same else id_files.read_ids(path, name, facts)
         present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
         masks = {key: arrays.read_array(path, name, facts[key]) for key in present}
         self.alive = masks.get(segment_files.ALIVE)
@@ -99,8 +101,7 @@ class Snapshot:
         """How many rows live: documents, or passages where documents are cut into them."""
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.terms = TermTable(self.connection, self.segments, [s.frequencies for s in self._stored])
-        ids = [SegmentIds(s.segment.numbers, s.ids) for s in self._stored if len(s.segment)]
-        self.documents = DocumentStore(self.connection, self.meta, self.splitter, ids)
+        self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
         if any(entries.keys() != set(self.model.namespaces) for entries in by_segment):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
@@ -108,6 +109,17 @@ class Snapshot:
             name: self._summed(space, [entries[name] for entries in by_segment])
             for space, name in enumerate(self.model.namespaces)
         }
+
+    def _ids(self) -> list[SegmentIds]:
+        """The ids of the documents of each segment; those of format 3 and earlier are in the database alone."""
+        stored = [s for s in self._stored if len(s.segment)]
+        for s in stored:
+            if s.ids is None:
+                if self.meta["format"] > WITH_IDS:
+                    raise database.damaged(self.path, f"segment {s.name} has no ids")
+                with database.using_sqlite(self.path):
+                    s.ids = id_files.collect_ids(self.connection.db, s.segment.numbers)
+        return [SegmentIds(s.segment.numbers, s.ids, s.alive) for s in stored if s.ids is not None]
 
     def _model(self, previous: Snapshot | None) -> Model:
         """The model; if it has not changed, the one that is open already, since opening a network takes long."""
@@ -169,8 +181,8 @@ class Snapshot:
 
     @property
     def cache_sizes(self) -> dict[str, int]:
-        """How many ids of documents and terms are kept."""
-        return {"document_ids": self.documents.cached_ids, "terms": self.terms.cached_terms}
+        """How many terms are kept."""
+        return {"terms": self.terms.cached_terms}
 
     def numbers(self) -> np.ndarray:
         """The insertion numbers of all living documents, ascending."""

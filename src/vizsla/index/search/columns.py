@@ -71,7 +71,7 @@ class DocumentRows:
         """The insertion numbers of all living rows."""
         self._starts: np.ndarray | None = None
         if self.has_passages:
-            first = np.array(snapshot.documents.first_passages(), np.int64)
+            first = snapshot.documents.first_passages()
             self._starts = np.flatnonzero(np.isin(self.row_numbers, first, assume_unique=True))
             if len(self.row_numbers) and (not len(self._starts) or self._starts[0] != 0):
                 raise database.damaged(snapshot.path, "a document lacks its first passage")

@@ -123,7 +123,7 @@ class Searcher:
     @cached_property
     def _table(self) -> DocumentTable:
         snapshot = self.snapshot
-        return DocumentTable(snapshot.connection.rows, snapshot.generation, snapshot.model.fields)
+        return DocumentTable(snapshot.connection.rows, snapshot.numbers(), snapshot.model.fields)
 
     @cached_property
     def rows(self) -> DocumentRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -30,26 +30,36 @@ class DocumentTable:
     """The documents of a snapshot as filters see them; remembers what it has learnt of their fields."""
 
     def __init__(
-        self, read: Callable[[str, Sequence[Any]], list[Any]], generation: int, model_fields: Sequence[str]
+        self, read: Callable[[str, Sequence[Any]], list[Any]], living: np.ndarray, model_fields: Sequence[str]
     ) -> None:
-        """`read`: gives all rows of the database for a statement and its values."""
+        """`read`: gives all rows of the database for a statement and its values. `living`: all insertion numbers."""
         self._read = read
-        self._generation = generation
+        self._living = living
+        self._end = int(living[-1]) + 1 if len(living) else 0  # rows from here on are of an unfinished commit
         self._model_fields = model_fields
         self._known: dict[tuple[tuple[str, ...], str], bool] = {}
         self._with_nul: dict[str, frozenset[int]] = {}
 
     def numbers(self, condition: Filter) -> np.ndarray:
         """The insertion numbers of the documents that meet a filter, ascending."""
-        if not self._rows("1", "documents", "1 LIMIT 1"):
+        if not len(self._living):
             return np.zeros(0, np.int64)
         for leaf in condition.root.leaves():
             self.check(leaf)
         return self.select(condition.root)
 
     def _rows(self, columns: str, table: str, where: str, values: Sequence[Value] = ()) -> list[Any]:
-        sql = f"SELECT {columns} FROM {table} WHERE generation <= ? AND {where}"
-        return self._read(sql, (self._generation, *values))
+        sql = f"SELECT {columns} FROM {table} WHERE number < ? AND {where}"
+        return self._read(sql, (self._end, *values))
+
+    @cached_property
+    def _without_metadata(self) -> np.ndarray:
+        """The insertion numbers of documents without a row in the table `documents`."""
+        ((count,),) = self._rows("count(*)", "documents", "1")
+        if count == len(self._living):
+            return np.zeros(0, np.int64)
+        ((found,),) = self._rows("json_group_array(number)", "documents", "1")
+        return np.setdiff1d(self._living, np.array(json.loads(found), np.int64), assume_unique=True)
 
     # What the fields hold
 
@@ -84,10 +94,10 @@ class DocumentTable:
         find = (
             f"SELECT DISTINCT ifnull(e.type, 'object') FROM {table_of([column])} "
             f"LEFT JOIN json_each(CASE json_type({column}, ?) WHEN 'object' THEN '{{}}' ELSE {column} END, ?) AS e "
-            f"WHERE generation <= ? AND json_type({column}, ?) IS NOT NULL "
+            f"WHERE number < ? AND json_type({column}, ?) IS NOT NULL "
             f"AND (e.type IS NOT NULL OR json_type({column}, ?) = 'object')"
         )
-        rows = self._read(find, (path, path, self._generation, path, path))
+        rows = self._read(find, (path, path, self._end, path, path))
         return sorted({_FAMILY.get(kind, kind) for (kind,) in rows} - {"null"})
 
     # Which documents meet a condition
@@ -110,8 +120,10 @@ class DocumentTable:
         return self._with_nul[column]
 
     def _content(self, number: int) -> dict[str, Any]:
-        both = "documents LEFT JOIN contents USING (number)"
-        ((metadata, fields),) = self._rows("metadata, fields", both, "number = ?", [number])
+        find = (
+            "SELECT (SELECT metadata FROM documents WHERE number = ?), (SELECT fields FROM contents WHERE number = ?)"
+        )
+        ((metadata, fields),) = self._read(find, (number, number))
         return {**json.loads(fields or "{}"), **json.loads(metadata or "{}")}
 
     def _select(self, condition: Condition, apart: np.ndarray) -> np.ndarray:
@@ -119,8 +131,7 @@ class DocumentTable:
         if _levels(condition) <= _MOST_LEVELS and sum(1 for _ in condition.leaves()) <= _MOST_LEAVES:
             return self._ask(*self._compile(condition), condition, apart)
         if condition.kind == "not":
-            every = np.array([number for (number,) in self._rows("number", "documents", "1")], np.int64)
-            return np.setdiff1d(np.setdiff1d(every, apart), self._select(condition.parts[0], apart))
+            return np.setdiff1d(np.setdiff1d(self._living, apart), self._select(condition.parts[0], apart))
         combine = np.intersect1d if condition.kind == "and" else np.union1d
         return reduce(combine, (self._select(part, apart) for part in _batches(condition)))
 
@@ -128,6 +139,10 @@ class DocumentTable:
         table = table_of([self._place(leaf.field)[0] for leaf in condition.leaves()])
         rows = self._rows("number", table, f"({sql})", values)
         found = np.fromiter((number for (number,) in rows), np.int64, len(rows))
+        if table == "documents":
+            ((holds_for_nothing,),) = self._read(f"SELECT {sql} FROM (SELECT NULL AS metadata)", values)
+            if holds_for_nothing:
+                found = np.concatenate([found, self._without_metadata])
         return np.setdiff1d(found, apart) if len(apart) else np.sort(found)
 
     def _place(self, field: tuple[str, ...]) -> tuple[str, str]:
@@ -158,7 +173,7 @@ def json_place(field: tuple[str, ...], model_fields: Sequence[str]) -> tuple[str
 
 def table_of(columns: Sequence[str]) -> str:
     """What to select from: the texts lie apart, so that filters on other things need not read them."""
-    return "documents JOIN contents USING (number)" if "fields" in columns else "documents"
+    return "contents LEFT JOIN documents USING (number)" if "fields" in columns else "documents"
 
 
 def _some_element(column: str, path: str, test: str) -> Statement:

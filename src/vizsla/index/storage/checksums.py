@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
+from vizsla.index.storage.schema import WITH_IDS
 from vizsla.index.storage.term_blocks import stored_terms
 
 KEY = "checksums"
@@ -20,7 +21,14 @@ KEY = "checksums"
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
-_DOCUMENTS = "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number)"
+_DOCUMENTS = (
+    "SELECT number, metadata, NULL FROM documents WHERE {0} "
+    "UNION ALL SELECT number, NULL, fields FROM contents WHERE {0}"
+)
+_EARLIER_DOCUMENTS = (  # of format 5 and earlier
+    "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number) "
+    "WHERE generation <= ?"
+)
 
 
 def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
@@ -45,7 +53,7 @@ class Checksums:
         self._sums: dict[str, int] = {name: int(sums[name], 16) for name in ("documents", "terms", "deletions")}
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Count added rows of `documents` (with their fields), `terms` or `deletions`."""
+        """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
         self._sums[table] += row_sum(rows)
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -54,7 +62,7 @@ class Checksums:
 
     def remove_documents(self, db: sqlite3.Connection, condition: str, values: tuple[int, ...]) -> None:
         """Count documents that are about to be removed, given a condition on their numbers."""
-        self.remove("documents", db.execute(f"{_DOCUMENTS} WHERE {condition}", values))
+        self.remove("documents", db.execute(_DOCUMENTS.format(condition), (*values, *values)))
 
     def store(self, db: sqlite3.Connection, generation: int, next_term: int) -> None:
         """Store the sums, at the end of the transaction of the commit."""
@@ -65,9 +73,17 @@ class Checksums:
 
 def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:
     """The checksums of a commit, from all its rows; terms from the number `next_term` on do not belong to it."""
-    documents = db.execute(f"{_DOCUMENTS} WHERE generation <= ?", (generation,))
+    version, next_number = (
+        int(db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+        for key in ("format", "next_number")
+    )
+    if version <= WITH_IDS:
+        documents = db.execute(_EARLIER_DOCUMENTS, (generation,))
+    else:
+        documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
     if next_term is None:
-        ((next_term,),) = db.execute("SELECT ifnull(max(number), -1) + 1 FROM terms").fetchall()
+        ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
+        next_term = int(next_term)
     terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
     tables = {"documents": documents, "terms": terms, "deletions": deletions}

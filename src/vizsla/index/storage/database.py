@@ -30,7 +30,6 @@ from vizsla.index.storage.schema import (
     META,
     READABLE,
     SCHEMA,
-    TERM_BLOCKS,
     WITHOUT_CHECKSUMS,
     are_statistics,
     expected_tables,
@@ -231,7 +230,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript("BEGIN;" + SCHEMA + TERM_BLOCKS)
+            connection.executescript("BEGIN;" + SCHEMA)
             initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
             for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)

@@ -1,57 +1,79 @@
-"""The ids of documents as files of a segment, so that a search finds them without the database.
+"""The ids of documents as files of a segment, which alone holds them.
 
-A commit adds them to a segment from the database, so these files carry the number of the commit. A document that was
-deleted before has an empty id. Segments of format 3 and earlier have no such files until the next commit.
+Files of ids carry the number of the commit that has written them. A document that was deleted before may have an empty
+id. Segments of format 4 and 5 have the first three files only, those of format 3 and earlier none: there the database
+holds the ids. The next writer adds what is missing.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.storage.arrays import Facts, read_array, write_array
+from vizsla.text.stored_ids import SHORT, StoredIds
 from vizsla.text.stored_texts import StoredTexts
 
 _BATCH = 10_000  # documents that are read at once
-_ARRAYS = {"ids": "data", "id_sizes": "sizes", "id_starts": "starts"}
-"""The names of the files, and the attributes of `StoredTexts`."""
-KINDS = tuple(_ARRAYS)
+_TEXTS = ("ids", "id_sizes", "id_starts")
+_RUNS, _ORDER = "id_runs", "id_order"
+KINDS = (*_TEXTS, _RUNS, _ORDER)
 ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "ids": (1, ("|u1",)),
     "id_sizes": (1, ("|u1", "<u2", "<u4")),
     "id_starts": (1, ("<i8",)),
+    _RUNS: (1, ("<u4", "<i8")),
+    _ORDER: (1, ("<u4", "<i8")),
 }
 """The number of dimensions and the allowed types of each array."""
 
 
 def are_complete(facts: Mapping[str, Facts]) -> bool:
-    """Whether a segment has all of these files or none."""
-    return len({kind in facts for kind in KINDS}) == 1
+    """Whether a segment has the files that belong together, or none."""
+    present = {kind in facts for kind in _TEXTS}
+    return present == {True} or not any(kind in facts for kind in KINDS)
 
 
-def read_ids(path: Path, segment: str, facts: Mapping[str, Facts]) -> StoredTexts | None:
+def are_findable(facts: Mapping[str, Facts], count: int) -> bool:
+    """Whether a segment with so many documents has its ids in the form of format 6."""
+    return _TEXTS[0] in facts and (count <= SHORT or _ORDER in facts)
+
+
+def read_ids(path: Path, segment: str, facts: Mapping[str, Facts]) -> StoredIds | None:
     """Map the ids of a segment's documents into memory; None if it has no such files."""
-    if KINDS[0] not in facts:
+    if _TEXTS[0] not in facts:
         return None
-    ids = StoredTexts(*(read_array(path, segment, facts[kind]) for kind in KINDS))
+    texts = StoredTexts(*(read_array(path, segment, facts[kind]) for kind in _TEXTS))
+    runs, order = (read_array(path, segment, facts[k]) if k in facts else None for k in (_RUNS, _ORDER))
+    ids = StoredIds(texts, runs, order)
     if not ids.fit():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return ids
 
 
-def write_ids(folder: Path, generation: int, ids: StoredTexts) -> dict[str, Facts]:
+def write_ids(folder: Path, generation: int, ids: StoredIds) -> dict[str, Facts]:
     """Write the ids of a segment's documents; returns the descriptions of the files."""
+    texts = ids.texts
+    arrays = {**dict(zip(_TEXTS, (texts.data, texts.sizes, texts.starts), strict=True)), _RUNS: ids.runs}
+    arrays[_ORDER] = ids.order if len(ids) > SHORT else None
     return {
-        kind: write_array(folder / f"{kind}-{generation}.npy", getattr(ids, name)) for kind, name in _ARRAYS.items()
+        kind: write_array(folder / f"{kind}-{generation}.npy", array)
+        for kind, array in arrays.items()
+        if array is not None
     }
 
 
-def collect_ids(db: sqlite3.Connection, numbers: np.ndarray) -> StoredTexts:
-    """The ids of documents by ascending insertion numbers, from the database; empty for those it does not hold."""
+def collect_ids(db: sqlite3.Connection, numbers: np.ndarray) -> StoredIds:
+    """The ids of documents by ascending insertion numbers, from a database of format 5 or earlier.
+
+    Documents that it does not hold have empty ids.
+    """
 
     def batches() -> Iterator[Sequence[bytes]]:
         for a in range(0, len(numbers), _BATCH):
@@ -61,4 +83,45 @@ def collect_ids(db: sqlite3.Connection, numbers: np.ndarray) -> StoredTexts:
             found = dict(rows.fetchall())
             yield [found.get(number, b"") for number in wanted]
 
-    return StoredTexts.join(batches())
+    return StoredIds(StoredTexts.join(batches()))
+
+
+class SegmentIds(NamedTuple):
+    """The documents of a segment: their insertion numbers, ascending, their ids, and which live (all if None)."""
+
+    numbers: np.ndarray
+    ids: StoredIds
+    alive: np.ndarray | None = None
+
+    def find(self, ids: StoredTexts) -> list[tuple[int, int]]:
+        """The places among some ids and the insertion numbers of documents with these ids that are here and live."""
+        alive = self.alive
+        return [(i, int(self.numbers[row])) for i, row in self.ids.find(ids) if alive is None or alive[row]]
+
+    def ending(self, end: bytes) -> np.ndarray:
+        """The insertion numbers of living documents whose ids end with some bytes, of which the last is a 0."""
+        rows = self.ids.rows_ending(end)
+        numbers: np.ndarray = self.numbers[rows if self.alive is None else rows[self.alive[rows]]]
+        return numbers
+
+
+def find_in_segments(segments: Sequence[SegmentIds], ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Ids and insertion numbers of those documents with some ids that are in segments and live."""
+    wanted = StoredTexts.of(ids)
+    return [(ids[i], number) for segment in segments for i, number in segment.find(wanted)]
+
+
+Find = Callable[[Sequence[str]], list[tuple[str, int]]]
+"""Gives ids and insertion numbers of those rows with some ids that live."""
+
+
+def find_passages(find: Find, ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Ids of documents, and the insertion numbers of all their passages; `find`: finds passages by their ids."""
+    found: list[tuple[str, int]] = []
+    wanted, passage = list(ids), 0
+    while wanted:
+        owners = {f"{doc_id}{MARK}{passage}": doc_id for doc_id in wanted}
+        here = [(owners[passage_id], number) for passage_id, number in find(list(owners))]
+        found += here
+        wanted, passage = list(dict.fromkeys(doc_id for doc_id, _ in here)), passage + 1
+    return found

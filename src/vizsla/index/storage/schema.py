@@ -12,22 +12,34 @@ from typing import Any
 
 FORMAT = 6
 READABLE = (2, 3, 4, 5, 6)
-"""Format 2 has no checksums, format 3 no ids in segments, format 4 no blocks of terms; the next commit adds them.
-Format 4 and earlier have plain arrays as directories of posting lists, format 5 and earlier no bitmaps in them; new
-segments have both."""
+"""Format 2 has no checksums, format 3 no ids in segments, format 4 no blocks of terms, format 5 ids in the database; a
+writer makes it the present format before its first change. Format 4 and earlier have plain arrays as directories of
+posting lists, format 5 and earlier no bitmaps in them; new segments have packed directories and bitmaps."""
+WITH_IDS = 5
+"""The last format that has ids in the database."""
 WITHOUT_BLOCKS = 4
 WITHOUT_CHECKSUMS = 2
 
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+DOCUMENTS = """CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
+    metadata TEXT NOT NULL           -- a JSON object: what filters look at; a document without any has no row
+)"""
+"""The statement that creates the table of documents."""
+
+EARLIER_DOCUMENTS = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
     id TEXT NOT NULL,
     generation INTEGER NOT NULL,
     metadata TEXT                    -- a JSON object, NULL for an empty one: what filters look at
 );
-CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
 CREATE INDEX documents_by_id ON documents (id);
+"""
+"""The statements that created the same table in format 5 and earlier, and its index."""
+
+_OTHERS = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
 CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
 CREATE TABLE terms (                 -- append-only: a term's number never changes
     namespace INTEGER NOT NULL,      -- which of the model's
@@ -43,11 +55,6 @@ CREATE TABLE segments (
     files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
 ) WITHOUT ROWID;
 """
-"""The statements that create the tables of all formats.
-
-SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
-"""
-
 
 TERM_BLOCKS = """
 CREATE TABLE term_blocks (           -- terms that were moved from the table terms
@@ -59,13 +66,24 @@ CREATE TABLE term_blocks (           -- terms that were moved from the table ter
 """
 """The statement that creates the table that format 5 adds."""
 
+SCHEMA = f"{DOCUMENTS};{_OTHERS}{TERM_BLOCKS}"
+"""The statements that create the tables.
+
+SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
+"""
+
+
+def earlier_schema(version: int) -> str:
+    """The statements that created the tables of an earlier format."""
+    return EARLIER_DOCUMENTS + _OTHERS + (TERM_BLOCKS if version > WITHOUT_BLOCKS else "")
+
 
 @functools.cache
 def expected_tables(version: int) -> frozenset[tuple[str, str, str | None]]:
     """Type, name and SQL of the tables and indexes of a database of a format, as SQLite lists them."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.executescript(SCHEMA if version <= WITHOUT_BLOCKS else SCHEMA + TERM_BLOCKS)
+        connection.executescript(SCHEMA if version == FORMAT else earlier_schema(version))
         return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
     finally:
         connection.close()

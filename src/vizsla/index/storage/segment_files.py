@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from vizsla.index.storage.arrays import (
     sync_folder,
     write_array,
 )
-from vizsla.text.stored_texts import StoredTexts
+from vizsla.text.stored_ids import StoredIds
 
 DOCUMENT_PARTS = ("lengths", "sizes")
 PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
@@ -123,11 +123,18 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
     return all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
 
 
-def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]:
+class DatedIds(NamedTuple):
+    """Ids for a new segment, and the number of the commit that writes them."""
+
+    generation: int
+    ids: StoredIds
+
+
+def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> dict[str, Facts]:
     """Write a new segment; returns the descriptions of its files."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, arrays.numbers)
+        written |= number_files.write_numbers(folder, arrays.numbers) | id_files.write_ids(folder, *ids)
         for kind, some in (("small", arrays.small), ("large", arrays.large)):
             written |= list_files.write_lists(folder, kind, some)
         for space, rows in arrays.dense.items():
@@ -141,11 +148,11 @@ def write_segment(path: Path, segment: str, arrays: Segment) -> dict[str, Facts]
         return written
 
 
-def write_merged(path: Path, segment: str, merge: Merge, chunk: int, store: str) -> dict[str, Facts]:
+def write_merged(path: Path, segment: str, merge: Merge, ids: DatedIds, chunk: int, store: str) -> dict[str, Facts]:
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, merge.numbers)
+        written |= number_files.write_numbers(folder, merge.numbers) | id_files.write_ids(folder, *ids)
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= list_files.write_merged_lists(folder, kind, lists, chunk)
         for space in merge.old[0].dense:
@@ -222,8 +229,8 @@ def write_sequences(
         return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
 
 
-def write_ids(path: Path, segment: str, generation: int, ids: StoredTexts) -> dict[str, Facts]:
-    """Write the ids of the documents of a segment."""
+def write_ids(path: Path, segment: str, generation: int, ids: StoredIds) -> dict[str, Facts]:
+    """Write the ids of the documents of a segment that lacks them."""
     with _writing(path, segment, new=False) as folder:
         return id_files.write_ids(folder, generation, ids)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.index.storage import database, term_blocks
-from vizsla.index.storage.schema import TERM_BLOCKS
 from vizsla.index.storage.term_blocks import TermBlocks
 
 
@@ -48,8 +47,6 @@ def reading_terms(path: Path) -> Iterator[None]:
 
 def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
     """Move terms to blocks if they are many, or if `whole`; part of a commit."""
-    if not term_blocks.has_blocks(connection):
-        connection.execute(TERM_BLOCKS)
     with reading_terms(path):
         folded = term_blocks.fold_terms(
             connection,

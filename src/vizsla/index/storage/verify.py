@@ -27,8 +27,10 @@ from vizsla.index.storage import (
     term_table,
 )
 from vizsla.index.storage.folder import absolute, recover
+from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import Model
-from vizsla.text.stored_texts import DamagedTextsError
+from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 ATTEMPTS = 5  # while a writer commits again and again
 
@@ -97,23 +99,17 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         for table in checksums.TABLES:
             if actual[table] != expected[table]:
                 yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
-    stored = "SELECT number, fields, metadata FROM documents LEFT JOIN contents USING (number)"
-    if not meta["stored"]:
-        stored = "SELECT number, '{}', metadata FROM documents"
-    for number, fields, metadata in db.execute(f"{stored} WHERE generation <= ?", (generation,)):
-        try:
-            is_valid = isinstance(json.loads(fields), dict) and isinstance(json.loads(metadata or "{}"), dict)
-        except (ValueError, TypeError, RecursionError):
-            is_valid = False
-        if not is_valid:
-            yield f"{path}: document number {number} is damaged in {database.FILE}"
-    (repeated,) = db.execute(
-        "SELECT count(*) - count(DISTINCT id) FROM documents WHERE generation <= ? "
-        "AND NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number AND generation <= ?)",
-        (generation, generation),
-    ).fetchone()
-    if repeated:
-        yield f"{path}: {repeated} ids stand for more than one document"
+    for column, table in (("metadata", "documents"), ("fields", "contents")):
+        rows = db.execute(
+            f"SELECT number, ifnull({column}, '{{}}') FROM {table} WHERE number < ?", (meta["next_number"],)
+        )
+        for number, text in rows:
+            try:
+                is_valid = isinstance(json.loads(text), dict)
+            except (ValueError, TypeError, RecursionError):
+                is_valid = False
+            if not is_valid:
+                yield f"{path}: document number {number} is damaged in {database.FILE}"
     spaces, terms = len(meta["model"].get("parts") or ()), meta["next_term"]
     with term_table.reading_terms(path):
         count = sum(
@@ -140,15 +136,16 @@ def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> It
 
 def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:
     generation, terms = meta["generation"], meta["next_term"]
-    rows = database.segment_rows(db, path, generation)
+    segments = database.segment_rows(db, path, generation)
     for name in segment_files.foreign_files(
-        path, {name: {f["file"] for f in facts.values()} for name, facts, _ in rows}
+        path, {name: {f["file"] for f in facts.values()} for name, facts, _ in segments}
     ):
         yield f"{path}: {name} does not belong here"
     namespaces = Model.from_description(meta["model"], path / "model").namespaces
     living: list[np.ndarray] = []
+    ids: list[StoredTexts] = []
     complete = True
-    for name, facts, statistics in rows:
+    for name, facts, statistics in segments:
         broken = list(_check_files(path, name, facts))
         yield from broken
         if broken:
@@ -164,14 +161,17 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
                 continue
             yield from _check_dense(path, name, segment)
             yield from _check_matches(path, name, segment)
-            yield from _check_ids(path, name, db, segment, alive, facts)
+            stored = _read_ids(path, name, db, meta, segment, facts)
             yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
-            living.append(segment.numbers if alive is None else segment.numbers[alive])
+            rows = np.arange(len(segment)) if alive is None else np.flatnonzero(alive)
+            living.append(segment.numbers[rows])
+            ids.append(stored.copied(rows))
         except CollectionError as e:
             complete = False
             yield str(e)
     if complete:
-        yield from _check_documents(path, db, generation, living)
+        yield from _check_documents(path, db, meta, living)
+        yield from _check_ids(path, StoredTexts.concatenated(ids))
 
 
 def _check_files(path: Path, name: str, facts: dict[str, arrays.Facts]) -> Iterator[str]:
@@ -223,25 +223,37 @@ def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
             yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
 
 
-def _check_ids(
+def _read_ids(
     path: Path,
     name: str,
     db: sqlite3.Connection,
+    meta: dict[str, Any],
     s: Segment,
-    alive: np.ndarray | None,
     facts: dict[str, arrays.Facts],
-) -> Iterator[str]:
-    """Check that the ids of living documents are those of the database."""
+) -> StoredIds:
+    """The ids of the documents of a segment; those of earlier formats are compared with the database."""
+    damage = CollectionError(f"{path}: the ids of segment {name} are not those of its documents")
     ids = id_files.read_ids(path, name, facts)
-    living = np.arange(len(s)) if alive is None else np.flatnonzero(alive)
-    if ids is None:
-        return
+    if meta["format"] <= WITH_IDS:
+        held = id_files.collect_ids(db, s.numbers)
+        if ids is None:
+            return held
+        rows = np.flatnonzero(held.texts.sizes)  # all others are deleted
+        if len(ids) != len(s) or ids.at(rows) != held.at(rows):
+            raise damage
     try:
-        same = len(ids) == len(s) and ids.at(living) == id_files.collect_ids(db, s.numbers).at(living)
+        if ids is None or len(ids) != len(s) or not ids.is_sound():
+            raise damage
+        ids.at(np.arange(len(ids)))
     except DamagedTextsError:
-        same = False
-    if not same:
-        yield f"{path}: the ids of segment {name} are not those of its documents"
+        raise damage from None
+    return ids
+
+
+def _check_ids(path: Path, living: StoredTexts) -> Iterator[str]:
+    """Check that every living document has an id of its own."""
+    if not living.sizes.all() or StoredIds.of(living).overlap():
+        yield f"{path}: an id is empty, or stands for more than one document"
 
 
 def _are_sound(lists: PostingLists, documents: int, terms: int) -> bool:
@@ -285,15 +297,24 @@ def _check_statistics(
         yield f"{path}: the term frequencies of segment {name} are not those of its living documents"
 
 
-def _check_documents(path: Path, db: sqlite3.Connection, generation: int, living: list[np.ndarray]) -> Iterator[str]:
+def _check_documents(
+    path: Path, db: sqlite3.Connection, meta: dict[str, Any], living: list[np.ndarray]
+) -> Iterator[str]:
     """Check that the stored documents are the indexed ones, and that none is both stored and deleted."""
-    rows = db.execute("SELECT number FROM documents WHERE generation <= ? ORDER BY number", (generation,))
-    stored = np.array([number for (number,) in rows], np.int64)
+
+    def numbers(table: str, condition: str, value: int) -> np.ndarray:
+        rows = db.execute(f"SELECT number FROM {table} WHERE {condition} ORDER BY number", (value,))
+        return np.array([number for (number,) in rows], np.int64)
+
+    rows, texts = (numbers(table, "number < ?", meta["next_number"]) for table in ("documents", "contents"))
     indexed = np.sort(np.concatenate([*living, np.zeros(0, np.int64)]))
-    if not np.array_equal(stored, indexed):
-        unit = "passages" if database.get_meta(db, "passages") else "documents"
-        yield f"{path}: {len(stored):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
-    deleted = db.execute("SELECT number FROM deletions WHERE generation <= ?", (generation,))
-    both = np.intersect1d(stored, np.array([number for (number,) in deleted], np.int64))
+    unit = "passages" if meta["passages"] else "documents"
+    complete = [rows] if meta["format"] <= WITH_IDS else []  # tables that have a row of each document
+    for stored in [*complete, *([texts] if meta["stored"] else [])]:
+        if not np.array_equal(stored, indexed):
+            yield f"{path}: {len(stored):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
+    if not np.isin(rows, indexed).all():
+        yield f"{path}: metadata of {unit} is stored that are not indexed"
+    both = np.intersect1d(rows, numbers("deletions", "generation <= ?", meta["generation"]))
     if len(both):
         yield f"{path}: {len(both):,} documents are both stored and deleted"

@@ -25,11 +25,13 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, id_files, list_files, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, list_files, segment_files, sequence_files
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
 from vizsla.models import BM25, ExpandedBM25, Model, SparseComponent
+from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
@@ -84,7 +86,6 @@ class Compaction:
                 self._build_ann_indexes(entry)
                 self._build_token_indexes(entry, whole)
             self._build_sequences(entry)
-            self._store_ids(entry)
         self._opened.keep(entry.name for entry in self._entries)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
@@ -150,8 +151,10 @@ class Compaction:
             name, store = secrets.token_hex(6), self._vector_index.store
             try:
                 merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
-                written = segment_files.write_merged(self._path, name, merge, self._chunk, store)
-            except DamagedSegmentError:
+                ids = StoredIds.of(StoredTexts.concatenated([e.living_ids() for e in old]))
+                dated = segment_files.DatedIds(self._generation, ids)
+                written = segment_files.write_merged(self._path, name, merge, dated, self._chunk, store)
+            except (DamagedSegmentError, DamagedTextsError):
                 raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' says which") from None
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
@@ -221,12 +224,6 @@ class Compaction:
             pieces = self._builders[space].sequences(entry.segment)
             files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
         self._set_files(entry, files)
-
-    def _store_ids(self, entry: SegmentState) -> None:
-        """Store the ids of documents with a segment that lacks them: a new one, or one of an earlier version."""
-        if id_files.KINDS[0] not in entry.files:
-            ids = id_files.collect_ids(self._db, entry.numbers)
-            self._set_files(entry, entry.files | segment_files.write_ids(self._path, entry.name, self._generation, ids))
 
     def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:

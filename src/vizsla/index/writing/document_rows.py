@@ -1,4 +1,4 @@
-"""The rows of documents in index.db, as a transaction of a writer changes them."""
+"""Documents and their rows in index.db, as a transaction of a writer changes them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from vizsla.datasets.passages import MARK, Splitter, document_of
+from vizsla.datasets.passages import Splitter
 from vizsla.index.storage import database
 from vizsla.index.storage.checksums import Checksums
+from vizsla.index.storage.id_files import find_passages
+from vizsla.index.writing.document_ids import DocumentIds
 
 _VALUES_PER_QUERY = 10_000
 _TABLES = ("documents", "contents")
@@ -20,10 +22,16 @@ T = TypeVar("T")
 
 
 class DocumentRows:
-    """Finds, adds and deletes rows of documents or passages; the checksums follow."""
+    """Finds, adds and deletes documents or passages; the checksums of their rows follow."""
 
     def __init__(
-        self, path: Path, db: sqlite3.Connection, checksums: Checksums, generation: int, splitter: Splitter | None
+        self,
+        path: Path,
+        db: sqlite3.Connection,
+        checksums: Checksums,
+        generation: int,
+        splitter: Splitter | None,
+        ids: DocumentIds,
     ) -> None:
         """`generation`: the number of the next commit."""
         self._path = path
@@ -31,6 +39,7 @@ class DocumentRows:
         self._checksums = checksums
         self._generation = generation
         self._splitter = splitter
+        self._ids = ids
         self._store_texts: bool = database.get_meta(db, "stored")
         self._deleted = array("q")
 
@@ -45,36 +54,19 @@ class DocumentRows:
         return np.sort(np.array(self._deleted, np.int64))
 
     def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
-        """Ids and insertion numbers of living documents, or of all their passages.
-
-        The passages of a document have ids that begin with the document's id and a mark. Ids are passed to SQLite
-        one by one, since SQLite would cut an id with a NUL in a JSON list.
-        """
-        living = "NOT EXISTS (SELECT 1 FROM deletions WHERE number = documents.number)"
-        existing: list[tuple[str, int]] = []
-        with database.using_sqlite(self._path):
-            if self._splitter is None:
-                for chunk in _chunks(ids):
-                    marks = ",".join("?" * len(chunk))
-                    find = f"SELECT id, number FROM documents WHERE id IN ({marks}) AND {living} ORDER BY number"
-                    existing += self._db.execute(find, chunk)
-                return existing
-            find = f"SELECT id, number FROM documents WHERE id >= ? AND id < ? AND {living}"
-            for doc_id in ids:
-                rows = self._db.execute(find, (doc_id + MARK, doc_id + chr(ord(MARK) + 1)))
-                existing += [(doc_id, number) for passage, number in rows if document_of(passage) == doc_id]
-        return existing
+        """Ids and insertion numbers of living documents, or of all their passages."""
+        return self._ids.find(ids) if self._splitter is None else find_passages(self._ids.find, ids)
 
     def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:
         """Add rows with ids, metadata and fields; their insertion numbers begin with `first`."""
-        rows = [
-            (number, doc_id, self._generation, metadata, fields)
-            for number, (doc_id, metadata, fields) in enumerate(stored, first)
-        ]
-        self._db.executemany("INSERT INTO documents VALUES (?, ?, ?, ?)", (row[:4] for row in rows))
+        self._ids.add([doc_id for doc_id, _, _ in stored])
+        metadata = [(number, row[1]) for number, row in enumerate(stored, first) if row[1] is not None]
+        self._db.executemany("INSERT INTO documents VALUES (?, ?)", metadata)
+        self._checksums.add("documents", ((number, text, None) for number, text in metadata))
         if self._store_texts:
-            self._db.executemany("INSERT INTO contents VALUES (?, ?)", ((row[0], row[4]) for row in rows))
-        self._checksums.add("documents", rows)
+            fields = [(number, row[2]) for number, row in enumerate(stored, first)]
+            self._db.executemany("INSERT INTO contents VALUES (?, ?)", fields)
+            self._checksums.add("documents", ((number, None, text) for number, text in fields))
 
     def mark_deleted(self, numbers: Sequence[int]) -> None:
         """Mark documents as deleted. Their rows stay until the commit, since readers or `undo` may need them."""
@@ -92,6 +84,7 @@ class DocumentRows:
         self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", restored)
         self._checksums.remove("deletions", restored)
         self._deleted = array("q", np.setdiff1d(self._deleted, replaced).astype(np.int64).tobytes())
+        self._ids.undo(first, replaced)
         self.mark_deleted(range(first, end))
 
     def drop_deleted(self) -> None:

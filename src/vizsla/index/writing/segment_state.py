@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, number_files, segment_files
+from vizsla.index.storage import arrays, id_files, number_files, segment_files
+from vizsla.index.storage.id_files import SegmentIds
+from vizsla.text.stored_texts import StoredTexts
 
 
 class OpenSegments:
@@ -18,6 +20,7 @@ class OpenSegments:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
+        self._ids: dict[str, tuple[arrays.Facts, SegmentIds]] = {}
 
     def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
         """A segment, mapped again only if it has other files than before."""
@@ -28,9 +31,26 @@ class OpenSegments:
             self._known[name] = wanted, segment
         return segment
 
+    def ids(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> SegmentIds:
+        """The ids of the documents of a segment, those of deleted ones, too; mapped once."""
+        wanted = files[id_files.KINDS[0]]
+        known, ids = self._ids.get(name, (None, None))
+        if ids is None or known != wanted:
+            stored = id_files.read_ids(path, name, files)
+            assert stored is not None
+            ids = SegmentIds(number_files.read_numbers(path, name, files, len(stored)), stored)
+            self.remember_ids(name, files, ids)
+        return ids
+
+    def remember_ids(self, name: str, files: Mapping[str, arrays.Facts], ids: SegmentIds) -> None:
+        """Keep the ids of the documents of a segment."""
+        self._ids[name] = files[id_files.KINDS[0]], ids
+
     def keep(self, names: Iterable[str]) -> None:
         """Let go of all segments but these; the files of a segment that was merged take space until then."""
-        self._known = {name: self._known[name] for name in names if name in self._known}
+        kept = set(names)
+        self._known = {name: known for name, known in self._known.items() if name in kept}
+        self._ids = {name: known for name, known in self._ids.items() if name in kept}
 
 
 class SegmentState:
@@ -66,6 +86,11 @@ class SegmentState:
     def numbers(self) -> np.ndarray:
         """The insertion numbers of its documents, ascending."""
         return number_files.read_numbers(self._path, self.name, self.files, len(self))
+
+    def living_ids(self) -> StoredTexts:
+        """The ids of the documents that live after this commit. Read it after `delete`."""
+        ids = self._opened.ids(self._path, self.name, self.files).ids
+        return ids.copied(np.arange(len(self)) if self.alive is None else np.flatnonzero(self.alive))
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -21,10 +21,12 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import database, forking, segment_files, term_table
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
-from vizsla.index.storage.schema import FORMAT
+from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.upgrading import upgrade
 from vizsla.index.writing.analysis import AnalysedBatch, analysing
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
+from vizsla.index.writing.document_ids import DocumentIds
 from vizsla.index.writing.document_rows import DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
@@ -95,6 +97,7 @@ class WriteTransaction:
     def _begin(self) -> None:
         """Remove what an interrupted writer has left, and begin the next commit."""
         database.sweep(self._db)
+        upgrade(self._db, self._path)
         current = database.get_meta(self._db, "generation")
         self.base = current
         """The generation of the last commit."""
@@ -103,7 +106,8 @@ class WriteTransaction:
         segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
-        self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter)
+        self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
+        self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
         self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
 
@@ -150,15 +154,14 @@ class WriteTransaction:
         """Store batches; `sampled` is the size of the sample before them."""
         added = Added()
         first, replaced = self._next_number, array("q")
-        with database.using_sqlite(self._path):
-            is_first = self._db.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+        is_first = self._ids.is_empty
         fields: set[str] = set()
         try:
             with closing(batches):
                 for batch in batches:
                     self._store(batch, first, added, replaced)
                     fields |= batch.fields
-                    if self._buffer.bytes > self._memory * BUFFER_SHARE:
+                    if self._buffer.bytes + self._ids.bytes > self._memory * BUFFER_SHARE:
                         self._flush()
                     elif self._uncommitted > MAX_UNCOMMITTED:
                         self._end_transaction()
@@ -253,7 +256,10 @@ class WriteTransaction:
             if segment is None:
                 return
             name = secrets.token_hex(6)
-            written = segment_files.write_segment(self._path, name, segment)
+            ids = self._ids.take_pending()
+            dated = segment_files.DatedIds(self._generation, ids)
+            written = segment_files.write_segment(self._path, name, segment, dated)
+            self._ids.add_segment(name, written, SegmentIds(segment.numbers, ids))
             statistics = database.count_statistics(self.model.namespaces, segment.sizes, None)
             database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
             self._end_transaction()
@@ -301,7 +307,6 @@ class WriteTransaction:
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
             term_table.fold_terms(self._db, self._path, whole=compact)
-            database.set_meta(self._db, "format", FORMAT)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._store_fitted_weights()

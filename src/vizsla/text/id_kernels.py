@@ -1,0 +1,242 @@
+"""Kernels over ids in arrays, see `stored_ids.py`.
+
+The number of an id is what its last digits say: up to 18 of them, without zeros in front, which count to what stands
+before. An id without a digit at its end has the number -1. Ids are sorted by what stands before their number, and then
+by their number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vizsla.kernels import njit_no_alloc
+from vizsla.text.stored_texts import text_begin
+
+_DIGITS = 18
+_END = 10  # a line break stands between ids that are read together
+
+
+@njit_no_alloc
+def _split(data, begin, end):
+    """Where the number of the text from `begin` to `end` begins, and the number."""
+    p = end
+    while p > begin and end - p < _DIGITS and 48 <= data[p - 1] <= 57:
+        p -= 1
+    if p == end:
+        return end, np.int64(-1)
+    while p < end - 1 and data[p] == 48:
+        p += 1
+    number = np.int64(0)
+    for q in range(p, end):
+        number = number * 10 + np.int64(data[q]) - 48
+    return p, number
+
+
+@njit_no_alloc
+def split_all(data, sizes, begins, ends, numbers):
+    """Put into `begins`, `ends` and `numbers` where each text and its number begin, and the number."""
+    place = np.int64(0)
+    for i in range(sizes.size):
+        begins[i] = place
+        place += np.int64(sizes[i])
+        if place > data.size:
+            return False
+        ends[i], numbers[i] = _split(data, begins[i], place)
+    return True
+
+
+@njit_no_alloc
+def _compare(a, a_begin, a_end, a_number, b, b_begin, b_end, b_number):
+    """Below 0, 0 or above 0, as one text comes before another, is equal, or comes after it."""
+    shared = min(a_end - a_begin, b_end - b_begin)
+    for i in range(shared):
+        x, y = a[a_begin + i], b[b_begin + i]
+        if x != y:
+            return -1 if x < y else 1
+    if a_end - a_begin != b_end - b_begin:
+        return -1 if a_end - a_begin < b_end - b_begin else 1
+    if a_number != b_number:
+        return -1 if a_number < b_number else 1
+    return 0
+
+
+@njit_no_alloc
+def sort(data, begins, ends, numbers, order, work):
+    """Sort texts by merging; returns whether the result lies in `work` and not in `order`."""
+    width, count, in_work = 1, order.size, False
+    while width < count:
+        source, target = (work, order) if in_work else (order, work)
+        for start in range(0, count, 2 * width):
+            a, b, middle, end = start, start + width, min(start + width, count), min(start + 2 * width, count)
+            for place in range(start, end):
+                first = b >= end
+                if not first and a < middle:
+                    x, y = source[a], source[b]
+                    first = _compare(data, begins[x], ends[x], numbers[x], data, begins[y], ends[y], numbers[y]) <= 0
+                if first:
+                    target[place] = source[a]
+                    a += 1
+                else:
+                    target[place] = source[b]
+                    b += 1
+        in_work = not in_work
+        width *= 2
+    return in_work
+
+
+@njit_no_alloc
+def are_sorted(data, begins, ends, numbers, order):
+    """How many texts come in the right order, from the first on; all, if they are sorted."""
+    for i in range(1, order.size):
+        x, y = order[i - 1], order[i]
+        compared = _compare(data, begins[x], ends[x], numbers[x], data, begins[y], ends[y], numbers[y])
+        if compared > 0:
+            return i
+    return order.size
+
+
+@njit_no_alloc
+def mark_firsts(data, begins, ends, numbers, firsts):
+    """Mark the texts that do not count on from the one before; returns how many."""
+    total = 0
+    for i in range(begins.size):
+        first = i == 0 or numbers[i - 1] < 0 or numbers[i] != numbers[i - 1] + 1
+        if not first:
+            # With the same number, only what stands before can differ.
+            first = _compare(data, begins[i - 1], ends[i - 1], 0, data, begins[i], ends[i], 0) != 0
+        firsts[i] = first
+        total += first
+    return total
+
+
+@njit_no_alloc
+def overlap(data, begins, ends, numbers, runs, order):
+    """Whether an id that is not empty is in two runs; without `runs` each has one row."""
+    for i in range(1, order.size):
+        x, y = order[i - 1], order[i]
+        count = np.int64(runs[x + 1]) - np.int64(runs[x]) if runs.size else 1
+        is_empty = numbers[x] < 0 and begins[x] == ends[x]
+        near = not is_empty and numbers[y] < numbers[x] + count
+        if near and _compare(data, begins[x], ends[x], 0, data, begins[y], ends[y], 0) == 0:
+            return True
+    return False
+
+
+@njit_no_alloc
+def _digits(number):
+    """How many digits a number has."""
+    count = 1
+    while number >= 10:
+        number //= 10
+        count += 1
+    return count
+
+
+@njit_no_alloc
+def _run_of(runs, places, bits, row):
+    """The run of a row that is before the end of all runs."""
+    low, high = np.int64(places[row >> bits]), np.int64(places[(row >> bits) + 1]) + 1
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if np.int64(runs[middle]) <= row:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit_no_alloc
+def measure(data, sizes, starts, runs, places, bits, rows, begins, ends, numbers):
+    """Put into `begins`, `ends` and `numbers` where the first ids of the runs of some rows begin, where each id ends in
+    what is read of them, and what number it ends with; -1 for the first id itself.
+
+    Returns how many bytes they have, with a line break between any two; -1 if a row is not there, or there is damage.
+    """
+    total = 0
+    for x in range(rows.size):
+        row = rows[x]
+        if row < 0 or row >= np.int64(runs[runs.size - 1]):
+            return -1
+        run = _run_of(runs, places, bits, row)
+        further = row - np.int64(runs[run])
+        begin = text_begin(data, sizes, starts, run)
+        if begin < 0 or further < 0:
+            return -1
+        size, numbers[x], begins[x] = np.int64(sizes[run]), -1, begin
+        if further > 0:
+            end, number = _split(data, begin, begin + size)
+            if number < 0:
+                return -1
+            numbers[x] = number + further
+            size = end - begin + _digits(numbers[x])
+        ends[x] = total + size
+        total = ends[x] + 1
+    return total - 1 if total else 0
+
+
+@njit_no_alloc
+def gather(data, begins, ends, numbers, out):
+    """Put the measured ids into `out`, with a line break between any two; returns the line breaks inside of ids."""
+    breaks, at = 0, 0
+    for x in range(begins.size):
+        end = ends[x] if numbers[x] < 0 else ends[x] - _digits(numbers[x])
+        for place in range(begins[x], begins[x] + end - at):
+            out[at] = data[place]
+            breaks += data[place] == _END
+            at += 1
+        number = numbers[x]
+        for place in range(ends[x] - 1, end - 1, -1):
+            out[place] = 48 + number % 10
+            number //= 10
+        at = ends[x]
+        if x + 1 < begins.size:
+            out[at] = _END
+        at += 1
+    return breaks
+
+
+@njit_no_alloc
+def find(data, sizes, starts, runs, order, wanted, wanted_sizes, wanted_starts, found):
+    """Put into `found` where each text is, and how often: its row with `runs`, its place in `order` without them.
+
+    Returns False if the arrays are damaged.
+    """
+    for i in range(wanted_sizes.size):
+        begin = text_begin(wanted, wanted_sizes, wanted_starts, i)
+        end, number = _split(wanted, begin, begin + np.int64(wanted_sizes[i]))
+        after = _place(data, sizes, starts, order, wanted, begin, end, number, 1)
+        if after < 0:
+            return False
+        found[i, 0] = found[i, 1] = 0
+        if runs.size == 0:
+            before = _place(data, sizes, starts, order, wanted, begin, end, number, 0) if after > 0 else 0
+            if before < 0:
+                return False
+            found[i, 0], found[i, 1] = before, after - before
+        elif after > 0:
+            run = np.int64(order[after - 1])
+            first = text_begin(data, sizes, starts, run)
+            first_end, first_number = _split(data, first, first + np.int64(sizes[run]))
+            further = number - first_number
+            inside = 0 <= further < np.int64(runs[run + 1]) - np.int64(runs[run])
+            if inside and _compare(data, first, first_end, 0, wanted, begin, end, 0) == 0:
+                found[i, 0], found[i, 1] = np.int64(runs[run]) + further, 1
+    return True
+
+
+@njit_no_alloc
+def _place(data, sizes, starts, order, wanted, begin, end, number, after):
+    """How many texts come before one, or with `after` = 1 before it or with it; -1 if the arrays are damaged."""
+    low, high = 0, order.size
+    while low < high:
+        middle = (low + high) >> 1
+        run = np.int64(order[middle])
+        first = text_begin(data, sizes, starts, run)
+        if first < 0:
+            return -1
+        first_end, first_number = _split(data, first, first + np.int64(sizes[run]))
+        if _compare(data, first, first_end, first_number, wanted, begin, end, number) < after:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,82 @@
+"""Ids in arrays: rows give their ids, and ids their rows, as a list of the same ids does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vizsla.text import stored_ids
+from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
+
+COUNTING = st.tuples(
+    st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)
+).map(lambda run: [f"{run[0]}{run[1] + i}" for i in range(run[2])])
+LONG = st.sampled_from(
+    ["9" * 17, "9" * 18, "9" * 19, "0" * 30, "1" + "0" * 18, "x" * 300, "a\0", "a", "a#", "a#0", "007"]
+)
+IDS = st.lists(st.one_of(COUNTING, st.text(min_size=1).map(lambda text: [text]), LONG.map(lambda text: [text]))).map(
+    lambda runs: [doc_id for run in runs for doc_id in run]
+)
+
+
+def check(ids: Sequence[str], stored: StoredIds, wanted: Sequence[str]) -> None:
+    """Compare stored ids with a list of the same ids."""
+    assert len(stored) == len(ids)
+    assert stored.fit()
+    assert stored.is_sound()
+    assert stored.at(np.arange(len(ids))) == ids
+    assert stored.at(np.arange(len(ids))[::-3]) == list(ids[::-3])
+    assert stored.find(StoredTexts.of(wanted)) == [
+        (i, row) for i, one in enumerate(wanted) for row, own in enumerate(ids) if one == own
+    ]
+    some = np.arange(len(ids))[1::2]
+    copied = StoredTexts.concatenated([stored.copied(some), stored.copied(some[:1])])
+    assert copied.at(np.arange(len(copied))) == [ids[i] for i in [*some, *some[:1]]]
+    assert stored.rows_ending(b"-0").tolist() == [row for row, one in enumerate(ids) if one.endswith("-0")]
+
+
+@given(IDS, IDS)
+def test_ids_and_rows(ids: list[str], others: list[str]) -> None:
+    stored = StoredIds.of(StoredTexts.of(ids))
+    wanted = [*others, *ids]
+    check(ids, stored, wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_ids, "SHORT", 0)
+        stored = StoredIds.of(StoredTexts.of(ids))
+    check(ids, stored, wanted)
+    assert stored.runs is None or not stored.overlap()
+    assert stored.overlap() == (len(set(ids)) < len(ids))
+    again = StoredIds(stored.texts, stored.runs, stored.order)
+    check(ids, again, wanted)
+
+
+def test_ids_that_count_on_take_little() -> None:
+    ids = [f"{article}-{i}" for article in range(500, 700) for i in range(article % 40 + 3)]
+    stored = StoredIds.of(StoredTexts.of(ids))
+    check(ids, stored, ["500-0", "501-1", "600-2", "600-3", "700-0", "699-21", "699-22", "699-", "0500-0"])
+    assert len(stored.texts) == 200
+    mixed = [f"{i:x}" for i in np.random.default_rng(0).permutation(5000)]
+    assert StoredIds.of(StoredTexts.of(mixed)).runs is None
+    check(mixed[:3000], StoredIds.of(StoredTexts.of(mixed[:3000])), mixed[:5] + mixed[-5:])
+
+
+def test_damaged_arrays_are_noticed() -> None:
+    stored = StoredIds.of(StoredTexts.of([f"d{i}" for i in range(3000)]))
+    assert stored.runs is not None
+    texts = stored.texts
+    assert not StoredIds(texts, stored.runs[:1], stored.order).fit()
+    assert not StoredIds(texts, stored.runs, np.zeros(5, np.uint32)).fit()
+    with pytest.raises(DamagedTextsError):
+        StoredIds(texts, stored.runs, np.array([9], np.uint32)).find(StoredTexts.of(["d7"]))
+    with pytest.raises(DamagedTextsError):
+        stored.at(np.array([3000]))
+    with pytest.raises(DamagedTextsError):
+        StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).at(np.array([1]))
+    assert not StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).is_sound()
+    assert not StoredIds(StoredTexts.of(["b", "a"]), None, np.array([0, 1], np.uint32)).is_sound()
+    assert not StoredIds(StoredTexts.of(["a", "b"]), None, np.array([0, 0], np.uint32)).is_sound()
