@@ -88,7 +88,7 @@ def block_bounds(lists, r):
 
 
 @njit_no_alloc
-def _score_posting(lists, x, codes, base, weight, w, s):
+def score_posting(lists, x, codes, base, weight, w, s):
     """The part of one posting in its document's score; negative infinity if it is damaged."""
     code = codes[base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))]
     if code >= w.norms.shape[1] and not w.linear[s]:
@@ -113,12 +113,12 @@ def _score_list(lists, first, last, doc_range, codes, weight, w, s, offsets, pla
         for j in range(offsets.size):
             x = find_posting(postings, a, z, offsets[j])
             if (postings[x] & np.uint16(OFFSET_MASK)) == offsets[j]:
-                sums[j] += _score_posting(lists, x, codes, base, weight, w, s)
+                sums[j] += score_posting(lists, x, codes, base, weight, w, s)
     else:
         for x in range(np.uint64(a), np.uint64(z)):
             j = places[postings[x] & np.uint16(OFFSET_MASK)]
             if j:
-                sums[np.int64(j) - 1] += _score_posting(lists, x, codes, base, weight, w, s)
+                sums[np.int64(j) - 1] += score_posting(lists, x, codes, base, weight, w, s)
     return True
 
 
@@ -164,6 +164,6 @@ def add_exactly(lists, first, last, doc_range, codes, weight, w, s, sums, touche
     sound = z >= a
     for x in range(a, z):
         offset = lists.postings[x] & np.uint16(OFFSET_MASK)
-        sums[offset] += _score_posting(lists, x, codes, np.int64(doc_range) << RANGE_BITS, weight, w, s)
+        sums[offset] += score_posting(lists, x, codes, np.int64(doc_range) << RANGE_BITS, weight, w, s)
         touched[offset] = True
     return sound

@@ -98,7 +98,9 @@ class PhrasePattern:
         return self.terms, self.offsets, self.slop, self.field
 
     @classmethod
-    def of(cls, terms: Sequence[int], offsets: Sequence[int], slop: int = 0, field: int = ANY_FIELD) -> PhrasePattern:
+    def of(
+        cls, terms: Sequence[int] | np.ndarray, offsets: Sequence[int], slop: int = 0, field: int = ANY_FIELD
+    ) -> PhrasePattern:
         return cls(np.array(terms, np.uint32), np.array(offsets, np.int64), slop, field)
 
 
