@@ -4,8 +4,9 @@
 
 FILE: documents as JSON lines ("_id", "title", "text"). FOLDER keeps both indexes between runs. PYTHON: an interpreter
 with tantivy (bench/peers/requirements.txt). Phrases of two to four words are drawn from the texts with a fixed seed.
-Times are processor time of one phrase after another in one thread, from the text of the query to the ids of the best ten
-documents; tantivy's do not include reading ids. The same phrases are also searched in an index without positions, on a sample.
+Times are processor time of one phrase after another in one thread, from the text of the query to the ids of the best
+ten documents; tantivy's do not include reading ids. The same phrases are also searched in an index without positions,
+on a sample.
 """
 
 from __future__ import annotations
