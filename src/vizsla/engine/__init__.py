@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vizsla.engine.match_lists import exact_matches
     from vizsla.engine.max_sim import exact_max_sims
     from vizsla.engine.merge import Merge, MergedPostingLists
+    from vizsla.engine.phrase_search import search_phrase
     from vizsla.engine.posting_lists import PostingLists
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
     from vizsla.engine.query import Query, TokenQuery
@@ -97,6 +98,7 @@ _HOMES = {
     "rows_with_phrase": "term_sequences",
     "search_among": "search",
     "search_many": "search",
+    "search_phrase": "phrase_search",
     "search_rows": "row_search",
     "storage_of": "vector_rows",
     "token_store": "token_rows",
@@ -160,6 +162,7 @@ __all__ = [
     "search",
     "search_among",
     "search_many",
+    "search_phrase",
     "search_rows",
     "storage_of",
     "token_store",

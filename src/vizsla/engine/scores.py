@@ -62,7 +62,7 @@ def value_at(lists, x):
 
 
 @njit_no_alloc
-def _score_value(value, place, codes, weight, w, s):
+def score_value(value, place, codes, weight, w, s):
     """The part of a value in the score of the document at a place; negative infinity if it is damaged."""
     code = codes[place]
     if code >= w.norms.shape[1] and not w.linear[s]:
@@ -71,10 +71,10 @@ def _score_value(value, place, codes, weight, w, s):
 
 
 @njit_no_alloc
-def _score_posting(lists, x, codes, base, weight, w, s):
+def score_posting(lists, x, codes, base, weight, w, s):
     """The part of one posting in its document's score; negative infinity if it is damaged."""
     place = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
-    return _score_value(value_at(lists, x), place, codes, weight, w, s)
+    return score_value(value_at(lists, x), place, codes, weight, w, s)
 
 
 @njit_no_alloc
@@ -94,17 +94,17 @@ def _score_list(lists, first, last, doc_range, codes, weight, w, s, offsets, pla
         for j in range(offsets.size):
             value = value_in_bitmap(postings, a, z, offsets[j])
             if value:
-                sums[j] += _score_value(np.float64(value), base + np.int64(offsets[j]), codes, weight, w, s)
+                sums[j] += score_value(np.float64(value), base + np.int64(offsets[j]), codes, weight, w, s)
     elif np.int64(offsets.size) * PROBE < z - a:
         for j in range(offsets.size):
             x = find_posting(postings, a, z, offsets[j])
             if (postings[x] & np.uint16(OFFSET_MASK)) == offsets[j]:
-                sums[j] += _score_posting(lists, x, codes, base, weight, w, s)
+                sums[j] += score_posting(lists, x, codes, base, weight, w, s)
     else:
         for x in range(np.uint64(a), np.uint64(z)):
             j = places[postings[x] & np.uint16(OFFSET_MASK)]
             if j:
-                sums[np.int64(j) - 1] += _score_posting(lists, x, codes, base, weight, w, s)
+                sums[np.int64(j) - 1] += score_posting(lists, x, codes, base, weight, w, s)
     return True
 
 
@@ -152,11 +152,11 @@ def add_exactly(lists, first, last, doc_range, codes, weight, w, s, sums, touche
         for offset in range(RANGE_SIZE):
             value = value_in_bitmap(lists.postings, a, z, offset)
             if value:
-                sums[offset] += _score_value(np.float64(value), base + offset, codes, weight, w, s)
+                sums[offset] += score_value(np.float64(value), base + offset, codes, weight, w, s)
                 touched[offset] = True
         return True
     for x in range(a, z):
         offset = lists.postings[x] & np.uint16(OFFSET_MASK)
-        sums[offset] += _score_posting(lists, x, codes, base, weight, w, s)
+        sums[offset] += score_posting(lists, x, codes, base, weight, w, s)
         touched[offset] = True
     return z >= a

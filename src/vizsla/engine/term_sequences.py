@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 BREAK, HOLE = (1 << 32) - 1, (1 << 32) - 2
 ANY_FIELD = -1
@@ -98,7 +98,9 @@ class PhrasePattern:
         return self.terms, self.offsets, self.slop, self.field
 
     @classmethod
-    def of(cls, terms: Sequence[int], offsets: Sequence[int], slop: int = 0, field: int = ANY_FIELD) -> PhrasePattern:
+    def of(
+        cls, terms: Sequence[int] | np.ndarray, offsets: Sequence[int], slop: int = 0, field: int = ANY_FIELD
+    ) -> PhrasePattern:
         return cls(np.array(terms, np.uint32), np.array(offsets, np.int64), slop, field)
 
 
@@ -114,8 +116,9 @@ def rows_with_phrase(sequences: TermSequences, rows: np.ndarray, pattern: Phrase
     >>> rows_with_phrase(rows, np.arange(2), PhrasePattern.of([1, 2], [0, 1], slop=2)).tolist()
     [True, True]
     """
-    out = np.zeros(len(rows), np.bool_)
-    if not _find_phrases(sequences.numbers, sequences.starts, rows.astype(np.int64, copy=False), *pattern.arrays, out):
+    out, used = np.zeros(len(rows), np.bool_), np.empty(len(pattern.terms), np.int64)
+    wanted = np.ascontiguousarray(rows, np.int64)
+    if not _find_phrases(sequences.numbers, sequences.starts, wanted, *pattern.arrays, used, out):
         raise DamagedSegmentError
     return out
 
@@ -206,10 +209,9 @@ def row_has_phrase(numbers, starts, row, terms, offsets, slop, field, used):
     return 0
 
 
-@njit
-def _find_phrases(numbers, starts, rows, terms, offsets, slop, field, out):
+@njit_no_alloc
+def _find_phrases(numbers, starts, rows, terms, offsets, slop, field, used, out):
     """Mark the rows that have a phrase; False if the arrays are damaged."""
-    used = np.zeros(terms.size, np.int64)
     for x in range(rows.size):
         found = row_has_phrase(numbers, starts, rows[x], terms, offsets, slop, field, used)
         if found < 0:

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, Query, TopDocuments, VectorIndex, search_among, search_many, search_rows
+from vizsla.engine import (
+    DamagedSegmentError,
+    PhrasePattern,
+    Query,
+    TopDocuments,
+    VectorIndex,
+    search_among,
+    search_many,
+    search_phrase,
+    search_rows,
+)
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows
@@ -106,6 +116,18 @@ class Searcher:
         """
         with self.snapshot.naming_damage():
             return search_rows(self.snapshot.segments, query, bound.weightings, rows, k, check)
+
+    def top_k_of_phrase(
+        self, query: Query, bound: BoundModel, pattern: PhrasePattern, space: int, k: int, condition: Filter | None
+    ) -> TopDocuments | None:
+        """The best k living documents that have a phrase and pass a filter; None if they must be found otherwise.
+
+        `space`: the namespace of the phrase.
+        """
+        snapshot = self.snapshot
+        masks = snapshot.alive if condition is None else self.masks(condition)
+        with snapshot.naming_damage():
+            return search_phrase(snapshot.segments, query, bound.weightings, pattern, space, k, masks)
 
     def masks(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment which of its documents pass a filter."""

@@ -36,11 +36,13 @@ class PhraseFinder:
 
     def places(self, text: str) -> tuple[list[str], list[int]]:
         """The terms of a phrase, and their places relative to the first; words that are dropped keep theirs."""
-        terms: list[str] = []
+        words = self._bm25.text_analyzer.terms_by_word(text)
+        terms = [term for word in words for term in word]
+        if len(terms) == len(words) and all(words):  # each word is one term
+            return terms, list(range(len(terms)))
         places: list[int] = []
         at = 0
-        for word in self._bm25.text_analyzer.terms_by_word(text):
-            terms += word
+        for word in words:
             places += range(at, at + len(word))
             at += max(len(word), 1)
         return terms, [place - places[0] for place in places]
@@ -59,17 +61,20 @@ class PhraseFinder:
         different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
         return rows_with_all(self._snapshot.segments[segment], different)
 
+    def pattern(self, numbers: Sequence[int] | np.ndarray, shape: PhraseShape) -> PhrasePattern:
+        """A phrase by the numbers of its terms."""
+        field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
+        return PhrasePattern.of(numbers, shape.offsets, shape.slop, field)
+
     def check(
         self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
     ) -> np.ndarray:
         """Which of some rows of a segment have terms in their places."""
         if not len(rows):
             return np.zeros(0, np.bool_)
-        field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
-        rest = (shape.offsets, shape.slop, field)
         stored = self._snapshot.segments[segment].sequences.get(self._space)
         if stored is not None:
-            return rows_with_phrase(stored, rows, PhrasePattern.of(numbers.tolist(), *rest))
+            return rows_with_phrase(stored, rows, self.pattern(numbers, shape))
         if not self._snapshot.documents.has_texts:
             what = "a phrase" if len(terms) > 1 else "a word of one field"
             raise VizslaError(
@@ -77,7 +82,7 @@ class PhraseFinder:
                 "build it again, with texts"
             )
         with self._turn:
-            pattern = PhrasePattern.of([self._encoder.lexicon.number(term) for term in terms], *rest)
+            pattern = self.pattern([self._encoder.lexicon.number(term) for term in terms], shape)
             batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
             return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
 

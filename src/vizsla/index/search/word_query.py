@@ -71,7 +71,7 @@ class WordQuery:
         self._group = parse_query(text)
         self._parts = word_parts(searcher.words, bound)
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
-        self._known: dict[Leaf, list[_Terms]] = {}
+        self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
         self._values: dict[Leaf, list[np.ndarray]] = {}
 
     # Which rows
@@ -96,15 +96,31 @@ class WordQuery:
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
 
-        Phrases that must be met are looked for in the best rows first, until there are enough. A query that asks for
-        any of its terms is searched as a plain one.
+        Phrases that must be met are looked for in the best rows first, until there are enough. A query that is one
+        phrase is searched by one kernel, a query that asks for any of its terms as a plain one.
         """
+        found = self._top_k_of_phrase(k)
+        if found is not None:
+            return found
         if self._finds_any_term():
             return self._searcher.top_k([self.query], self._bound, k, self._condition)[0]
         phrases = self._required_phrases()
         rows = self._living_rows(phrases) if phrases else self.rows
         check = self._phrase_check(phrases) if phrases else None
         return self._searcher.top_k_of_rows(self.query, self._bound, rows, k, check)
+
+    def _top_k_of_phrase(self, k: int) -> TopDocuments | None:
+        """The best k rows with a phrase that is the whole query; None for another query, or to find them otherwise."""
+        clauses = self._group.clauses
+        leaf = clauses[0].node
+        if len(clauses) > 1 or not isinstance(leaf, Phrase) or self._is_value(leaf):
+            return None
+        found = self._terms_of(leaf)
+        if len(found) != 1 or len(found[0].terms) == 1 or -1 in found[0].numbers.tolist():
+            return None
+        part, _, numbers, shape = found[0]
+        pattern = part.finder.pattern(numbers, shape)
+        return self._searcher.top_k_of_phrase(self.query, self._bound, pattern, part.space, k, self._condition)
 
     def _finds_any_term(self) -> bool:
         """Whether a row meets the query if it has any of the terms that count, wherever."""
@@ -229,10 +245,10 @@ class WordQuery:
 
     def _terms_of(self, leaf: Leaf) -> list[_Terms]:
         """The terms of a leaf in each namespace whose model reads its field; without those that have none."""
-        known = self._known.get(leaf)
+        known = self._known.get(id(leaf))
         if known is None:
             parts = [p for p in self._parts if leaf.field is None or leaf.field in p.bm25.fields]
-            known = self._known[leaf] = [found for part in parts if (found := self._found(leaf, part)) is not None]
+            known = self._known[id(leaf)] = [found for part in parts if (found := self._found(leaf, part)) is not None]
         return known
 
     def _found(self, leaf: Leaf, part: WordPart) -> _Terms | None:
@@ -270,6 +286,17 @@ class WordQuery:
             context = self._searcher.context(self._condition)
             terms = part.component.query_terms([plain], context)[0] if plain.strip() else {}
             return PartWeights(terms, part.query_weights([terms])[0])
+        counts, expanded = self._counts_in(part)
+        weights = dict(part.query_weights([counts])[0])
+        for leaf, own in expanded:
+            shared = _shared_weight(part, own)
+            for term in own:
+                counts[term] = counts.get(term, 0.0) + leaf.boost
+                weights[term] = weights.get(term, 0.0) + leaf.boost * shared
+        return PartWeights(counts, weights)
+
+    def _counts_in(self, part: SparsePart) -> tuple[dict[str, float], list[tuple[Leaf, list[str]]]]:
+        """How often each term counts that was typed, and the leaves that stand for others, with these."""
         counts: dict[str, float] = {}
         expanded: list[tuple[Leaf, list[str]]] = []
         for leaf, own in self._leaves_in(part):
@@ -278,13 +305,7 @@ class WordQuery:
             else:
                 for term in own:
                     counts[term] = counts.get(term, 0.0) + leaf.boost
-        weights = dict(part.query_weights([counts])[0])
-        for leaf, own in expanded:
-            shared = _shared_weight(part, own)
-            for term in own:
-                counts[term] = counts.get(term, 0.0) + leaf.boost
-                weights[term] = weights.get(term, 0.0) + leaf.boost * shared
-        return PartWeights(counts, weights)
+        return counts, expanded
 
     def _leaves_in(self, part: SparsePart) -> Iterator[tuple[Leaf, list[str]]]:
         """The leaves that count in a namespace, with their terms there."""
@@ -295,6 +316,11 @@ class WordQuery:
     @cached_property
     def query(self) -> Query:
         """The query as numbers for the engine."""
+        parts = self._bound.parts
+        if len(parts) == 1 and isinstance(parts[0], SparsePart) and isinstance(parts[0].component, BM25):
+            counts, expanded = self._counts_in(parts[0])
+            if not expanded:  # the same numbers as below, sooner
+                return Query(*parts[0].encode([counts])[0])
         return self._bound.encode_weighted(self.plain_text, {s: own.weights for s, own in self.weights.items()})
 
     @property
