@@ -208,19 +208,22 @@ def find(data, sizes, starts, runs, order, wanted, wanted_sizes, wanted_starts, 
         if after < 0:
             return False
         found[i, 0] = found[i, 1] = 0
-        if runs.size == 0:
-            before = _place(data, sizes, starts, order, wanted, begin, end, number, 0) if after > 0 else 0
+        if after == 0:
+            continue
+        run = np.int64(order[after - 1])  # of this text, or of one before it
+        first = text_begin(data, sizes, starts, run)
+        first_end, first_number = _split(data, first, first + np.int64(sizes[run]))
+        further = number - first_number
+        count = np.int64(runs[run + 1]) - np.int64(runs[run]) if runs.size else 1
+        if further < 0 or further >= count or _compare(data, first, first_end, 0, wanted, begin, end, 0) != 0:
+            continue
+        if runs.size:
+            found[i, 0], found[i, 1] = np.int64(runs[run]) + further, 1
+        else:
+            before = _place(data, sizes, starts, order, wanted, begin, end, number, 0)
             if before < 0:
                 return False
             found[i, 0], found[i, 1] = before, after - before
-        elif after > 0:
-            run = np.int64(order[after - 1])
-            first = text_begin(data, sizes, starts, run)
-            first_end, first_number = _split(data, first, first + np.int64(sizes[run]))
-            further = number - first_number
-            inside = 0 <= further < np.int64(runs[run + 1]) - np.int64(runs[run])
-            if inside and _compare(data, first, first_end, 0, wanted, begin, end, 0) == 0:
-                found[i, 0], found[i, 1] = np.int64(runs[run]) + further, 1
     return True
 
 
