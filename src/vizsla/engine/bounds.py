@@ -29,7 +29,6 @@ TOP_BIT = 1 << 15
 MAX_SUM = 0xFFFF // 3  # three times a bound fits in 16 bits, see `add_bitmap`, and none has the highest bit
 MAX_TERMS = 4096  # with more terms than this the units would become coarse
 CHUNK = 256  # bounds looked at together: a maximum over many is cheap
-GROUP = 4  # words of four bounds each that are looked at together where a chunk reaches
 
 
 class Bounds(NamedTuple):
@@ -224,17 +223,13 @@ def find_reaching(sums, words, threshold, places):
     for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
         if _largest(sums, chunk) < threshold:
             continue
-        for group in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2), np.uint64(GROUP)):
-            any_marks = np.uint64(0)
-            for x in range(GROUP):
-                any_marks |= words[group + np.uint64(x)] + lacking
-            if any_marks & top_bits:
-                for x in range(GROUP):
-                    marks = words[group + np.uint64(x)] + lacking
-                    place = (group + np.uint64(x)) << np.uint64(2)
-                    for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
-                        places[n] = place + lane
-                        n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
+        for x in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2)):
+            marks = (words[x] + lacking) & top_bits
+            if marks:
+                place = x << np.uint64(2)
+                for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
+                    places[n] = place + lane
+                    n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
     return np.int64(n)
 
 
