@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
     rest: np.ndarray
     """[n + 1] what all terms from a place of that order on can add, or are expected to."""
     rows: np.ndarray
-    """[n, 4 * width] the bounds of small postings by value and length code."""
+    """[n, 4 * width] the bounds of small postings, at 4 * length code + value - 1."""
     factors: np.ndarray
     """[n] the terms' weights in units."""
     loads: np.ndarray
@@ -66,13 +66,12 @@ def bound_terms(terms, maxima, w, expected, bounds):
     The unit is 0 where no term has blocks, and -1 for damage. `expected`: terms that are left out at first are expected
     to add this share of their maximum; 1 for exact search.
     """
-    n, width = terms.weights.size, w.small.shape[1] // MAX_SMALL
-    order, factors, total = bounds.order, bounds.factors, 0.0
+    order, factors, total, n = bounds.order, bounds.factors, 0.0, terms.weights.size
     for i in range(n):
         s, highest = terms.spaces[i], 0.0
         small_count, large_count = terms.blocks[i, 1] - terms.blocks[i, 0], terms.blocks[i, 3] - terms.blocks[i, 2]
         if small_count > 0:
-            highest = terms.weights[i] * w.small[s, (MAX_SMALL - 1) * width]
+            highest = terms.weights[i] * w.small[s, MAX_SMALL - 1]
         if large_count > 0:
             highest = max(highest, terms.weights[i] * weight_of(maxima[i], 0, w, s))
         if not 0 < highest < np.inf and small_count + large_count > 0:
@@ -105,50 +104,54 @@ def _bound_small(factor, weights, row):
 
 
 @njit_no_alloc
-def _width_bits(w):
-    """The binary logarithm of the number of length codes that bounds tell apart."""
-    bits = 0
-    while MAX_SMALL << bits < w.small.shape[1]:
-        bits += 1
-    return np.uint64(bits)
+def _bound_at(row, posting, code):
+    """The bound of a small posting in a document with a length code."""
+    return row[(code << np.uint64(2)) | (posting >> np.uint64(RANGE_BITS))]
 
 
 @njit_no_alloc
 def add_small_block(sums, postings, a, z, codes, base, row, w, s):
     """Add a block of small postings to the sums of its range.
 
-    The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed.
+    The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed. Four postings at a
+    time: the processor need not know that they are of different documents before it reads their sums.
     """
-    shift, last, base = _width_bits(w), np.uint64(w.last_codes[s]), np.uint64(base)
-    if codes.itemsize == 1 and last >= np.uint64(255):  # every code has a column
-        for x in range(np.uint64(a), np.uint64(z)):
-            posting = np.uint64(postings[x])
-            offset = posting & np.uint64(OFFSET_MASK)
-            code = np.uint64(codes[base + offset])
-            sums[offset] += row[((posting >> np.uint64(RANGE_BITS)) << shift) | code]
-        return
-    for x in range(np.uint64(a), np.uint64(z)):
+    last, base, x, end = np.uint64(w.last_codes[s]), np.uint64(base), np.uint64(a), np.uint64(z)
+    mask, one, two, three = np.uint64(OFFSET_MASK), np.uint64(1), np.uint64(2), np.uint64(3)
+    if codes.itemsize == 1 and last >= np.uint64(255):  # every code is in the row
+        while x + three < end:
+            p, q, r, t = (
+                np.uint64(postings[x]), np.uint64(postings[x + one]),
+                np.uint64(postings[x + two]), np.uint64(postings[x + three]),
+            )  # fmt: skip
+            to_p, to_q, to_r, to_t = p & mask, q & mask, r & mask, t & mask
+            sum_p = np.uint16(sums[to_p] + _bound_at(row, p, np.uint64(codes[base + to_p])))
+            sum_q = np.uint16(sums[to_q] + _bound_at(row, q, np.uint64(codes[base + to_q])))
+            sum_r = np.uint16(sums[to_r] + _bound_at(row, r, np.uint64(codes[base + to_r])))
+            sum_t = np.uint16(sums[to_t] + _bound_at(row, t, np.uint64(codes[base + to_t])))
+            sums[to_p], sums[to_q], sums[to_r], sums[to_t] = sum_p, sum_q, sum_r, sum_t
+            x += np.uint64(4)
+    while x < end:
         posting = np.uint64(postings[x])
-        offset = posting & np.uint64(OFFSET_MASK)
-        code = min(np.uint64(codes[base + offset]), last)
-        sums[offset] += row[((posting >> np.uint64(RANGE_BITS)) << shift) | code]
+        code = min(np.uint64(codes[base + (posting & mask)]), last)
+        sums[posting & mask] += _bound_at(row, posting, code)
+        x += one
 
 
 @njit_no_alloc
-def _bitmap_bounds(row, w):
+def _bitmap_bounds(row):
     """What a document gets for each of the values 1 to 3 of a bitmap, and the most it gets, whatever its length.
 
-    Bounds of the shortest documents come first, and those of 4 are the highest.
+    A row begins with the bounds of the shortest documents.
     """
-    width = w.small.shape[1] // MAX_SMALL
-    most = row[(MAX_SMALL - 1) * width]
-    return np.uint16(max(row[0], (row[width] + 1) // 2, (most + 2) // 3)), most
+    most = row[MAX_SMALL - 1]
+    return np.uint16(max(row[0], (row[1] + 1) // 2, (most + 2) // 3)), most
 
 
 @njit_no_alloc
-def add_bitmap(sums, postings, a, row, w):
+def add_bitmap(sums, postings, a, row):
     """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
-    one, most = _bitmap_bounds(row, w)
+    one, most = _bitmap_bounds(row)
     start = np.uint64(a)
     for plane in range(RANGE_SIZE // WORDS):
         first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
@@ -162,15 +165,15 @@ def add_bitmap(sums, postings, a, row, w):
 @njit_no_alloc
 def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
     """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
-    one, most = _bitmap_bounds(row, w)
+    one, most = _bitmap_bounds(row)
     each, cap = (np.uint64(one), np.uint64(most)) if is_there else (np.uint64(0), np.uint64(0))
-    shift, last = _width_bits(w), np.uint64(w.last_codes[s])
+    last = np.uint64(w.last_codes[s])
     for j in range(offsets.size):  # without branches that could not be foreseen
         offset = offsets[j]
         bits = bits_at(postings, a, offset)
         value = np.uint64(value_in_bitmap(postings, a, z, offset)) if bits == np.uint64(3) else bits
         code = min(np.uint64(codes[np.uint64(base) + np.uint64(offset)]), last)
-        bound = np.uint64(row[(max(value, np.uint64(1)) - np.uint64(1)) << shift | code])
+        bound = np.uint64(row[(code << np.uint64(2)) | (max(value, np.uint64(1)) - np.uint64(1))])
         sums[offset] = np.uint16(np.uint64(sums[offset]) + (bound if value else np.uint64(0)) - min(bits * each, cap))
 
 

@@ -75,7 +75,7 @@ def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factor
             return False
         if is_bitmap(small, a, z):
             if offsets.size > RANGE_SIZE:
-                add_bitmap(sums, small.postings, a, rows[i], w)
+                add_bitmap(sums, small.postings, a, rows[i])
             else:
                 add_few_of_bitmap(
                     sums, small.postings, a, z, lengths[s], doc_range << RANGE_BITS, rows[i], w, s, offsets, False

@@ -56,11 +56,11 @@ class Weighting:
         return values
 
     def small_weights(self, width: int) -> np.ndarray:
-        """The weights of the values 1 to 4, each beside the first `width` length codes; what is left is 0."""
-        out = np.zeros((MAX_SMALL, width))
+        """[width, 4] the weights of the values 1 to 4 for each of the first length codes; what is left is 0."""
+        out = np.zeros((width, MAX_SMALL))
         codes = np.arange(min(1 if self.norms is None else len(self.norms), width))
         for value in range(1, MAX_SMALL + 1):
-            out[value - 1, : len(codes)] = self.weigh(np.full(len(codes), value), codes)
+            out[: len(codes), value - 1] = self.weigh(np.full(len(codes), value), codes)
         return out
 
 
@@ -74,9 +74,9 @@ class Weightings(NamedTuple):
     norms: np.ndarray
     """[s, c] by length code."""
     small: np.ndarray
-    """[s, 4 * width] the weights of small values: (value - 1) * width + length code."""
+    """[s, 4 * width] the weights of small values, at 4 * length code + value - 1."""
     last_codes: np.ndarray
-    """[s] the last length code that has a column in `small`."""
+    """[s] the last length code that is in `small`."""
 
     @classmethod
     def pack(cls, weightings: list[Weighting]) -> Weightings:
@@ -85,7 +85,7 @@ class Weightings(NamedTuple):
         for row, w in zip(norms, weightings, strict=True):
             if w.norms is not None:
                 row[: len(w.norms)] = w.norms
-        width = 1 << (min(max(codes), MAX_CODES) - 1).bit_length()
+        width = min(max(codes), MAX_CODES)
         return cls(
             np.array([w.norms is None for w in weightings], np.bool_),
             np.array([[w.scale, w.shift, w.slope, w.floor] for w in weightings], np.float64),
