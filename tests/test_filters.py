@@ -46,7 +46,8 @@ def table_of(contents: list[dict[str, Any]]) -> DocumentTable:
         if metadata:
             db.execute("INSERT INTO documents VALUES (?, ?)", (number, json.dumps(metadata, ensure_ascii=False)))
         db.execute("INSERT INTO contents VALUES (?, ?)", (number, json.dumps(fields, ensure_ascii=False)))
-    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), np.arange(len(contents)), ("y",))
+    numbers = np.arange(len(contents))
+    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), lambda: numbers, len(contents), ("y",))
 
 
 Meaning = tuple[str, Callable[[dict[str, Any]], bool]]

@@ -145,7 +145,9 @@ class Searcher:
     @cached_property
     def _table(self) -> DocumentTable:
         snapshot = self.snapshot
-        return DocumentTable(snapshot.connection.rows, snapshot.numbers(), snapshot.model.fields)
+        return DocumentTable(
+            snapshot.connection.rows, snapshot.numbers, snapshot.meta["next_number"], snapshot.model.fields
+        )
 
     @cached_property
     def rows(self) -> DocumentRows:

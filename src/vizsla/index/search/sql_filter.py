@@ -30,19 +30,26 @@ class DocumentTable:
     """The documents of a snapshot as filters see them; remembers what it has learnt of their fields."""
 
     def __init__(
-        self, read: Callable[[str, Sequence[Any]], list[Any]], living: np.ndarray, model_fields: Sequence[str]
+        self,
+        read: Callable[[str, Sequence[Any]], list[Any]],
+        living: Callable[[], np.ndarray],
+        next_number: int,
+        model_fields: Sequence[str],
     ) -> None:
-        """`read`: gives all rows of the database for a statement and its values. `living`: all insertion numbers."""
+        """`read`: gives all rows of the database for a statement and its values. `living`: gives all insertion numbers.
+
+        `next_number`: rows from this number on are of an unfinished commit.
+        """
         self._read = read
         self._living = living
-        self._end = int(living[-1]) + 1 if len(living) else 0  # rows from here on are of an unfinished commit
+        self._end = next_number
         self._model_fields = model_fields
         self._known: dict[tuple[tuple[str, ...], str], bool] = {}
         self._with_nul: dict[str, frozenset[int]] = {}
 
     def numbers(self, condition: Filter) -> np.ndarray:
         """The insertion numbers of the documents that meet a filter, ascending."""
-        if not len(self._living):
+        if not len(self._living()):
             return np.zeros(0, np.int64)
         for leaf in condition.root.leaves():
             self.check(leaf)
@@ -56,10 +63,11 @@ class DocumentTable:
     def _without_metadata(self) -> np.ndarray:
         """The insertion numbers of documents without a row in the table `documents`."""
         ((count,),) = self._rows("count(*)", "documents", "1")
-        if count == len(self._living):
+        living = self._living()
+        if count == len(living):
             return np.zeros(0, np.int64)
         ((found,),) = self._rows("json_group_array(number)", "documents", "1")
-        return np.setdiff1d(self._living, np.array(json.loads(found), np.int64), assume_unique=True)
+        return np.setdiff1d(living, np.array(json.loads(found), np.int64), assume_unique=True)
 
     # What the fields hold
 
@@ -131,7 +139,7 @@ class DocumentTable:
         if _levels(condition) <= _MOST_LEVELS and sum(1 for _ in condition.leaves()) <= _MOST_LEAVES:
             return self._ask(*self._compile(condition), condition, apart)
         if condition.kind == "not":
-            return np.setdiff1d(np.setdiff1d(self._living, apart), self._select(condition.parts[0], apart))
+            return np.setdiff1d(np.setdiff1d(self._living(), apart), self._select(condition.parts[0], apart))
         combine = np.intersect1d if condition.kind == "and" else np.union1d
         return reduce(combine, (self._select(part, apart) for part in _batches(condition)))
 
