@@ -11,7 +11,7 @@ import numpy as np
 from protocol import K1, B, Hits, Peer, Rows, counted
 
 from vizsla.datasets import Source
-from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, search_many
+from vizsla.engine import Query, SegmentList, Weighting, Weightings, build_segment, search_many
 from vizsla.index import Index
 from vizsla.index.storage import segment_files
 from vizsla.models import BM25, CountedStatistics
@@ -33,7 +33,7 @@ class Engine(Peer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.segments: list[Segment] = []
+        self.segments = SegmentList([])
         self.weightings: Weightings | None = None
         self.documents = 0
         self.weighted = False
@@ -72,7 +72,7 @@ class Engine(Peer):
             self.index = Index.open(folder)
             return
         facts = json.loads((folder / FACTS).read_text())
-        self.segments = [segment_files.read_segment(folder, "all", facts["files"])]
+        self.segments = SegmentList([segment_files.read_segment(folder, "all", facts["files"])])
         self.weighted = facts["weighted"]
         self.documents, total, longest = facts["statistics"]
         statistics = CountedStatistics(self.documents, total, longest, {})
