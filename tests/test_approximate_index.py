@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import Cli
+from earlier_formats import make_format
 from scattered import Scattered
 from vizsla.engine import VectorIndex, convert_rows
 from vizsla.engine.vector_indexes.ivf import IVF
@@ -262,10 +263,10 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
         index.add(documents_of(range(50)))
         index.commit()
         before = pairs_of(index.search("w5"))
+    make_format(3, tmp_path / "old")
     with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums', 'folded_terms')")
+        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums')")
         db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
-        db.execute("DROP TABLE term_blocks")
     db.close()
     (tmp_path / "old" / "index.seal").write_text("the hash of index.db, which nobody looks at any more")
     with Index.open(tmp_path / "old") as index:

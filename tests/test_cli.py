@@ -162,11 +162,11 @@ def test_the_life_of_an_index(cli: Cli, index: Path, tmp_path: Path) -> None:
     code, _, err = cli("verify", index)
     assert code == 0
     assert "all is well: 3 documents" in err
-    (postings,) = index.glob("segments/*/small_postings.npy")
+    (postings,) = index.glob("segments/*/small_blocks.npy")
     postings.write_bytes(postings.read_bytes()[:-1] + b"\xff")
     code, out, _ = cli("verify", index)
     assert code == 1
-    assert "small_postings.npy is damaged" in out
+    assert "small_blocks.npy is damaged" in out
     assert json.loads(cli("verify", index, "--json")[1])["problems"]
 
 

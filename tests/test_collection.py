@@ -241,7 +241,7 @@ def test_a_database_that_makes_no_sense_is_told(folder: Path, change: str) -> No
     assert verify(folder) != []
 
 
-@pytest.mark.parametrize("part", ["small_postings", "small_groups", "small_records"])
+@pytest.mark.parametrize("part", ["small_blocks", "small_groups", "small_records"])
 def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) -> None:
     """Right size, right header, wrong numbers: only what the numbers lead to can show it."""
     worn_index(folder)
@@ -267,13 +267,13 @@ def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) ->
 
 def test_compaction_refuses_to_build_on_damage(folder: Path) -> None:
     worn_index(folder)
-    (values, *_) = folder.glob("segments/*/small_postings.npy")
+    (values, *_) = folder.glob("segments/*/small_blocks.npy")
     content = bytearray(values.read_bytes())
     content[-1] ^= 4
     values.write_bytes(content)
-    with Index.open(folder) as index, pytest.raises(CollectionError, match=r"small_postings\.npy is damaged"):
+    with Index.open(folder) as index, pytest.raises(CollectionError, match=r"small_blocks\.npy is damaged"):
         index.compact()
-    assert any("small_postings.npy is damaged" in p for p in verify(folder))
+    assert any("small_blocks.npy is damaged" in p for p in verify(folder))
 
 
 def test_deleting_what_is_not_there(folder: Path) -> None:

@@ -354,7 +354,7 @@ def without_segments(place: Path) -> None:
 
 
 def with_a_short_segment(place: Path) -> None:
-    file = next((place / "segments").rglob("small_postings.npy"))
+    file = next((place / "segments").rglob("small_blocks.npy"))
     file.write_bytes(file.read_bytes()[:-1])
 
 
