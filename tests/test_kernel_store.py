@@ -156,7 +156,7 @@ def test_a_kernel_that_came_translated_needs_no_numba(tmp_path: Path, monkeypatc
 
     original = numba_cache.translate
     monkeypatch.setattr(numba_cache, "translate", translate)
-    (file,) = (tmp_path / "translated").rglob("*.bc")
+    (file,) = (tmp_path / "translated").rglob("*.ll.xz")
     whole = file.read_bytes()
     for i, content in enumerate((whole, whole[:-1], whole[:5], whole[:30] + bytes([whole[30] ^ 1]) + whole[31:])):
         file.write_bytes(content)

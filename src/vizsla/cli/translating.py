@@ -24,7 +24,7 @@ def translate() -> tuple[int, int]:
         os.environ["NUMBA_CACHE_DIR"] = folder
         for name, part in PARTS.items():
             part(Path(folder) / name)
-    files = list(store.TRANSLATED.rglob("*.bc"))
+    files = list(store.TRANSLATED.rglob("*.ll.xz"))
     return len(files), sum(file.stat().st_size for file in files)
 
 

@@ -104,6 +104,8 @@ class Kernel:
         from vizsla.kernels.numba_cache import translate
 
         translated = translate(self, signature, name)
-        if translated is not None:
-            store.write_translated(name, translated)
+        if translated is not None and store.keep_translated:
+            from vizsla.kernels.optimizer import as_text
+
+            store.write_translated(name, as_text(translated))
         return translated

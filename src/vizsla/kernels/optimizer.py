@@ -12,7 +12,8 @@ from llvmlite import binding  # type: ignore[import-untyped]
 def machine_code(translated: bytes, name: str) -> bytes:
     """An object file of a translated kernel, in which only the function with this name can be seen."""
     machine = _machine()
-    module = binding.parse_bitcode(translated)
+    is_bitcode = translated.startswith(b"BC")
+    module = binding.parse_bitcode(translated) if is_bitcode else binding.parse_assembly(translated.decode())
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization, options.slp_vectorization = True, False  # as numba has it
     builder = binding.create_pass_builder(machine, options)
@@ -22,6 +23,11 @@ def machine_code(translated: bytes, name: str) -> bytes:
             value.linkage = "internal"
     module.verify()
     return machine.emit_object(module)  # type: ignore[no-any-return]
+
+
+def as_text(translated: bytes) -> bytes:
+    """A translated kernel in the words of LLVM, which take half the room once they are compressed."""
+    return str(binding.parse_bitcode(translated)).encode()
 
 
 def processor() -> tuple[str, str]:

@@ -9,12 +9,12 @@ same one do no harm. Folders of other versions are deleted when they are old.
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
 import shutil
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -60,19 +60,18 @@ def read(name: str) -> bytes | None:
 def read_translated(name: str) -> bytes | None:
     """A kernel as code of LLVM that came with the package; None if there is none, or of another version."""
     try:
-        content = (TRANSLATED / _compiler() / f"{name}.bc").read_bytes()
-        translated = zlib.decompress(content[_DIGEST:])
-    except (OSError, zlib.error):
+        content = (TRANSLATED / _compiler() / f"{name}.ll.xz").read_bytes()
+        translated = lzma.decompress(content[_DIGEST:])
+    except (OSError, EOFError, lzma.LZMAError):
         return None
     return translated if content[:_DIGEST] == _digest_of(translated) else None
 
 
 def write_translated(name: str, translated: bytes) -> None:
-    """Keep a kernel as code of LLVM, if a release is being made."""
-    if keep_translated:
-        folder = TRANSLATED / _compiler()
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.bc").write_bytes(_digest_of(translated) + zlib.compress(translated, 9))
+    """Keep a kernel as code of LLVM, for a release."""
+    folder = TRANSLATED / _compiler()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.ll.xz").write_bytes(_digest_of(translated) + lzma.compress(translated, preset=9))
 
 
 def write(name: str, code: bytes) -> bool:
