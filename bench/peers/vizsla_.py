@@ -15,6 +15,8 @@ from vizsla.engine import Query, SegmentList, Weighting, Weightings, build_segme
 from vizsla.index import Index
 from vizsla.index.storage import segment_files
 from vizsla.models import BM25, CountedStatistics
+from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_texts import StoredTexts
 
 FACTS = "facts.json"
 CHUNK = 100_000  # documents whose terms are counted together
@@ -46,8 +48,9 @@ class Engine(Peer):
         codes = BM25().length_codes(sizes) if documents.weights is None else np.zeros(len(sizes), np.uint8)
         numbers = np.arange(len(documents))
         segment = build_segment(numbers, codes[None], sizes[None], pointers, terms, values)
+        ids = StoredIds.of(StoredTexts.of([str(n) for n in range(len(numbers))]))
         facts = {
-            "files": segment_files.write_segment(folder, "all", segment),
+            "files": segment_files.write_segment(folder, "all", segment, segment_files.DatedIds(1, ids)),
             "statistics": [int(np.count_nonzero(sizes)), int(sizes.sum()), int(sizes.max())],
             "weighted": documents.weights is not None,
         }
