@@ -82,26 +82,23 @@ class _LazyHit(Hit):
     __setattr__ = object.__setattr__
     __delattr__ = object.__delattr__  # or the other is called like a function of Python
     __class__ = property(lambda _: Hit)  # for `replace`, == and the text of a hit
+    id = ""  # an attribute in place of a property, which Python would have to call
 
     def __init__(self, rank: int, score: float, doc_id: str, number: int, source: DocumentSource) -> None:
         self.rank = rank  # type: ignore[misc]
         self.score = score  # type: ignore[misc]
-        self._id = doc_id
+        self.id = doc_id
         self._number = number
         self._source = source
-
-    @property
-    def id(self) -> str:
-        return self._id
 
     def __getattr__(self, name: str) -> Any:
         if name != "document":
             raise AttributeError(f"a hit has no attribute {name!r}")
-        self.document = document = self._source.document(self._number, self._id)  # type: ignore[misc]
+        self.document = document = self._source.document(self._number, self.id)  # type: ignore[misc]
         return document
 
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
-        return self._like(rank, self.score if score is None else score, self._id, self.passage)
+        return self._like(rank, self.score if score is None else score, self.id, self.passage)
 
     def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
         return self._like(rank, self.score, doc_id, passage)
