@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -148,6 +149,7 @@ class Bench:
             built = engine.tell(do="build", data=str(data), folder=str(folder))
             engine.quit()
             if not built["ok"]:
+                shutil.rmtree(folder, ignore_errors=True)
                 self.cannot(name, f"building {task.name}", built)
                 return None
             self.add(
