@@ -79,8 +79,8 @@ def order_by_length(small, large, blocks, order):
 
 
 @njit_no_alloc
-def leads_in_bitmaps(small, own):
-    """Whether a term has a bitmap: then its documents are not found here."""
+def has_bitmap(small, own):
+    """Whether a term has a bitmap. The rarest term of a query must not have one here."""
     for r in range(own[0], own[1]):
         a, z = block_bounds(small, r)
         if is_bitmap(small, a, z):

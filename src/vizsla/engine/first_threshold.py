@@ -60,7 +60,7 @@ def _fold(sums, out):
 
 @njit_no_alloc
 def guess_threshold(segment, terms, w, bounds, candidates, k):
-    """A bound that about k documents of a segment reach, rather more than fewer; 0 if there is none.
+    """An estimate of the k-th best bound of a segment, low rather than high; 0 without an estimate.
 
     The blocks of `candidates` are at the beginning; they are at the range in the middle afterwards.
     """

@@ -14,7 +14,7 @@ from vizsla.engine.common_postings import (
     MAX_TERMS,
     CommonScratch,
     find_common,
-    leads_in_bitmaps,
+    has_bitmap,
     order_by_length,
     score_range,
 )
@@ -93,7 +93,7 @@ def search_phrase(
 def _find_phrase(phrase, documents):
     """Put 1 into `phrase.found` for each document that has the phrase, otherwise 0; False if the sequences are damaged.
 
-    Documents lie far apart, so the processor is told of all of them before the first is read.
+    Documents lie far apart in memory, so all of them are prefetched before the first is read.
     """
     for x in range(documents.size):
         prefetch(phrase.starts, np.int64(documents[x]))
@@ -192,7 +192,7 @@ def _search(table, values, lengths, allowed, facts, w, query, order, phrase, mem
     segment = SegmentArrays(small, large, lengths, allowed, facts[0], facts[1])
     terms, size = Terms(query.weights, query.spaces, blocks), 0
     order_by_length(small, large, blocks, order)
-    if leads_in_bitmaps(small, blocks[order[0]]):
+    if has_bitmap(small, blocks[order[0]]):
         return _ALL_FREQUENT
     for doc_range in range(range_count):
         few, many = find_common(small, large, blocks, doc_range, order, scratch)
