@@ -84,6 +84,21 @@ def find_posting(postings, a, z, offset):
 
 
 @njit_no_alloc
+def find_four(postings, a, z, o, p, q, r):
+    """`find_posting` for four offsets at once: while the processor waits for one posting, it reads the others."""
+    at_o = at_p = at_q = at_r = np.uint64(a)
+    size, mask = np.uint64(z - a), np.uint16(OFFSET_MASK)
+    while size > np.uint64(1):
+        half = size >> np.uint64(1)
+        at_o += half if (postings[at_o + half] & mask) <= o else np.uint64(0)
+        at_p += half if (postings[at_p + half] & mask) <= p else np.uint64(0)
+        at_q += half if (postings[at_q + half] & mask) <= q else np.uint64(0)
+        at_r += half if (postings[at_r + half] & mask) <= r else np.uint64(0)
+        size -= half
+    return at_o, at_p, at_q, at_r
+
+
+@njit_no_alloc
 def bits_at(postings, a, offset):
     """The two bits of a document in the bitmap that starts at a: 0 without a posting, 3 for the values 3 and 4."""
     word = np.uint64(postings[np.uint64(a) + (np.uint64(offset) & np.uint64(WORDS - 1))])

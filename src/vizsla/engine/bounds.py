@@ -22,13 +22,14 @@ from vizsla.engine.blocks import (
     find_posting,
     value_in_bitmap,
 )
+from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, largest
 from vizsla.engine.scores import value_at, weight_of
+from vizsla.engine.table_lookup import HAS_TABLE_LOOKUP, WORDS_AT_A_TIME, add_words
 from vizsla.kernels import njit_no_alloc
 
 TOP_BIT = 1 << 15
 MAX_SUM = 0xFFFF // 3  # three times a bound fits in 16 bits, see `add_bitmap`, and none has the highest bit
 MAX_TERMS = 4096  # with more terms than this the units would become coarse
-CHUNK = 256  # bounds looked at together: a maximum over many is cheap
 
 
 class Bounds(NamedTuple):
@@ -140,33 +141,40 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
 
 @njit_no_alloc
 def _bitmap_bounds(row):
-    """What a document gets for each of the values 1 to 3 of a bitmap, and the most it gets, whatever its length.
+    """What a document gets for the values 1, 2, and 3 or 4 of a bitmap, whatever its length.
 
-    A row begins with the bounds of the shortest documents.
+    A row begins with the bounds of the shortest documents. Without table look-up the bounds are multiples of the first,
+    up to a limit.
     """
-    most = row[MAX_SMALL - 1]
-    return np.uint16(max(row[0], (row[1] + 1) // 2, (most + 2) // 3)), most
+    one, two, most = row[0], row[1], row[MAX_SMALL - 1]
+    if not HAS_TABLE_LOOKUP:
+        one = np.uint16(max(one, (two + 1) // 2, (most + 2) // 3))
+        two = min(np.uint16(2 * one), most)
+    return one, two, most
 
 
 @njit_no_alloc
 def add_bitmap(sums, postings, a, row):
     """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
-    one, most = _bitmap_bounds(row)
+    one, two, most = _bitmap_bounds(row)
     start = np.uint64(a)
-    for plane in range(RANGE_SIZE // WORDS):
-        first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
-        for x in range(WORDS):  # numbers of 16 bits throughout, so that many are added at a time
-            i = np.uint64(x)
-            bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
-            bound = np.uint16(bits * one)
-            sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
+    if HAS_TABLE_LOOKUP:
+        for i in range(np.uint64(0), np.uint64(WORDS), np.uint64(WORDS_AT_A_TIME)):
+            add_words(sums, i, postings, start + i, one, two, most)
+    else:
+        for plane in range(RANGE_SIZE // WORDS):
+            first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
+            for x in range(WORDS):  # numbers of 16 bits throughout, so that many are added at a time
+                i = np.uint64(x)
+                bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
+                bound = np.uint16(bits * one)
+                sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
 
 
 @njit_no_alloc
 def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
     """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
-    one, most = _bitmap_bounds(row)
-    each, cap = (np.uint64(one), np.uint64(most)) if is_there else (np.uint64(0), np.uint64(0))
+    one, two, most = _bitmap_bounds(row) if is_there else (np.uint16(0), np.uint16(0), np.uint16(0))
     last = np.uint64(w.last_codes[s])
     for j in range(offsets.size):  # without branches that could not be foreseen
         offset = offsets[j]
@@ -174,7 +182,9 @@ def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_
         value = np.uint64(value_in_bitmap(postings, a, z, offset)) if bits == np.uint64(3) else bits
         code = min(np.uint64(codes[np.uint64(base) + np.uint64(offset)]), last)
         bound = np.uint64(row[(code << np.uint64(2)) | (max(value, np.uint64(1)) - np.uint64(1))])
-        sums[offset] = np.uint16(np.uint64(sums[offset]) + (bound if value else np.uint64(0)) - min(bits * each, cap))
+        there = one if bits == np.uint64(1) else (two if bits == np.uint64(2) else most)
+        change = bound - np.uint64(there) if bits else np.uint64(0)
+        sums[offset] = np.uint16(np.uint64(sums[offset]) + change)
 
 
 @njit_no_alloc
@@ -205,34 +215,27 @@ def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
 
 
 @njit_no_alloc
-def _largest(sums, a):
-    largest = np.uint16(0)
-    for x in range(CHUNK):
-        value = sums[a + np.uint64(x)]
-        largest = value if value > largest else largest
-    return largest
-
-
-@njit_no_alloc
-def find_reaching(sums, words, threshold, places):
+def find_reaching(sums, threshold, places):
     """Put the places of all sums that reach a threshold into `places`; returns how many they are.
 
-    `words` are the sums, four at a time. Where a sum is at or above the threshold, adding what the threshold lacks to
-    32,768 sets its highest bit, which no sum has by itself. `places` is one longer than the sums.
+    `places` has room for two more. Two are written for all 64 sums with one that reaches, so that the processor need
+    not foresee how many there are.
     """
-    n = np.uint64(0)
-    lacking = np.uint64(TOP_BIT - threshold) * np.uint64(0x0001000100010001)
-    top_bits = np.uint64(0x8000800080008000)
-    for chunk in range(np.uint64(0), np.uint64(sums.size), np.uint64(CHUNK)):
-        if _largest(sums, chunk) < threshold:
+    n, one, two, least = np.uint64(0), np.uint64(1), np.uint64(2), np.uint16(threshold)
+    for at in range(np.uint64(0), np.uint64(sums.size), np.uint64(LANES)):
+        if largest(sums, at) < least:
             continue
-        for x in range(chunk >> np.uint64(2), (chunk + np.uint64(CHUNK)) >> np.uint64(2)):
-            marks = (words[x] + lacking) & top_bits
-            if marks:
-                place = x << np.uint64(2)
-                for lane in range(np.uint64(4)):  # without branches, which could not be foreseen
-                    places[n] = place + lane
-                    n += (marks >> (np.uint64(16) * lane + np.uint64(15))) & np.uint64(1)
+        bits = bits_reaching(sums, at, least)
+        end = n + count_bits(bits)
+        places[n] = at + first_bit(bits)
+        bits &= bits - one
+        places[n + one] = at + first_bit(bits)
+        n += two
+        while n < end:
+            bits &= bits - one
+            places[n] = at + first_bit(bits)
+            n += one
+        n = end
     return np.int64(n)
 
 

@@ -80,7 +80,7 @@ def guess_threshold(segment, terms, w, bounds, candidates, k):
             return np.int64(0)  # the search will find the damage
     _fold(sums, candidates.reached)
     least = _nth_largest(candidates.reached[:FOLDED], 2 * rank)
-    n = find_reaching(sums, candidates.words, least, offsets) if least > 0 else np.int64(0)
+    n = find_reaching(sums, least, offsets) if least > 0 else np.int64(0)
     refine(small, segment.lengths, terms, w, bounds, candidates, doc_range, terms.weights.size, offsets[:n])
     count = 0
     for x in range(n):

@@ -32,10 +32,8 @@ class Candidates(NamedTuple):
     """How many candidates there were, by bound: they give a lower bound of the k-th best score."""
     sums: np.ndarray
     """[RANGE_SIZE] the bounds of a range; all zero between ranges."""
-    words: np.ndarray
-    """[RANGE_SIZE / 4] the same memory, four bounds at a time."""
     offsets: np.ndarray
-    """[RANGE_SIZE + 1] where in the range candidates are."""
+    """[RANGE_SIZE + 2] where in the range candidates are."""
     at: np.ndarray
     """[n, 2] the blocks, small and large, that each term has come to."""
     state: np.ndarray
@@ -44,14 +42,12 @@ class Candidates(NamedTuple):
 
     @classmethod
     def of_size(cls, size: int, terms: int) -> Candidates:
-        sums = np.zeros(RANGE_SIZE, np.uint16)
         return cls(
             np.empty(size, np.uint32),
             np.empty(size, np.uint16),
             np.empty(BINS, np.int32),
-            sums,
-            sums.view(np.uint64),
-            np.empty(RANGE_SIZE + 1, np.uint16),
+            np.zeros(RANGE_SIZE, np.uint16),
+            np.empty(RANGE_SIZE + 2, np.uint16),
             np.empty((terms, 2), np.int64),
             np.empty(4, np.int64),
         )
@@ -133,7 +129,7 @@ def bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, 
     for j in range(terms.weights.size):
         if j == essential:
             needed = max(threshold - bounds.rest[j], 1)
-            n = find_reaching(sums, candidates.words, needed, offsets)
+            n = find_reaching(sums, needed, offsets)
             refine(small, lengths, terms, w, bounds, candidates, doc_range, essential, offsets[:n])
             n = keep(sums, offsets, n, needed)
             candidates.state[3] = n
@@ -148,4 +144,4 @@ def bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, 
             return -1
         if j >= essential:
             n = keep(sums, offsets, n, threshold - bounds.rest[j + 1])
-    return n if essential < terms.weights.size else find_reaching(sums, candidates.words, threshold, offsets)
+    return n if essential < terms.weights.size else find_reaching(sums, threshold, offsets)

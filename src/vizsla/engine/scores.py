@@ -12,13 +12,14 @@ from vizsla.engine.blocks import (
     RANGE_SIZE,
     block_bounds,
     find_block,
+    find_four,
     find_posting,
     is_bitmap,
     value_in_bitmap,
 )
 from vizsla.kernels import njit_no_alloc
 
-PROBE = 150  # postings read in order in the time it takes to look one document up in a block
+PROBE = 8  # postings read in order in the time it takes to look one document up in a block
 
 
 class Terms(NamedTuple):
@@ -34,14 +35,14 @@ class ScoringScratch(NamedTuple):
     """Memory to score documents in."""
 
     scores: np.ndarray
-    offsets: np.ndarray
-    """[RANGE_SIZE] where in a range the documents are."""
+    ends: np.ndarray
+    """For the first document of each range, the place of the first document of the next range."""
     places: np.ndarray
-    """[RANGE_SIZE] all zero between ranges: for each place which of the documents it is, from 1."""
+    """[RANGE_SIZE] which of the documents was last seen at a place of a range."""
 
     @classmethod
     def of_size(cls, size: int) -> ScoringScratch:
-        return cls(np.empty(size), np.empty(RANGE_SIZE, np.uint16), np.zeros(RANGE_SIZE, np.uint16))
+        return cls(np.empty(size), np.empty(size, np.uint32), np.zeros(RANGE_SIZE, np.uint32))
 
 
 @njit_no_alloc
@@ -78,62 +79,105 @@ def score_posting(lists, x, codes, base, weight, w, s):
 
 
 @njit_no_alloc
-def _score_list(lists, first, last, doc_range, codes, weight, w, s, offsets, places, sums):
-    """Add one term's part to the scores of some documents of a range.
+def _offset_of(document):
+    return np.uint16(document & np.uint32(OFFSET_MASK))
 
-    Few documents are looked up; for many the whole block is read, and `places` says which postings are theirs.
+
+@njit_no_alloc
+def _score_found(lists, x, codes, base, weight, w, s, documents, j, sums):
+    """Add the part of the posting at x to a document's score, if it is the document's."""
+    if (lists.postings[x] & np.uint16(OFFSET_MASK)) == _offset_of(documents[j]):
+        sums[j] += score_posting(lists, x, codes, base, weight, w, s)
+
+
+@njit_no_alloc
+def _look_up(lists, a, z, codes, base, weight, w, s, documents, j, end, sums):
+    """Add a block's part to the scores of the documents j .. end - 1, each looked up."""
+    postings = lists.postings
+    while j + 4 <= end:
+        o, p, q, r = find_four(
+            postings, a, z, _offset_of(documents[j]), _offset_of(documents[j + 1]), _offset_of(documents[j + 2]),
+            _offset_of(documents[j + 3]),
+        )  # fmt: skip
+        _score_found(lists, o, codes, base, weight, w, s, documents, j, sums)
+        _score_found(lists, p, codes, base, weight, w, s, documents, j + 1, sums)
+        _score_found(lists, q, codes, base, weight, w, s, documents, j + 2, sums)
+        _score_found(lists, r, codes, base, weight, w, s, documents, j + 3, sums)
+        j += 4
+    while j < end:
+        x = find_posting(postings, a, z, _offset_of(documents[j]))
+        _score_found(lists, x, codes, base, weight, w, s, documents, j, sums)
+        j += 1
+
+
+@njit_no_alloc
+def _read_through(lists, a, z, codes, base, weight, w, s, documents, j, end, places, sums):
+    """Add a block's part to the scores of the documents j .. end - 1, which are looked for at every posting."""
+    for i in range(j, end):
+        places[_offset_of(documents[i])] = i
+    for x in range(np.uint64(a), np.uint64(z)):
+        i = np.int64(places[lists.postings[x] & np.uint16(OFFSET_MASK)])
+        if j <= i < end:
+            _score_found(lists, x, codes, base, weight, w, s, documents, i, sums)
+
+
+@njit_no_alloc
+def _score_list(lists, first, last, codes, weight, w, s, documents, ends, places, sums):
+    """Add one term's part to the scores of ascending documents; False if there is damage.
+
+    In each range few documents are looked up, and for many the whole block is read.
     """
-    r = find_block(lists.ranges, first, last, doc_range)
-    if r == last or lists.ranges[r] != doc_range:
-        return True
-    a, z = block_bounds(lists, r)
-    if z < a:
-        return False
-    postings, base = lists.postings, np.int64(doc_range) << RANGE_BITS
-    if is_bitmap(lists, a, z):
-        for j in range(offsets.size):
-            value = value_in_bitmap(postings, a, z, offsets[j])
-            if value:
-                sums[j] += score_value(np.float64(value), base + np.int64(offsets[j]), codes, weight, w, s)
-    elif np.int64(offsets.size) * PROBE < z - a:
-        for j in range(offsets.size):
-            x = find_posting(postings, a, z, offsets[j])
-            if (postings[x] & np.uint16(OFFSET_MASK)) == offsets[j]:
-                sums[j] += score_posting(lists, x, codes, base, weight, w, s)
-    else:
-        for x in range(np.uint64(a), np.uint64(z)):
-            j = places[postings[x] & np.uint16(OFFSET_MASK)]
-            if j:
-                sums[np.int64(j) - 1] += score_posting(lists, x, codes, base, weight, w, s)
+    j = 0
+    while first < last and j < documents.size:
+        doc_range, end = np.int64(documents[j]) >> RANGE_BITS, np.int64(ends[j])
+        r = find_block(lists.ranges, first, last, doc_range)
+        if r < last and lists.ranges[r] == doc_range:
+            a, z = block_bounds(lists, r)
+            if z < a:
+                return False
+            base = doc_range << RANGE_BITS
+            if is_bitmap(lists, a, z):
+                for i in range(j, end):
+                    value = value_in_bitmap(lists.postings, a, z, _offset_of(documents[i]))
+                    if value:
+                        sums[i] += score_value(np.float64(value), np.int64(documents[i]), codes, weight, w, s)
+            elif (end - j) * PROBE < z - a:
+                _look_up(lists, a, z, codes, base, weight, w, s, documents, j, end, sums)
+            else:
+                _read_through(lists, a, z, codes, base, weight, w, s, documents, j, end, places, sums)
+        j = end
     return True
+
+
+@njit_no_alloc
+def _score_part(small, large, lengths, terms, w, documents, ends, places, sums):
+    """Score as many documents as `ends` has room for."""
+    first = 0
+    for j in range(documents.size):
+        sums[j] = 0.0
+        if documents[j] >> np.uint32(RANGE_BITS) != documents[first] >> np.uint32(RANGE_BITS):
+            ends[first] = j
+            first = j
+    ends[first] = documents.size
+    sound = True
+    for i in range(terms.weights.size):
+        s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
+        for kind in range(2):
+            lists, a, z = small if kind == 0 else large, blocks[2 * kind], blocks[2 * kind + 1]
+            sound &= _score_list(lists, a, z, lengths[s], weight, w, s, documents, ends, places, sums)
+    for j in range(documents.size):
+        sound &= np.isfinite(sums[j])
+    return sound
 
 
 @njit_no_alloc
 def score_documents(small, large, lengths, terms, w, documents, scoring):
     """Score ascending documents exactly; False if there is damage."""
-    a = 0
-    offsets, places = scoring.offsets, scoring.places
-    while a < documents.size:
-        doc_range = np.int64(documents[a]) >> RANGE_BITS
-        z = a
-        while z < documents.size and np.int64(documents[z]) >> RANGE_BITS == doc_range:
-            offsets[z - a] = documents[z] & np.uint32(OFFSET_MASK)
-            places[offsets[z - a]] = z - a + 1
-            scoring.scores[z] = 0.0
-            z += 1
-        some, sums = offsets[: z - a], scoring.scores[a:z]
-        sound = True
-        for i in range(terms.weights.size):
-            s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
-            for kind in range(2):
-                lists, first, last = small if kind == 0 else large, blocks[2 * kind], blocks[2 * kind + 1]
-                sound &= _score_list(lists, first, last, doc_range, lengths[s], weight, w, s, some, places, sums)
-        for j in range(z - a):
-            places[some[j]] = 0
-            sound &= np.isfinite(sums[j])
-        if not sound:
+    size, ends = scoring.ends.size, scoring.ends
+    for a in range(0, documents.size, size):
+        part, sums = documents[a : a + size], scoring.scores[a : a + size]
+        if not _score_part(small, large, lengths, terms, w, part, ends, scoring.places, sums):
             return False
-        a = z
     return True
 
 

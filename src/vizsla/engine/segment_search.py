@@ -33,7 +33,6 @@ from vizsla.engine.packed_arrays import (
     write_uint16,
     write_uint16_rows,
     write_uint32,
-    write_uint64,
 )
 from vizsla.engine.posting_lists import Directory
 from vizsla.engine.range_bounds import Candidates
@@ -141,9 +140,9 @@ def _directories_of(table):
 def blocks_of(table, values, t):
     """The small and the large blocks that `open_terms` has put into the memory `t`, and where each term has its own."""
     return (
-        Blocks(write_uint16(t, 26), write_uint32(t, 27), read_uint16(table, 2), values[:0]),
-        Blocks(write_uint16(t, 28), write_uint32(t, 29), read_uint16(table, 5), values),
-        write_int64_rows(t, 23),
+        Blocks(write_uint16(t, 25), write_uint32(t, 26), read_uint16(table, 2), values[:0]),
+        Blocks(write_uint16(t, 27), write_uint32(t, 28), read_uint16(table, 5), values),
+        write_int64_rows(t, 22),
     )
 
 
@@ -153,7 +152,7 @@ def open_terms(table, values, numbers, range_count, memory):
     small_words, large_words = _directories_of(table)
     small, large, rows = blocks_of(table, values, memory)
     n = numbers.size
-    blocks, maxima, places = rows[:n], write_float64(memory, 24)[:n], write_int64(memory, 25)[:n]
+    blocks, maxima, places = rows[:n], write_float64(memory, 23)[:n], write_int64(memory, 24)[:n]
     sound = open_in_both(small_words, large_words, numbers, range_count, small, large, places, blocks, maxima)
     return small, large, blocks, maxima, sound
 
@@ -165,7 +164,7 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
     `sums`: memory for so many documents.
     """
     spare = _scoring_of(memory)
-    scoring = ScoringScratch(sums, spare.offsets, spare.places)
+    scoring = ScoringScratch(sums, spare.ends, spare.places)
     small, large, blocks, _, sound = open_terms(table, values, numbers, lengths.shape[1] >> RANGE_BITS, memory)
     if not sound:
         return False
@@ -181,28 +180,28 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
 def _bounds_of(t):
     return Bounds(
         write_int64(t, 0), write_int64(t, 1), write_uint16_rows(t, 2), write_float64(t, 3), write_float64(t, 4),
-        write_float64(t, 30),
+        write_float64(t, 29),
     )  # fmt: skip
 
 
 @njit_no_alloc
 def _candidates_of(t):
     return Candidates(
-        write_uint32(t, 5), write_uint16(t, 6), write_int32(t, 7), write_uint16(t, 8), write_uint64(t, 9),
-        write_uint16(t, 10), write_int64_rows(t, 11), write_int64(t, 12),
+        write_uint32(t, 5), write_uint16(t, 6), write_int32(t, 7), write_uint16(t, 8), write_uint16(t, 9),
+        write_int64_rows(t, 10), write_int64(t, 11),
     )  # fmt: skip
 
 
 @njit_no_alloc
 def _scoring_of(t):
-    return ScoringScratch(write_float64(t, 13), write_uint16(t, 14), write_uint16(t, 15))
+    return ScoringScratch(write_float64(t, 12), write_uint32(t, 13), write_uint32(t, 14))
 
 
 @njit_no_alloc
 def _sorting_of(t):
     return SortScratch(
-        write_float32(t, 16), write_uint32(t, 17), write_uint32(t, 18), write_uint32(t, 19), write_int64(t, 20),
-        TopK(write_float32(t, 21), write_int64(t, 22)),
+        write_float32(t, 15), write_uint32(t, 16), write_uint32(t, 17), write_uint32(t, 18), write_int64(t, 19),
+        TopK(write_float32(t, 20), write_int64(t, 21)),
     )  # fmt: skip
 
 

@@ -41,6 +41,9 @@ def processor() -> tuple[str, str]:
 def _machine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    if binding.get_process_triple().startswith(("aarch64", "arm64")):
+        # Else LLVM turns choices between numbers into branches, which a processor cannot foresee in a search by halves.
+        binding.set_option("", "--aarch64-select-opt=false")
     name, features = processor()
     relocation = "static" if binding.get_process_triple().startswith("x86") else "default"
     target = binding.Target.from_triple(binding.get_process_triple())

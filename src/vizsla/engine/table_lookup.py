@@ -1,0 +1,79 @@
+"""The table look-up of ARM processors: sixteen bytes at a time, each gives the place of a byte in a table of sixteen.
+
+A byte of a bitmap (see `blocks.py`) has the two bits of four documents, so half a byte, a number below sixteen, has
+those of two. One look-up gives one byte of the bounds of sixteen documents, where a multiplication gives the bounds of
+eight and takes longer than four look-ups.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from vizsla.engine.blocks import WORDS
+from vizsla.kernels.intrinsic import Intrinsic, data_of
+
+HAS_TABLE_LOOKUP = platform.machine() in ("aarch64", "arm64")
+WORDS_AT_A_TIME = 8
+
+
+def _add_words() -> Callable[..., Any]:
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba import types
+
+    sixteen_bytes, eight_bounds = ir.VectorType(ir.IntType(8), 16), ir.VectorType(ir.IntType(16), 8)
+
+    def bytes_at(places: list[int]) -> Any:
+        return ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+
+    def all_bytes(byte: int) -> Any:
+        return ir.Constant(sixteen_bytes, [byte] * 16)
+
+    def tables_of(builder: Any, bounds: Any) -> list[list[Any]]:
+        """For the first and the second document of half a byte: a table of the low bytes of bounds, one of the high."""
+        by_value = ir.Constant(eight_bounds, [0] * 8)
+        for i, bound in enumerate(bounds):
+            by_value = builder.insert_element(by_value, bound, ir.IntType(32)(i + 1))
+        by_value = builder.bitcast(by_value, sixteen_bytes)
+        nothing = ir.Constant(sixteen_bytes, ir.Undefined)
+        return [
+            [
+                builder.shuffle_vector(by_value, nothing, bytes_at([2 * (n >> 2 * which & 3) + high for n in range(16)]))
+                for high in range(2)
+            ]
+            for which in range(2)
+        ]
+
+    def add_words(typing_context, sums, first, postings, at, one, two, more):  # noqa: ARG001 (numba asks for these)
+        def generate(context, builder, signature, arguments):
+            to, words = (data_of(context, builder, signature, arguments, i) for i in (0, 2))
+            name, kind = "llvm.aarch64.neon.tbl1.v16i8", ir.FunctionType(sixteen_bytes, [sixteen_bytes] * 2)
+            look_up = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            tables = tables_of(builder, arguments[4:])
+            word = builder.gep(words, [arguments[3]])
+            bits = builder.load(builder.bitcast(word, sixteen_bytes.as_pointer()), align=2)
+            halves = builder.and_(bits, all_bytes(15)), builder.lshr(bits, all_bytes(4))
+            for plane in range(8):
+                half, (low, high) = halves[plane >> 1 & 1], tables[plane & 1]
+                low, high = builder.call(look_up, [low, half]), builder.call(look_up, [high, half])
+                from_byte = plane >> 2  # a word's first byte has the documents of the planes 0 to 3
+                places = [x for i in range(from_byte, 16, 2) for x in (i, 16 + i)]
+                bounds = builder.bitcast(builder.shuffle_vector(low, high, bytes_at(places)), eight_bounds)
+                place = builder.add(arguments[1], ir.IntType(64)(plane * WORDS))
+                address = builder.bitcast(builder.gep(to, [place]), eight_bounds.as_pointer())
+                builder.store(builder.add(builder.load(address, align=2), bounds), address, align=2)
+            return context.get_dummy_value()
+
+        bound = types.uint16
+        return types.none(sums, types.uint64, postings, types.uint64, bound, bound, bound), generate
+
+    return add_words
+
+
+add_words: Any = Intrinsic(_add_words)
+"""`add_words(sums, first, postings, at, one, two, more)` adds eight words of a bitmap, which start at `at`.
+
+The sums of their first documents start at `first`; documents of the values 1, 2, and 3 or 4 get `one`, `two`, and
+`more`.
+"""
