@@ -22,7 +22,7 @@ from vizsla.engine.blocks import (
     find_posting,
     value_in_bitmap,
 )
-from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, largest
+from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, four_numbers, largest
 from vizsla.engine.scores import value_at, weight_of
 from vizsla.engine.table_lookup import HAS_TABLE_LOOKUP, WORDS_AT_A_TIME, add_words
 from vizsla.kernels import njit_no_alloc
@@ -118,13 +118,12 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
     time: the processor need not know that they are of different documents before it reads their sums.
     """
     last, base, x, end = np.uint64(w.last_codes[s]), np.uint64(base), np.uint64(a), np.uint64(z)
-    mask, one, two, three = np.uint64(OFFSET_MASK), np.uint64(1), np.uint64(2), np.uint64(3)
+    mask, one, all_bits = np.uint64(OFFSET_MASK), np.uint64(1), np.uint64(0xFFFF)
     if codes.itemsize == 1 and last >= np.uint64(255):  # every code is in the row
-        while x + three < end:
-            p, q, r, t = (
-                np.uint64(postings[x]), np.uint64(postings[x + one]),
-                np.uint64(postings[x + two]), np.uint64(postings[x + three]),
-            )  # fmt: skip
+        while x + np.uint64(3) < end:
+            four = four_numbers(postings, x)
+            p, q = four & all_bits, (four >> np.uint64(16)) & all_bits
+            r, t = (four >> np.uint64(32)) & all_bits, four >> np.uint64(48)
             to_p, to_q, to_r, to_t = p & mask, q & mask, r & mask, t & mask
             sum_p = np.uint16(sums[to_p] + _bound_at(row, p, np.uint64(codes[base + to_p])))
             sum_q = np.uint16(sums[to_q] + _bound_at(row, q, np.uint64(codes[base + to_q])))

@@ -52,6 +52,20 @@ def _bits_reaching() -> Callable[..., Any]:
     return bits_reaching
 
 
+def _four_numbers() -> Callable[..., Any]:
+    from llvmlite import ir
+    from numba import types
+
+    def four_numbers(typing_context, numbers, at):  # noqa: ARG001 (numba asks for these)
+        def generate(context, builder, signature, arguments):
+            address = builder.gep(data_of(context, builder, signature, arguments, 0), [arguments[1]])
+            return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=2)
+
+        return types.uint64(numbers, types.uint64), generate
+
+    return four_numbers
+
+
 def _first_bit() -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
@@ -82,6 +96,8 @@ largest: Any = Intrinsic(_largest)
 bits_reaching: Any = Intrinsic(_bits_reaching)
 """`bits_reaching(numbers, at, threshold)`: a bit for each of the 64 numbers that start at a place, set if it is not
 below a threshold."""
+four_numbers: Any = Intrinsic(_four_numbers)
+"""`four_numbers(numbers, at)`: the four numbers that start at a place in one word, the first in its lowest bits."""
 first_bit: Any = Intrinsic(_first_bit)
 """`first_bit(bits)`: the place of the lowest bit that is set, 64 if none is."""
 count_bits: Any = Intrinsic(_count_bits)

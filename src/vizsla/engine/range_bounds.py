@@ -15,10 +15,12 @@ from vizsla.engine.bounds import (
     add_small_block,
     find_reaching,
 )
+from vizsla.engine.prefetching import prefetch
 from vizsla.kernels import njit_no_alloc
 
 BIN_BITS = 5
 BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
+POSTINGS_FETCHED = 32  # at a time: a line of a processor's memory
 PROBE = 60  # postings added up in the time it takes to look one document up in a block
 
 
@@ -37,8 +39,8 @@ class Candidates(NamedTuple):
     at: np.ndarray
     """[n, 2] the blocks, small and large, that each term has come to."""
     state: np.ndarray
-    """[4] the bound to reach; the lowest bin that, with those above it, holds k candidates; how many these hold; how
-    many documents were looked up in the last range."""
+    """[5] the bound to reach; the lowest bin that, with those above it, holds k candidates; how many these hold; how
+    many documents were looked up in the last range; how many candidates there were in all."""
 
     @classmethod
     def of_size(cls, size: int, terms: int) -> Candidates:
@@ -49,7 +51,7 @@ class Candidates(NamedTuple):
             np.zeros(RANGE_SIZE, np.uint16),
             np.empty(RANGE_SIZE + 2, np.uint16),
             np.empty((terms, 2), np.int64),
-            np.empty(4, np.int64),
+            np.empty(5, np.int64),
         )
 
 
@@ -62,6 +64,15 @@ def come_to(ranges, at, end, doc_range):
 
 
 @njit_no_alloc
+def _fetch_next(lists, r, end):
+    """Have the postings of the block after r, which are wanted soon, come near while those of r are added up."""
+    if r + 1 < end:
+        last = min(np.int64(lists.starts[r + 2]), lists.postings.size)
+        for x in range(np.int64(lists.starts[r + 1]), last, POSTINGS_FETCHED):
+            prefetch(lists.postings, x)
+
+
+@njit_no_alloc
 def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factors, sums, offsets):
     """Add a term's bounds in a range, to all sums or only to those of a few documents; False for damage."""
     at[i, 0], here = come_to(small.ranges, at[i, 0], blocks[i, 1], doc_range)
@@ -69,6 +80,7 @@ def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factor
         a, z = block_bounds(small, at[i, 0])
         if z < a:
             return False
+        _fetch_next(small, at[i, 0], blocks[i, 1])
         if is_bitmap(small, a, z):
             if offsets.size > RANGE_SIZE:
                 add_bitmap(sums, small.postings, a, rows[i])

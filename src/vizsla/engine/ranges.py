@@ -27,6 +27,7 @@ SHARE = 0.3  # of the score needed: what the terms left out may add together, at
 PART = 512  # candidates that are refined together
 NO_RANGE = 1 << 40
 NOT_PROVEN = -2
+EARLY, BEHIND = 5, 0.7  # after a fifth of the ranges, 70% of the candidates to be expected
 MIN_SCORE, MAX_SCORE = 1.2e-38, 3.4e38  # between them a 32-bit float rounds a sum by one part in ten million
 
 
@@ -93,6 +94,7 @@ def _collect(segment, w, candidates, doc_range, offsets, size, state, k, slack):
         return -1
     if segment.allowed.size:
         end = _keep_allowed(segment.allowed, documents, reached, size, end)
+    state[4] += end - size
     clamped = _is_clamped(w)
     for x in range(size, end):
         bin = np.int64(reached[x]) >> BIN_BITS
@@ -172,6 +174,12 @@ def _start(small, large, range_count, terms, bounds, candidates):
 
 
 @njit_no_alloc
+def _is_behind(found, k, done, range_count):
+    """Whether so few candidates were found in the first ranges that there will hardly be k."""
+    return done * EARLY >= range_count and (found + 2) * range_count < BEHIND * k * done
+
+
+@njit_no_alloc
 def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess):
     """Merge a segment's documents into the top k; returns how many documents the top k has.
 
@@ -208,6 +216,8 @@ def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, 
             if essential < n:
                 share = _adapt(share, state[3], bounds.probes[essential], bounds.loads[essential])
             clear(candidates.sums)
+            if guess > 0 and _is_behind(state[4], k, doc_range + 1, range_count):
+                return NOT_PROVEN
         if doc_range == NO_RANGE or size + RANGE_SIZE > capacity:
             size = _drop_below(candidates.documents, candidates.reached, size, state[0])
         if doc_range == NO_RANGE or size + RANGE_SIZE > capacity:
