@@ -153,21 +153,30 @@ def _bitmap_bounds(row):
 
 
 @njit_no_alloc
+def add_multiples(sums, postings, a, one, most):
+    """Add a bitmap to the sums of its range: `one` for each of the values 1 to 3 of a document, and `most` at most.
+
+    Numbers of 16 bits throughout, so that many are added at a time.
+    """
+    start = np.uint64(a)
+    for plane in range(RANGE_SIZE // WORDS):
+        first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
+        for x in range(WORDS):
+            i = np.uint64(x)
+            bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
+            bound = np.uint16(bits * one)
+            sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
+
+
+@njit_no_alloc
 def add_bitmap(sums, postings, a, row):
     """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
     one, two, most = _bitmap_bounds(row)
-    start = np.uint64(a)
     if HAS_TABLE_LOOKUP:
-        for i in range(np.uint64(0), np.uint64(WORDS), np.uint64(WORDS_AT_A_TIME)):
-            add_words(sums, i, postings, start + i, one, two, most)
+        for x in range(np.uint64(0), np.uint64(WORDS), np.uint64(WORDS_AT_A_TIME)):
+            add_words(sums, x, postings, np.uint64(a) + x, one, two, most)
     else:
-        for plane in range(RANGE_SIZE // WORDS):
-            first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
-            for x in range(WORDS):  # numbers of 16 bits throughout, so that many are added at a time
-                i = np.uint64(x)
-                bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
-                bound = np.uint16(bits * one)
-                sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
+        add_multiples(sums, postings, a, one, most)
 
 
 @njit_no_alloc

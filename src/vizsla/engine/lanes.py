@@ -36,7 +36,10 @@ def _bits_reaching() -> Callable[..., Any]:
         def generate(context, builder, signature, arguments):
             lanes, word = ir.VectorType(ir.IntType(16), _AT_ONCE), ir.IntType(64)
             data = data_of(context, builder, signature, arguments, 0)
-            nothing, first = ir.Constant(lanes, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), _AT_ONCE), None)
+            nothing, first = (
+                ir.Constant(lanes, ir.Undefined),
+                ir.Constant(ir.VectorType(ir.IntType(32), _AT_ONCE), None),
+            )
             threshold = builder.insert_element(nothing, arguments[2], ir.IntType(32)(0))
             threshold = builder.shuffle_vector(threshold, nothing, first)
             bits = word(0)

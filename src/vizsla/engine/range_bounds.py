@@ -16,7 +16,7 @@ from vizsla.engine.bounds import (
     find_reaching,
 )
 from vizsla.engine.prefetching import prefetch
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit_inlined, njit_no_alloc
 
 BIN_BITS = 5
 BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
@@ -72,7 +72,7 @@ def _fetch_next(lists, r, end):
             prefetch(lists.postings, x)
 
 
-@njit_no_alloc
+@njit_inlined
 def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factors, sums, offsets):
     """Add a term's bounds in a range, to all sums or only to those of a few documents; False for damage."""
     at[i, 0], here = come_to(small.ranges, at[i, 0], blocks[i, 1], doc_range)
@@ -130,7 +130,7 @@ def keep(sums, offsets, n, needed):
     return kept_count
 
 
-@njit_no_alloc
+@njit_inlined
 def bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, essential, threshold):
     """Find the offsets in a range whose bounds reach the threshold; returns how many they are, -1 for damage.
 

@@ -19,7 +19,7 @@ from vizsla.engine.first_threshold import guess_threshold
 from vizsla.engine.range_bounds import BIN_BITS, PROBE, bound_range, come_to, keep, refine
 from vizsla.engine.scores import score_documents
 from vizsla.engine.topk import merge_topk
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit_inlined, njit_no_alloc
 
 BITMAP_PROBE = 12  # postings added up in the time it takes to look one document up in a bitmap
 BITMAP_LOAD = 800  # postings added up in the time it takes to add a bitmap
@@ -31,7 +31,7 @@ EARLY, BEHIND = 5, 0.7  # after a fifth of the ranges, 70% of the candidates to 
 MIN_SCORE, MAX_SCORE = 1.2e-38, 3.4e38  # between them a 32-bit float rounds a sum by one part in ten million
 
 
-@njit_no_alloc
+@njit_inlined
 def _next_range(small, large, blocks, at, order, essential, first):
     """The next range, `first` or later, that any of the essential terms has postings in."""
     doc_range = np.int64(NO_RANGE)
@@ -77,7 +77,7 @@ def _drop_below(documents, reached, size, threshold):
     return kept_count
 
 
-@njit_no_alloc
+@njit_inlined
 def _collect(segment, w, candidates, doc_range, offsets, size, state, k, slack):
     """Make offsets candidates and raise the threshold; returns the number of candidates, -1 for damage.
 
@@ -108,7 +108,7 @@ def _collect(segment, w, candidates, doc_range, offsets, size, state, k, slack):
     return end
 
 
-@njit_no_alloc
+@njit_inlined
 def _collect_in_parts(segment, terms, w, bounds, candidates, doc_range, n, to_refine, size, state, k, slack):
     """Make the first n offsets candidates, some at a time: each part raises the threshold for the next.
 

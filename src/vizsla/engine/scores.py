@@ -17,7 +17,7 @@ from vizsla.engine.blocks import (
     is_bitmap,
     value_in_bitmap,
 )
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit_inlined, njit_no_alloc
 
 PROBE = 8  # postings read in order in the time it takes to look one document up in a block
 
@@ -79,19 +79,31 @@ def score_posting(lists, x, codes, base, weight, w, s):
 
 
 @njit_no_alloc
+def _part_of(value, code, term):
+    """What `score_value` gives, with the numbers of a term read once and not for every posting."""
+    weight, linear, norms, k0, k1, k2, k3 = term
+    if linear:
+        return weight * (k0 * value)
+    if code >= norms.size:
+        return -np.inf
+    n = norms[code]
+    return weight * (k0 * (value + k1 * n) / (value + k2 * n) + k3)
+
+
+@njit_no_alloc
 def _offset_of(document):
     return np.uint16(document & np.uint32(OFFSET_MASK))
 
 
 @njit_no_alloc
-def _score_found(lists, x, codes, base, weight, w, s, documents, j, sums):
+def _score_found(lists, x, codes, term, documents, j, sums):
     """Add the part of the posting at x to a document's score, if it is the document's."""
     if (lists.postings[x] & np.uint16(OFFSET_MASK)) == _offset_of(documents[j]):
-        sums[j] += score_posting(lists, x, codes, base, weight, w, s)
+        sums[j] += _part_of(value_at(lists, x), codes[documents[j]], term)
 
 
-@njit_no_alloc
-def _look_up(lists, a, z, codes, base, weight, w, s, documents, j, end, sums):
+@njit_inlined
+def _look_up(lists, a, z, codes, term, documents, j, end, sums):
     """Add a block's part to the scores of the documents j .. end - 1, each looked up."""
     postings = lists.postings
     while j + 4 <= end:
@@ -99,35 +111,36 @@ def _look_up(lists, a, z, codes, base, weight, w, s, documents, j, end, sums):
             postings, a, z, _offset_of(documents[j]), _offset_of(documents[j + 1]), _offset_of(documents[j + 2]),
             _offset_of(documents[j + 3]),
         )  # fmt: skip
-        _score_found(lists, o, codes, base, weight, w, s, documents, j, sums)
-        _score_found(lists, p, codes, base, weight, w, s, documents, j + 1, sums)
-        _score_found(lists, q, codes, base, weight, w, s, documents, j + 2, sums)
-        _score_found(lists, r, codes, base, weight, w, s, documents, j + 3, sums)
+        _score_found(lists, o, codes, term, documents, j, sums)
+        _score_found(lists, p, codes, term, documents, j + 1, sums)
+        _score_found(lists, q, codes, term, documents, j + 2, sums)
+        _score_found(lists, r, codes, term, documents, j + 3, sums)
         j += 4
     while j < end:
         x = find_posting(postings, a, z, _offset_of(documents[j]))
-        _score_found(lists, x, codes, base, weight, w, s, documents, j, sums)
+        _score_found(lists, x, codes, term, documents, j, sums)
         j += 1
 
 
 @njit_no_alloc
-def _read_through(lists, a, z, codes, base, weight, w, s, documents, j, end, places, sums):
+def _read_through(lists, a, z, codes, term, documents, j, end, places, sums):
     """Add a block's part to the scores of the documents j .. end - 1, which are looked for at every posting."""
     for i in range(j, end):
         places[_offset_of(documents[i])] = i
     for x in range(np.uint64(a), np.uint64(z)):
-        i = np.int64(places[lists.postings[x] & np.uint16(OFFSET_MASK)])
-        if j <= i < end:
-            _score_found(lists, x, codes, base, weight, w, s, documents, i, sums)
+        place = np.int64(places[lists.postings[x] & np.uint16(OFFSET_MASK)])
+        if j <= place < end:
+            _score_found(lists, x, codes, term, documents, place, sums)
 
 
-@njit_no_alloc
+@njit_inlined
 def _score_list(lists, first, last, codes, weight, w, s, documents, ends, places, sums):
     """Add one term's part to the scores of ascending documents; False if there is damage.
 
     In each range few documents are looked up, and for many the whole block is read.
     """
-    j = 0
+    j, k = np.int64(0), w.constants[s]
+    term = weight, w.linear[s], w.norms[s], k[0], k[1], k[2], k[3]
     while first < last and j < documents.size:
         doc_range, end = np.int64(documents[j]) >> RANGE_BITS, np.int64(ends[j])
         r = find_block(lists.ranges, first, last, doc_range)
@@ -135,16 +148,15 @@ def _score_list(lists, first, last, codes, weight, w, s, documents, ends, places
             a, z = block_bounds(lists, r)
             if z < a:
                 return False
-            base = doc_range << RANGE_BITS
             if is_bitmap(lists, a, z):
                 for i in range(j, end):
                     value = value_in_bitmap(lists.postings, a, z, _offset_of(documents[i]))
                     if value:
-                        sums[i] += score_value(np.float64(value), np.int64(documents[i]), codes, weight, w, s)
+                        sums[i] += _part_of(np.float64(value), codes[documents[i]], term)
             elif (end - j) * PROBE < z - a:
-                _look_up(lists, a, z, codes, base, weight, w, s, documents, j, end, sums)
+                _look_up(lists, a, z, codes, term, documents, j, end, sums)
             else:
-                _read_through(lists, a, z, codes, base, weight, w, s, documents, j, end, places, sums)
+                _read_through(lists, a, z, codes, term, documents, j, end, places, sums)
         j = end
     return True
 

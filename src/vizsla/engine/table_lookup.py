@@ -39,7 +39,9 @@ def _add_words() -> Callable[..., Any]:
         nothing = ir.Constant(sixteen_bytes, ir.Undefined)
         return [
             [
-                builder.shuffle_vector(by_value, nothing, bytes_at([2 * (n >> 2 * which & 3) + high for n in range(16)]))
+                builder.shuffle_vector(
+                    by_value, nothing, bytes_at([2 * (n >> 2 * which & 3) + high for n in range(16)])
+                )
                 for high in range(2)
             ]
             for which in range(2)

@@ -1,4 +1,4 @@
-"""How numba is used here: three decorators for functions over numbers, which are compiled when they are first called.
+"""How numba is used here: four decorators for functions over numbers, which are compiled when they are first called.
 
 A compiled kernel is stored on disk. A later process calls the stored machine code and does not import numba, which
 takes longer than most commands.
@@ -42,6 +42,15 @@ def njit_no_alloc(function: Callable[..., Any]) -> Any:
     (2, [2.0, 5.0])
     """
     return _compiled(function, {"_nrt": False})
+
+
+def njit_inlined(function: Callable[..., Any]) -> Any:
+    """`njit_no_alloc` for a function that is copied into every function that calls it.
+
+    An array is passed as seven numbers. Where a function with many arrays is called for every block, the call takes
+    longer than its work.
+    """
+    return _compiled(function, {"_nrt": False, "forceinline": True})
 
 
 def njit_fastsum(function: Callable[..., Any]) -> Any:
