@@ -28,6 +28,8 @@ MANY = 2048
 """With so many postings a block of a small list is a bitmap."""
 WORDS = RANGE_SIZE // 8
 """Words of a bitmap."""
+LOOKUP = 40
+"""Postings read in order in the time it takes to look one up by itself."""
 _PLANES = 8  # documents of a word
 
 

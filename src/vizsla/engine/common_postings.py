@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.blocks import (
+    LOOKUP,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
@@ -18,7 +19,7 @@ from vizsla.engine.blocks import (
     is_bitmap,
     value_in_bitmap,
 )
-from vizsla.engine.scores import PROBE, score_posting, score_value
+from vizsla.engine.scores import score_posting, score_value
 from vizsla.kernels import njit_no_alloc
 
 MAX_TERMS = 16
@@ -186,7 +187,7 @@ def find_common(small, large, blocks, doc_range, order, scratch):
             return -1, -1
         common, rare = scratch.leads[0, :few], scratch.leads[1, :many]
         to_read = bounds[3] - bounds[2] + (0 if is_bitmap(small, bounds[0], bounds[1]) else bounds[1] - bounds[0])
-        if (few + many) * PROBE < to_read:
+        if (few + many) * LOOKUP < to_read:
             _look_up(small, large, bounds, small.postings, common, lead[0], marks)
             _look_up(small, large, bounds, large.postings, rare, lead[2], marks)
         else:

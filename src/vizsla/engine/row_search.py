@@ -9,6 +9,7 @@ import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.blocks import (
+    LOOKUP,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
@@ -20,7 +21,6 @@ from vizsla.engine.blocks import (
     unpack_bitmap,
 )
 from vizsla.engine.query import Query
-from vizsla.engine.scores import PROBE
 from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
@@ -184,7 +184,7 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
             offset = rare[x] & np.uint16(OFFSET_MASK)
             if marks[offset] == level and bits_at(postings, a, offset):
                 marks[offset] = above
-    elif np.int64(rare.size) * PROBE < z - a:
+    elif np.int64(rare.size) * LOOKUP < z - a:
         for x in range(np.uint64(rare.size)):
             offset = rare[x] & np.uint16(OFFSET_MASK)
             if marks[offset] == level:

@@ -19,7 +19,7 @@ from vizsla.engine.blocks import (
 )
 from vizsla.kernels import njit_inlined, njit_no_alloc
 
-PROBE = 8  # postings read in order in the time it takes to look one document up in a block
+PROBE = 8  # postings read in order in the time it takes to look one document up among others
 
 
 class Terms(NamedTuple):
