@@ -205,9 +205,9 @@ def _search(folder: Path) -> None:
     search_segment.compile(SEARCH)  # first, while another process compiles what an index is built with
     with Index.create(folder, "vectors") as index:
         for i in range(2):
-            index.add([{"id": f"{i}{j}", "vector": {"a": 1 + j, "b": 2}, "n": j} for j in range(4)])
+            index.add([{"id": f"{i}{j}", "vector": {"a": 1 + j, "b": 2}, "n": j} for j in range(20)])
             index.commit()
-        index.search("a b")
+        index.search("a b", 40)  # enough hits for machine code to make them
         index.search("a b", 10, "n > 1")
         index.search_many(["a", "b"], 10)
         index.explain("a b", "00")
