@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.index import is_outdated, verify
-from vizsla.index.storage import database, segment_files
+from vizsla.index.storage import database, segment_files, term_blocks
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -213,6 +214,74 @@ def test_terms_are_found_again(tmp_path: Path) -> None:
         index.commit()
         found = [{hit.id for hit in index.search(word)} for word in words]
     assert found == [{"1"}] * 400 + [{"1", "2"}] * 500 + [{"2"}] * 400
+
+
+def words_of(index: Index, words: list[str]) -> list[set[str]]:
+    return [{hit.id for hit in index.search(word)} for word in words]
+
+
+@pytest.mark.parametrize("folding", [1, 1 << 20])
+def test_kept_terms_are_those_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folding: int) -> None:
+    """Two writers take turns, with changes that are discarded, and terms that move to blocks: each keeps its terms."""
+    monkeypatch.setattr(term_blocks, "_MIN_FOLDED", folding)
+    folder, rng = tmp_path / "my.index", np.random.default_rng(0)
+    expected: dict[str, set[str]] = {}
+    with Index.create(folder) as one, Index.open(folder) as other:
+        for i in range(24):
+            index, words = (one, other)[i // 2 % 2], [f"w{n}" for n in rng.integers(0, 40 + 10 * i, 30).tolist()]
+            index.refresh()
+            index.add([{"id": f"lost{i}", "text": " ".join(f"u{i}x{n}" for n in range(i % 3))}])
+            if i % 3 == 2:
+                index.rollback()
+            index.add([{"id": str(i), "text": " ".join(words)}])
+            index.commit()
+            for word in words:
+                expected.setdefault(word, set()).add(str(i))
+        one.refresh()
+        for word, ids in expected.items():
+            assert {hit.id for hit in one.search(word, k=100)} == ids
+    assert not verify(folder)
+
+
+def test_kept_terms_are_forgotten_with_the_index_they_are_of(tmp_path: Path) -> None:
+    """An index that goes back to an earlier commit gives the numbers of later terms to others."""
+    folder, copy = tmp_path / "my.index", tmp_path / "copy.index"
+    with Index.create(folder) as index:
+        index.add([{"id": "1", "text": "dog"}])
+        index.commit()
+        shutil.copytree(folder, copy)
+        index.add([{"id": "2", "text": "cat fish"}])
+        index.commit()
+        index.add([{"id": "3", "text": "cat fish"}])
+        index.commit()
+        kept = index._own_writer._opened  # type: ignore[union-attr]
+    with Index.open(copy) as index:
+        index.add([{"id": "4", "text": "bird"}])
+        index.commit()
+        index._own_writer._opened = kept  # type: ignore[union-attr]
+        index.add([{"id": "5", "text": "fish bird"}])
+        index.commit()
+        assert words_of(index, ["bird", "fish", "cat", "dog"]) == [{"4", "5"}, {"5"}, set(), {"1"}]
+    assert not verify(copy)
+
+
+def test_a_commit_that_only_adds_reads_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[Path] = []
+    sweep = segment_files.sweep_segments
+    monkeypatch.setattr(segment_files, "sweep_segments", lambda path, live: (swept.append(path), sweep(path, live)))
+    folder = tmp_path / "my.index"
+    with Index.create(folder) as index:
+        for i in range(4):
+            add(index, i)
+        assert len(swept) == 1  # what a writer before may have left
+        index.add([{"id": "lost", "text": "dog"}])
+        index.rollback()
+        leftover = folder / "segments" / "0123456789ab"
+        leftover.mkdir()
+        (leftover / "sizes.npy").write_bytes(b"")
+        add(index, 4)
+        assert not leftover.exists()
+    assert not verify(folder)
 
 
 def test_statistics_follow_deletions(tmp_path: Path) -> None:

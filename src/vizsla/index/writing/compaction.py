@@ -69,6 +69,8 @@ class Compaction:
         for entry in self._entries:
             entry.delete(deleted)
         self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
+        self.leaves_files = False
+        """Whether there are files that no commit names when this one is done."""
         self._positions = bool(database.get_meta(db, database.POSITIONS))
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
@@ -162,6 +164,7 @@ class Compaction:
             new.append(SegmentState(self._path, name, written, statistics, self._opened))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._rewritten += [entry.bounds for entry in old]
+        self.leaves_files = True
         self._entries[start:end] = new
 
     def _update(self, entry: SegmentState) -> None:
@@ -174,6 +177,7 @@ class Compaction:
         arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
         written = segment_files.write_living(self._path, entry.name, self._generation, arrays)
         entry.files = {**entry.files, **written}
+        self.leaves_files = True
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
             (json.dumps(entry.statistics(self._model.namespaces)), json.dumps(entry.files), entry.name),
@@ -227,7 +231,7 @@ class Compaction:
 
     def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:
-            entry.files = files
+            entry.files, self.leaves_files = files, True
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(files), entry.name))
 
     def drop_deletions(self) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ import numpy as np
 from vizsla.engine import Segment
 from vizsla.index.storage import arrays, id_files, number_files, segment_files
 from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.writing.known_terms import KnownTerms
 from vizsla.text.stored_texts import StoredTexts
 
 
@@ -21,6 +22,10 @@ class OpenSegments:
     def __init__(self) -> None:
         self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
         self._ids: dict[str, tuple[arrays.Facts, SegmentIds]] = {}
+        self.terms = KnownTerms()
+        """The terms that were looked up."""
+        self.are_swept = False
+        """Whether the last transaction has left no files that no commit names."""
 
     def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
         """A segment, mapped again only if it has other files than before."""
@@ -82,20 +87,21 @@ class SegmentState:
         """The segment, mapped into memory."""
         return self._opened.open(self._path, self.name, self.files)
 
-    @cached_property
+    @property
     def numbers(self) -> np.ndarray:
         """The insertion numbers of its documents, ascending."""
-        return number_files.read_numbers(self._path, self.name, self.files, len(self))
+        return self._opened.ids(self._path, self.name, self.files).numbers
 
     def living_ids(self) -> StoredTexts:
         """The ids of the documents that live after this commit. Read it after `delete`."""
         ids = self._opened.ids(self._path, self.name, self.files).ids
         return ids.copied(np.arange(len(self)) if self.alive is None else np.flatnonzero(self.alive))
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[int, int]:
         """The first and the last insertion number."""
-        return int(self.numbers[0]), int(self.numbers[-1])
+        numbers = self.numbers
+        return int(numbers[0]), int(numbers[-1])
 
     @cached_property
     def alive(self) -> np.ndarray | None:
