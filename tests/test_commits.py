@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
+from vizsla.engine.deleted_rows import frequencies_in_rows
 from vizsla.index import is_outdated, verify
-from vizsla.index.storage import database, segment_files, term_blocks
+from vizsla.index.storage import database, living, segment_files, term_blocks
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -143,6 +144,81 @@ def test_frequencies_follow_deletions_in_other_ranges() -> None:
     alive[gone] = False
     found = frequencies_without(segment, None, gone)  # type: ignore[arg-type]
     assert found.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
+    st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    st.data(),
+)
+def test_frequencies_in_rows(rows: list[list[int]], values: list[int], data: st.DataObject) -> None:
+    segment = segment_of(rows, values)
+    some = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1))))
+    terms = np.array([*range(32), -1], np.int64)
+    found = frequencies_in_rows(segment, terms, np.array(some, np.int64))  # type: ignore[arg-type]
+    assert found.tolist() == [sum(term in rows[row] for row in some) for term in terms]
+
+
+@pytest.mark.parametrize("values", [[1, 2], [1, 2, 9]])
+def test_frequencies_in_rows_of_other_ranges(values: list[int]) -> None:
+    """Frequent terms have bitmaps, others blocks of some ranges only."""
+    rng = np.random.default_rng(0)
+    rows = [[0, 1 + i % 2, int(n), 300 + i // 9000] for i, n in enumerate(rng.integers(10, 60, 50_000))]
+    segment, terms = segment_of(rows, values), np.arange(320)
+    for some in (np.array([3, 16_383, 16_384, 49_999]), np.sort(rng.choice(50_000, 700, replace=False))):
+        expected = np.bincount(np.concatenate([rows[i] for i in some]), minlength=320)
+        assert frequencies_in_rows(segment, terms, some).tolist() == expected.tolist()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("most", [0, 3, 1000])
+@pytest.mark.parametrize("positions", [False, True])
+def test_deletions_are_listed_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, positions: bool
+) -> None:
+    """Whatever a commit writes of its deletions, a search finds what an index of the living documents does."""
+    monkeypatch.setattr(living, "most_listed", lambda _: most)
+    folder, rng = tmp_path / "my.index", np.random.default_rng(most)
+    with Index.create(folder, positions=positions) as index, Index.create(tmp_path / "fresh.index") as fresh:
+        reader = Index.open(folder)
+        for turn in range(12):
+            ids = rng.choice(60, 12, replace=False).tolist()
+            words = [" ".join(f"w{n}" for n in rng.integers(0, 25, 9)) for _ in ids]
+            index.add([{"id": str(i), "text": text} for i, text in zip(ids, words, strict=True)])
+            index.delete([str(i) for i in rng.choice(60, 3, replace=False)])
+            index.commit()
+            reader.refresh()
+            fresh.delete([d.id for d in fresh.documents()])
+            fresh.add(index.documents())
+            fresh.compact()
+            queries = ["w1 w2 w3", "w7", "w20 w4 w4"]
+            expected = [[(hit.id, hit.score) for hit in hits] for hits in fresh.search_many(queries, 100)]
+            for one in (index, reader, Index.open(folder)):
+                assert [[(hit.id, hit.score) for hit in hits] for hits in one.search_many(queries, 100)] == expected
+                assert len(one) == len(fresh)
+            assert verify(folder) == []
+            if turn == 8:
+                index.compact()
+        has_files = any(folder.rglob("alive-*.npy"))
+        has_lists = rows(folder, "SELECT count(*) FROM segments WHERE statistics LIKE '%deleted%'") != [(0,)]
+        assert (has_files, has_lists) == ((most < 1000), (most > 0))
+        reader.close()
+
+
+def test_a_commit_that_deletes_few_documents_writes_no_files(tmp_path: Path) -> None:
+    folder = tmp_path / "my.index"
+    with Index.create(folder) as index:
+        for i in range(3):
+            add(index, i)
+        before = set(folder.rglob("*.npy"))
+        index.delete(["0-1", "1-1", "2-1"])
+        index.commit()
+        assert set(folder.rglob("*.npy")) == before
+        index.delete([f"1-{i}" for i in range(2, 10)])
+        index.commit()
+        assert set(folder.rglob("*.npy")) == before
+        assert index.search("w1")[0].score == fresh_score(tmp_path, "w1")
+    assert not verify(folder)
 
 
 def test_a_commit_opens_the_segments_that_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, forking, term_blocks
+from vizsla.index.storage import checksums, forking, living, term_blocks
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -344,7 +344,10 @@ def _parsed(name: Any, files: str, statistics: str) -> tuple[dict[str, Facts] | 
     A commit reads those of all segments several times, and few of them are new.
     """
     found, counts = json.loads(files), json.loads(statistics)
-    return (found if check_facts(name, found) and are_statistics(counts) else None), counts
+    sound = check_facts(name, found) and are_statistics(counts)
+    if sound and living.LISTED in counts:
+        sound = living.are_listed_rows(counts[living.LISTED], found["sizes"]["shape"][1])
+    return (found if sound else None), counts
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:

@@ -25,7 +25,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, list_files, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, list_files, living, segment_files, sequence_files
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
@@ -168,20 +168,31 @@ class Compaction:
         self._entries[start:end] = new
 
     def _update(self, entry: SegmentState) -> None:
-        """Write which documents of a segment are alive, and its statistics of these documents."""
-        assert entry.alive is not None
-        try:
-            frequencies = frequencies_without(entry.segment, entry.frequencies, entry.deleted)
-        except DamagedSegmentError:
-            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
-        arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
-        written = segment_files.write_living(self._path, entry.name, self._generation, arrays)
-        entry.files = {**entry.files, **written}
-        self.leaves_files = True
+        """List the deleted documents of a segment, or write which are alive, and its statistics of these documents."""
+        statistics = entry.statistics(self._model.namespaces)
+        if len(entry.gone) <= living.most_listed(len(entry)):
+            statistics[living.LISTED] = entry.gone.tolist()
+        else:
+            self._write_living(entry)
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
-            (json.dumps(entry.statistics(self._model.namespaces)), json.dumps(entry.files), entry.name),
+            (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
+
+    def _write_living(self, entry: SegmentState) -> None:
+        """Write which documents of a segment are alive, and in how many of them its terms occur."""
+        assert entry.alive is not None
+        before = entry.living_files.files.get(living.FREQUENCIES)
+        try:
+            frequencies = frequencies_without(entry.segment, before, entry.gone)
+        except DamagedSegmentError:
+            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+        arrays = {living.ALIVE: entry.alive, living.FREQUENCIES: frequencies.astype(np.uint32)}
+        entry.files = {
+            **entry.files,
+            **segment_files.write_living(self._path, entry.name, self._generation, arrays),
+        }
+        self.leaves_files = True
 
     def _build_ann_indexes(self, entry: SegmentState) -> None:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
