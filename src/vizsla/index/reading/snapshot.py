@@ -42,7 +42,7 @@ class _StoredSegment:
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
         self.ids: StoredIds | None = same.ids if same else id_files.read_ids(path, name, facts)
-        self.living = Living(path, name, facts, listed)
+        self.living: Living = Living(path, name, facts, listed, same.living if same else None)
         fits = self.ids is None or len(self.ids) == len(self.segment)
         if not fits or not self.living.fits(self.segment):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")

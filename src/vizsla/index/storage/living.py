@@ -35,8 +35,9 @@ def most_listed(count: int) -> int:
     return min(max(count // _SHARE, _LEAST), _MOST)
 
 
-def are_listed_rows(rows: Any, count: int) -> bool:
-    """Whether a value is a list of different rows of a segment with so many documents, ascending."""
+def are_listed(statistics: Mapping[str, Any], count: int) -> bool:
+    """Whether what is listed in the statistics of a segment with so many documents are rows of it, ascending."""
+    rows = statistics.get(LISTED, [])
     if not isinstance(rows, list) or not all(type(row) is int for row in rows):
         return False
     return not rows or (rows[0] >= 0 and rows[-1] < count and all(a < b for a, b in pairwise(rows)))
@@ -45,9 +46,23 @@ def are_listed_rows(rows: Any, count: int) -> bool:
 class Living:
     """The living documents of a segment."""
 
-    def __init__(self, path: Path, segment: str, facts: Mapping[str, Facts], listed: Sequence[int]) -> None:
-        """`listed`: the rows that were deleted after the files were written."""
-        self.files = {kind: read_array(path, segment, facts[kind]) for kind in FILES if kind in facts}
+    def __init__(
+        self,
+        path: Path,
+        segment: str,
+        facts: Mapping[str, Facts],
+        listed: Sequence[int],
+        before: Living | None = None,
+    ) -> None:
+        """`listed`: the rows that were deleted after the files were written. `before`: of the same segment at another
+        commit, whose files stay mapped if they are the same.
+        """
+        self._facts = {kind: facts[kind] for kind in FILES if kind in facts}
+        self.files: dict[str, np.ndarray]
+        if before is not None and before._facts == self._facts:
+            self.files = before.files
+        else:
+            self.files = {kind: read_array(path, segment, entry) for kind, entry in self._facts.items()}
         self.listed = np.array(listed, np.int64)
         self._count: int = facts["sizes"]["shape"][1]
 

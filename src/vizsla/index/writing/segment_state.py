@@ -112,7 +112,8 @@ class SegmentState:
     @cached_property
     def gone(self) -> np.ndarray:
         """The rows that its files say to live, and that do not after this commit, ascending. Read it after `delete`."""
-        return np.union1d(self.living_files.listed, self.deleted)
+        listed = np.array(self._before.get(living.LISTED, ()), np.int64)
+        return np.sort(np.concatenate([listed, self.deleted])) if len(self.deleted) else listed
 
     @cached_property
     def alive(self) -> np.ndarray | None:
