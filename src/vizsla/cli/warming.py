@@ -194,6 +194,10 @@ def _update(folder: Path) -> None:
         index.delete(["2"])
         index.commit()
     with Index.open(folder) as index:
+        index.search("dogs")
+        index.delete([str(i) for i in range(100, 200)])  # too many to list them
+        index.commit()
+    with Index.open(folder) as index:
         index.compact()
 
 
