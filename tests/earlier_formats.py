@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import BlockTable, ListDirectory
+from vizsla.engine import BlockTable, ListDirectory, living_frequencies
 from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS
-from vizsla.index.storage import arrays, database, id_files, list_files, number_files
+from vizsla.index.storage import arrays, database, id_files, list_files, living, number_files, segment_files
 from vizsla.index.storage.checksums import KEY, Checksums
 from vizsla.index.storage.number_files import from_runs
 from vizsla.index.storage.schema import EARLIER_DOCUMENTS
@@ -23,8 +23,10 @@ def make_format(version: int, folder: Path) -> None:
     """Make an index of the present format one of format 3, 4 or 5."""
     with closing(sqlite3.connect(folder / "index.db")) as db, db:
         rows: list[tuple[int, str]] = []
-        for segment, files in db.execute("SELECT id, files FROM segments").fetchall():
-            facts = json.loads(files)
+        for segment, files, statistics in db.execute("SELECT id, files, statistics FROM segments").fetchall():
+            facts, counted = json.loads(files), json.loads(statistics)
+            _write_living(folder, segment, facts, counted.pop(living.LISTED, []))
+            db.execute("UPDATE segments SET statistics = ? WHERE id = ?", (json.dumps(counted), segment))
             rows += _take_ids(folder, segment, facts, version)
             _use_plain_blocks(folder, segment, facts)
             if version < 5:
@@ -49,6 +51,16 @@ def make_format(version: int, folder: Path) -> None:
         db.execute("DELETE FROM meta WHERE key = ?", (KEY,))
         generation = database.get_meta(db, "generation")
         Checksums(db, generation).store(db, generation, database.get_meta(db, "next_term"))
+
+
+def _write_living(folder: Path, segment: str, facts: dict[str, Any], listed: list[int]) -> None:
+    """Write the files that say which documents live, in place of a list of deleted rows."""
+    if listed:
+        opened = segment_files.read_segment(folder, segment, facts)
+        alive = living.Living(folder, segment, facts, listed).alive
+        assert alive is not None
+        frequencies = living_frequencies(opened, alive).astype(np.uint32)
+        facts |= segment_files.write_living(folder, segment, 99, {"alive": alive, "frequencies": frequencies})
 
 
 def _take_ids(folder: Path, segment: str, facts: dict[str, Any], version: int) -> list[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
+from vizsla.engine.deleted_rows import frequencies_in_rows
 from vizsla.index import is_outdated, verify
-from vizsla.index.storage import database, segment_files
+from vizsla.index.storage import database, living, segment_files, term_blocks
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -144,6 +146,81 @@ def test_frequencies_follow_deletions_in_other_ranges() -> None:
     assert found.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
+    st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    st.data(),
+)
+def test_frequencies_in_rows(rows: list[list[int]], values: list[int], data: st.DataObject) -> None:
+    segment = segment_of(rows, values)
+    some = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1))))
+    terms = np.array([*range(32), -1], np.int64)
+    found = frequencies_in_rows(segment, terms, np.array(some, np.int64))  # type: ignore[arg-type]
+    assert found.tolist() == [sum(term in rows[row] for row in some) for term in terms]
+
+
+@pytest.mark.parametrize("values", [[1, 2], [1, 2, 9]])
+def test_frequencies_in_rows_of_other_ranges(values: list[int]) -> None:
+    """Frequent terms have bitmaps, others blocks of some ranges only."""
+    rng = np.random.default_rng(0)
+    rows = [[0, 1 + i % 2, int(n), 300 + i // 9000] for i, n in enumerate(rng.integers(10, 60, 50_000))]
+    segment, terms = segment_of(rows, values), np.arange(320)
+    for some in (np.array([3, 16_383, 16_384, 49_999]), np.sort(rng.choice(50_000, 700, replace=False))):
+        expected = np.bincount(np.concatenate([rows[i] for i in some]), minlength=320)
+        assert frequencies_in_rows(segment, terms, some).tolist() == expected.tolist()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("most", [0, 3, 1000])
+@pytest.mark.parametrize("positions", [False, True])
+def test_deletions_are_listed_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, positions: bool
+) -> None:
+    """Whatever a commit writes of its deletions, a search finds what an index of the living documents does."""
+    monkeypatch.setattr(living, "most_listed", lambda _: most)
+    folder, rng = tmp_path / "my.index", np.random.default_rng(most)
+    with Index.create(folder, positions=positions) as index, Index.create(tmp_path / "fresh.index") as fresh:
+        reader = Index.open(folder)
+        for turn in range(12):
+            ids = rng.choice(60, 12, replace=False).tolist()
+            words = [" ".join(f"w{n}" for n in rng.integers(0, 25, 9)) for _ in ids]
+            index.add([{"id": str(i), "text": text} for i, text in zip(ids, words, strict=True)])
+            index.delete([str(i) for i in rng.choice(60, 3, replace=False)])
+            index.commit()
+            reader.refresh()
+            fresh.delete([d.id for d in fresh.documents()])
+            fresh.add(index.documents())
+            fresh.compact()
+            queries = ["w1 w2 w3", "w7", "w20 w4 w4"]
+            expected = [[(hit.id, hit.score) for hit in hits] for hits in fresh.search_many(queries, 100)]
+            for one in (index, reader, Index.open(folder)):
+                assert [[(hit.id, hit.score) for hit in hits] for hits in one.search_many(queries, 100)] == expected
+                assert len(one) == len(fresh)
+            assert verify(folder) == []
+            if turn == 8:
+                index.compact()
+        has_files = any(folder.rglob("alive-*.npy"))
+        has_lists = rows(folder, "SELECT count(*) FROM segments WHERE statistics LIKE '%deleted%'") != [(0,)]
+        assert (has_files, has_lists) == ((most < 1000), (most > 0))
+        reader.close()
+
+
+def test_a_commit_that_deletes_few_documents_writes_no_files(tmp_path: Path) -> None:
+    folder = tmp_path / "my.index"
+    with Index.create(folder) as index:
+        for i in range(3):
+            add(index, i)
+        before = set(folder.rglob("*.npy"))
+        index.delete(["0-1", "1-1", "2-1"])
+        index.commit()
+        assert set(folder.rglob("*.npy")) == before
+        index.delete([f"1-{i}" for i in range(2, 10)])
+        index.commit()
+        assert set(folder.rglob("*.npy")) == before
+        assert index.search("w1")[0].score == fresh_score(tmp_path, "w1")
+    assert not verify(folder)
+
+
 def test_a_commit_opens_the_segments_that_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     read = segment_files.read_segment
@@ -213,6 +290,74 @@ def test_terms_are_found_again(tmp_path: Path) -> None:
         index.commit()
         found = [{hit.id for hit in index.search(word)} for word in words]
     assert found == [{"1"}] * 400 + [{"1", "2"}] * 500 + [{"2"}] * 400
+
+
+def words_of(index: Index, words: list[str]) -> list[set[str]]:
+    return [{hit.id for hit in index.search(word)} for word in words]
+
+
+@pytest.mark.parametrize("folding", [1, 1 << 20])
+def test_kept_terms_are_those_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folding: int) -> None:
+    """Two writers take turns, with changes that are discarded, and terms that move to blocks: each keeps its terms."""
+    monkeypatch.setattr(term_blocks, "_MIN_FOLDED", folding)
+    folder, rng = tmp_path / "my.index", np.random.default_rng(0)
+    expected: dict[str, set[str]] = {}
+    with Index.create(folder) as one, Index.open(folder) as other:
+        for i in range(24):
+            index, words = (one, other)[i // 2 % 2], [f"w{n}" for n in rng.integers(0, 40 + 10 * i, 30).tolist()]
+            index.refresh()
+            index.add([{"id": f"lost{i}", "text": " ".join(f"u{i}x{n}" for n in range(i % 3))}])
+            if i % 3 == 2:
+                index.rollback()
+            index.add([{"id": str(i), "text": " ".join(words)}])
+            index.commit()
+            for word in words:
+                expected.setdefault(word, set()).add(str(i))
+        one.refresh()
+        for word, ids in expected.items():
+            assert {hit.id for hit in one.search(word, k=100)} == ids
+    assert not verify(folder)
+
+
+def test_kept_terms_are_forgotten_with_the_index_they_are_of(tmp_path: Path) -> None:
+    """An index that goes back to an earlier commit gives the numbers of later terms to others."""
+    folder, copy = tmp_path / "my.index", tmp_path / "copy.index"
+    with Index.create(folder) as index:
+        index.add([{"id": "1", "text": "dog"}])
+        index.commit()
+        shutil.copytree(folder, copy)
+        index.add([{"id": "2", "text": "cat fish"}])
+        index.commit()
+        index.add([{"id": "3", "text": "cat fish"}])
+        index.commit()
+        kept = index._own_writer._opened  # type: ignore[union-attr]
+    with Index.open(copy) as index:
+        index.add([{"id": "4", "text": "bird"}])
+        index.commit()
+        index._own_writer._opened = kept  # type: ignore[union-attr]
+        index.add([{"id": "5", "text": "fish bird"}])
+        index.commit()
+        assert words_of(index, ["bird", "fish", "cat", "dog"]) == [{"4", "5"}, {"5"}, set(), {"1"}]
+    assert not verify(copy)
+
+
+def test_a_commit_that_only_adds_reads_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[Path] = []
+    sweep = segment_files.sweep_segments
+    monkeypatch.setattr(segment_files, "sweep_segments", lambda path, live: (swept.append(path), sweep(path, live)))
+    folder = tmp_path / "my.index"
+    with Index.create(folder) as index:
+        for i in range(4):
+            add(index, i)
+        assert len(swept) == 1  # what a writer before may have left
+        index.add([{"id": "lost", "text": "dog"}])
+        index.rollback()
+        leftover = folder / "segments" / "0123456789ab"
+        leftover.mkdir()
+        (leftover / "sizes.npy").write_bytes(b"")
+        add(index, 4)
+        assert not leftover.exists()
+    assert not verify(folder)
 
 
 def test_statistics_follow_deletions(tmp_path: Path) -> None:

@@ -170,6 +170,20 @@ def test_meta_that_makes_no_sense_is_told(folder: Path) -> None:
     assert verify(folder) == []
 
 
+@pytest.mark.parametrize(
+    "deleted", ["7", "{}", "[-1]", "[1, 1]", "[2, 1]", "[99999]", "[0.5]", "[true]", '["1"]', "null"]
+)
+def test_deleted_rows_that_make_no_sense_are_told(folder: Path, deleted: str) -> None:
+    tamper(folder, (f"UPDATE segments SET statistics = json_set(statistics, '$.deleted', json('{deleted}'))", ()))
+    assert any("damaged" in sentence for sentence in use(folder))
+    assert verify(folder) != []
+
+
+def test_deleted_rows_that_are_not_deleted_are_told(folder: Path) -> None:
+    tamper(folder, ("UPDATE segments SET statistics = json_set(statistics, '$.deleted', json('[0]'))", ()))
+    assert any("statistics" in sentence for sentence in verify(folder))
+
+
 @pytest.mark.parametrize("statistics", ["[]", "{}", '{"living": -1}', '{"living": 3, "namespaces": {"words": 7}}'])
 def test_statistics_that_make_no_sense_are_told(folder: Path, statistics: str) -> None:
     tamper(folder, ("UPDATE segments SET statistics = ?", (statistics,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.text import stored_ids
-from vizsla.text.stored_ids import StoredIds
+from vizsla.text.stored_ids import StoredIds, ids_at
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 COUNTING = st.tuples(
@@ -53,6 +54,21 @@ def test_ids_and_rows(ids: list[str], others: list[str]) -> None:
     assert stored.overlap() == (len(set(ids)) < len(ids))
     again = StoredIds(stored.texts, stored.runs, stored.order)
     check(ids, again, wanted)
+
+
+@given(st.lists(IDS.filter(bool), min_size=1, max_size=4), st.lists(st.integers(0, 1 << 30), max_size=30))
+def test_ids_of_several_parts(parts: list[list[str]], places: list[int]) -> None:
+    """Rows of all parts in any order, as rows of one long list."""
+    ids = [doc_id for part in parts for doc_id in part]
+    rows, firsts = np.array([place % len(ids) for place in places], np.int64), accumulate(map(len, parts), initial=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_ids, "SHORT", 2)
+        stored = [StoredIds.of(StoredTexts.of(part)) for part in parts]
+    assert ids_at([(part, first, rows) for part, first in zip(stored, firsts, strict=False)]) == [ids[i] for i in rows]
+    with pytest.raises(DamagedTextsError):
+        ids_at([(stored[0], 0, np.array([0, len(parts[0])]))])
+    with pytest.raises(DamagedTextsError):  # one row that two parts have, and one that none has
+        ids_at([(stored[0], 0, np.array([0, -1])), (stored[-1], 0, np.array([0, -1]))])
 
 
 def test_ids_that_count_on_take_little() -> None:

@@ -194,6 +194,10 @@ def _update(folder: Path) -> None:
         index.delete(["2"])
         index.commit()
     with Index.open(folder) as index:
+        index.search("dogs")
+        index.delete([str(i) for i in range(100, 200)])  # too many to list them
+        index.commit()
+    with Index.open(folder) as index:
         index.compact()
 
 
@@ -205,9 +209,9 @@ def _search(folder: Path) -> None:
     search_segment.compile(SEARCH)  # first, while another process compiles what an index is built with
     with Index.create(folder, "vectors") as index:
         for i in range(2):
-            index.add([{"id": f"{i}{j}", "vector": {"a": 1 + j, "b": 2}, "n": j} for j in range(4)])
+            index.add([{"id": f"{i}{j}", "vector": {"a": 1 + j, "b": 2}, "n": j} for j in range(20)])
             index.commit()
-        index.search("a b")
+        index.search("a b", 40)  # enough hits for machine code to make them
         index.search("a b", 10, "n > 1")
         index.search_many(["a", "b"], 10)
         index.explain("a b", "00")

@@ -267,15 +267,20 @@ class Index(SearchableCollection):
     @contextmanager
     def _reading(self) -> Iterator[Searcher]:
         """What this object sees now, kept open to the end of the block whatever is committed meanwhile."""
+        searcher = self._acquired()
+        try:
+            yield searcher
+        finally:
+            searcher.snapshot.release()
+
+    def _acquired(self) -> Searcher:
+        """What this object sees now; who gets it releases its snapshot."""
         searcher = self._searcher
         while not searcher.snapshot.acquire():
             if searcher is self._searcher:
                 raise CollectionError(f"{self.path}: the index has been closed")
             searcher = self._searcher
-        try:
-            yield searcher
-        finally:
-            searcher.snapshot.release()
+        return searcher
 
     @property
     def model(self) -> Model:
@@ -291,8 +296,11 @@ class Index(SearchableCollection):
             Search.prepare(searcher, 1, None, options)
 
     def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
-        with self._reading() as searcher:
+        searcher = self._acquired()  # without a context manager: it takes longer than all else that is done here
+        try:
             return Search.prepare(searcher, k, filter, options).hits_of(query)
+        finally:
+            searcher.snapshot.release()
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool

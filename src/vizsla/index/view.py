@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Unpack
 
 from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchOptions, SearchWay
+from vizsla.index.search.plan import ONE_TEXT, OtherOptions, SearchKeywords, SearchOptions, SearchWay
 from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import query_with_words
@@ -94,7 +94,8 @@ class SearchableCollection(Retriever):
         """
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
-        return Hits(self._search_one(self._options(options, threads=1), query, k, filter))
+        chosen = self._options(options, threads=1) if options else ONE_TEXT
+        return Hits(self._search_one(chosen, query, k, filter))
 
     def search_many(
         self,

@@ -6,14 +6,17 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import count, repeat
-from typing import Any, Protocol, TypedDict
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
+from vizsla.kernels.objects import maker
 from vizsla.runs.documents import Document
 
 _SHOWN = 200  # characters of a text in a notebook
+_MANY = 32  # hits that machine code is worth loading for
+_RANKS = list(range(1, 1001))  # of most rankings
 
 
 class DocumentSource(Protocol):
@@ -23,7 +26,7 @@ class DocumentSource(Protocol):
         """The document with a number, under the id that its hit has."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A document that was found, its score, and its rank from 1.
 
@@ -73,28 +76,47 @@ class Hit:
             return default
 
 
+class _Found(NamedTuple):
+    """Where the documents of hits can be read."""
+
+    numbers: Sequence[int]
+    first: int
+    """The rank of the hit that the first number belongs to."""
+    source: DocumentSource
+
+    def number_at(self, rank: int) -> int:
+        """The number of the document at a rank."""
+        return int(self.numbers[rank - self.first])
+
+
 class _LazyHit(Hit):
     """A hit whose document is read when it is looked at. It passes for a `Hit`, which it is to all who ask.
 
-    It is made three times as fast as a `Hit`, since Python does not check that nothing is changed.
+    It is made three times as fast as a `Hit`, since Python does not check that nothing is changed, and many are made
+    by machine code.
     """
 
+    __slots__ = ("_found", "id")
     __setattr__ = object.__setattr__
     __delattr__ = object.__delattr__  # or the other is called like a function of Python
     __class__ = property(lambda _: Hit)  # for `replace`, == and the text of a hit
-    id = ""  # an attribute in place of a property, which Python would have to call
+    passage: int | None = None
 
-    def __init__(self, rank: int, score: float, doc_id: str, number: int, source: DocumentSource) -> None:
+    def __init__(self, doc_id: str, rank: int, score: float, found: _Found) -> None:
+        self.id = doc_id  # type: ignore[misc]  # a slot, since Python would have to call a property
         self.rank = rank  # type: ignore[misc]
         self.score = score  # type: ignore[misc]
-        self.id = doc_id
-        self._number = number
-        self._source = source
+        self._found = found
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "document":
-            raise AttributeError(f"a hit has no attribute {name!r}")
-        self.document = document = self._source.document(self._number, self.id)  # type: ignore[misc]
+    @property
+    def document(self) -> Document:
+        """The document, read at the first use."""
+        try:
+            return _READ.__get__(self)  # type: ignore[no-any-return]
+        except AttributeError:
+            found = self._found
+        document = found.source.document(found.number_at(self.rank), self.id)
+        _READ.__set__(self, document)
         return document
 
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
@@ -104,18 +126,34 @@ class _LazyHit(Hit):
         return self._like(rank, self.score, doc_id, passage)
 
     def _like(self, rank: int, score: float, doc_id: str, passage: int | None) -> Hit:
-        hit = _LazyHit(rank, score, doc_id, self._number, self._source)
-        if passage is not None:
-            hit.passage = passage  # type: ignore[misc]
-        return hit
+        found = _Found([self._found.number_at(self.rank)], rank, self._found.source)
+        if passage is None:
+            return _LazyHit(doc_id, rank, score, found)
+        return _LazyPassage(doc_id, rank, score, found, passage)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What is copied and pickled: the document itself, not where it could be read."""
         return Hit, (self.rank, self.score, self.document, self.passage)
 
 
+class _LazyPassage(_LazyHit):
+    """The same of a passage."""
+
+    __slots__ = ()
+
+    def __init__(self, doc_id: str, rank: int, score: float, found: _Found, passage: int) -> None:
+        super().__init__(doc_id, rank, score, found)
+        self.passage = passage
+
+
+_FILLED = ("id", "rank", "score", "_found")
+_READ: Any = Hit.__dict__["document"]  # the slot that a lazy hit keeps its document in
+_LazyPassage.passage = Hit.__dict__["passage"]
+_LazyHit.__name__ = _LazyPassage.__name__ = "Hit"  # in messages
+
+
 def lazy_hits(
-    numbers: Sequence[int], ids: Sequence[str], scores: Sequence[float], source: DocumentSource, first: int = 1
+    numbers: Sequence[int], ids: list[str], scores: list[float], source: DocumentSource, first: int = 1
 ) -> list[Hit]:
     """Hits whose documents are read from a source when one of them is looked at; `first`: the rank of the first.
 
@@ -126,7 +164,11 @@ def lazy_hits(
     >>> hit.id, hit["title"], hit == Hit(1, 2.5, Document("b", {"title": "Cats"}))
     ('b', 'Cats', True)
     """
-    return list(map(_LazyHit, count(first), scores, ids, numbers, repeat(source)))
+    count, found = len(ids), _Found(numbers, first, source)
+    ranks = _RANKS if first == 1 and count <= len(_RANKS) else list(range(first, first + count))
+    if count < _MANY:
+        return list(map(_LazyHit, ids, ranks, scores, repeat(found)))
+    return maker(_LazyHit, _FILLED)(ids, ranks, scores, found)
 
 
 class PageOptions(TypedDict, total=False):

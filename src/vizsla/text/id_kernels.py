@@ -146,52 +146,75 @@ def _run_of(runs, places, bits, row):
 
 
 @njit_no_alloc
-def measure(data, sizes, starts, runs, places, bits, rows, begins, ends, numbers):
-    """Put into `begins`, `ends` and `numbers` where the first ids of the runs of some rows begin, where each id ends in
-    what is read of them, and what number it ends with; -1 for the first id itself.
+def measure(data, sizes, starts, runs, places, bits, count, first, rows, measured):
+    """Measure the ids of those rows that are here: put into `measured[0]` where the first ids of their runs begin, into
+    `measured[1]` how many bytes each has with a line break after it, and into `measured[2]` what number each ends with;
+    -1 for the first id itself.
 
-    Returns how many bytes they have, with a line break between any two; -1 if a row is not there, or there is damage.
+    `first` is taken off all rows. One below 0 then, or not below `count`, is passed over. Returns how many rows are
+    here; -1 if there is damage.
     """
-    total = 0
+    found = 0
     for x in range(rows.size):
-        row = rows[x]
-        if row < 0 or row >= np.int64(runs[runs.size - 1]):
-            return -1
-        run = _run_of(runs, places, bits, row)
-        further = row - np.int64(runs[run])
+        row = rows[x] - first
+        if row < 0 or row >= count:
+            continue
+        run, further = row, np.int64(0)
+        if runs.size:
+            run = _run_of(runs, places, bits, row)
+            further = row - np.int64(runs[run])
         begin = text_begin(data, sizes, starts, run)
-        if begin < 0 or further < 0:
+        if begin < 0 or further < 0 or measured[1, x] != 0:  # nobody else has the row
             return -1
-        size, numbers[x], begins[x] = np.int64(sizes[run]), -1, begin
+        size, number = np.int64(sizes[run]), np.int64(-1)
         if further > 0:
             end, number = _split(data, begin, begin + size)
             if number < 0:
                 return -1
-            numbers[x] = number + further
-            size = end - begin + _digits(numbers[x])
-        ends[x] = total + size
-        total = ends[x] + 1
-    return total - 1 if total else 0
+            number += further
+            size = end - begin + _digits(number)
+        measured[0, x] = begin
+        measured[1, x] = size + 1
+        measured[2, x] = number
+        found += 1
+    return found
 
 
 @njit_no_alloc
-def gather(data, begins, ends, numbers, out):
-    """Put the measured ids into `out`, with a line break between any two; returns the line breaks inside of ids."""
-    breaks, at = 0, 0
-    for x in range(begins.size):
-        end = ends[x] if numbers[x] < 0 else ends[x] - _digits(numbers[x])
-        for place in range(begins[x], begins[x] + end - at):
-            out[at] = data[place]
+def add_up(measured):
+    """Make of the sizes of measured ids where they end, one after the other; returns where the last one ends."""
+    total = np.int64(0)
+    for x in range(measured.shape[1]):
+        total += measured[1, x]
+        measured[1, x] = total
+    return total
+
+
+@njit_no_alloc
+def gather(data, count, first, rows, measured, out):
+    """Put the measured ids of those rows that are here into `out`, with a line break after each.
+
+    `measured[1]`: where each ends in `out`, its line break included. Returns the line breaks inside of ids, -1 if there
+    is damage.
+    """
+    breaks = 0
+    for x in range(rows.size):
+        if rows[x] < first or rows[x] - first >= count:
+            continue
+        at = measured[1, x - 1] if x else np.int64(0)
+        last = measured[1, x] - 1
+        place, number = measured[0, x], measured[2, x]
+        end = last if number < 0 else last - _digits(number)
+        if place < 0 or place + end - at > data.size:
+            return -1
+        for to in range(at, end):
+            out[to] = data[place]
             breaks += data[place] == _END
-            at += 1
-        number = numbers[x]
-        for place in range(ends[x] - 1, end - 1, -1):
-            out[place] = 48 + number % 10
+            place += 1
+        for to in range(last - 1, end - 1, -1):
+            out[to] = 48 + number % 10
             number //= 10
-        at = ends[x]
-        if x + 1 < begins.size:
-            out[at] = _END
-        at += 1
+        out[last] = _END
     return breaks
 
 

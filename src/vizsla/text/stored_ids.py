@@ -6,6 +6,7 @@ ids are sorted by what stands before their number, and then by their number. So 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +72,13 @@ class StoredIds:
         runs = np.searchsorted(self._runs, rows, side="right") - 1
         return np.clip(runs, 0, len(self.texts) - 1).astype(np.int64), bits
 
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
+        """The arrays and numbers that `id_kernels.measure` takes."""
+        texts = self.texts
+        places, bits = (np.zeros(0, np.int64), 0) if self.runs is None else self._places
+        return texts.data, texts.sizes, texts.starts, self._runs, places, bits, len(self)
+
     def fit(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""
         if not self.texts.fit() or (self._stored_order is not None and len(self._stored_order) != len(self.texts)):
@@ -95,23 +103,7 @@ class StoredIds:
 
     def at(self, rows: np.ndarray) -> list[str]:
         """The ids of some rows, in their order."""
-        if self.runs is None:
-            return self.texts.at(rows)
-        return StoredTexts.cut(*self._read(rows))
-
-    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """The ids of some rows with a line break between any two, where each ends, and the line breaks inside."""
-        texts = self.texts
-        begins, ends, numbers = np.empty((3, len(rows)), np.int64)
-        places, bits = self._places
-        size = id_kernels.measure(
-            texts.data, texts.sizes, texts.starts, self._runs, places, bits, rows.astype(np.int64, copy=False),
-            begins, ends, numbers,
-        )  # fmt: skip
-        if size < 0:
-            raise DamagedTextsError
-        joined = np.empty(size, np.uint8)
-        return joined, ends, id_kernels.gather(texts.data, begins, ends, numbers, joined)
+        return ids_at([(self, 0, rows.astype(np.int64, copy=False))])
 
     def find(self, wanted: StoredTexts) -> list[tuple[int, int]]:
         """The rows of some ids: pairs of the place of an id among these and a row, ascending."""
@@ -138,10 +130,10 @@ class StoredIds:
         """The ids of some rows one by one, as arrays."""
         if self.runs is None:
             return self.texts.take(rows)
-        joined, ends, _ = self._read(rows)
+        joined, (_, ends, _), _ = _read([(self, 0, rows.astype(np.int64, copy=False))])
         kept = np.ones(len(joined), np.bool_)
-        kept[ends[:-1]] = False  # the line breaks
-        return StoredTexts.packed(joined[kept], np.diff(ends, prepend=-1) - 1)
+        kept[ends - 1] = False  # the line breaks
+        return StoredTexts.packed(joined[kept], np.diff(ends, prepend=0) - 1)
 
     def rows_ending(self, end: bytes) -> np.ndarray:
         """The rows whose ids end with some bytes, of which the last is a 0, ascending: such an id begins a run."""
@@ -150,6 +142,47 @@ class StoredIds:
         for i, byte in enumerate(reversed(end), 1):
             chosen = chosen[self.texts.data[ends[chosen] - i] == byte]
         return chosen if self.runs is None else self.runs[chosen].astype(np.int64)
+
+
+Rows = tuple[StoredIds, int, np.ndarray]
+"""Ids, the number of their first row, and the numbers of rows in 64 bits, here or elsewhere."""
+
+
+def ids_at(parts: Sequence[Rows]) -> list[str]:
+    """The ids of rows that lie in several parts, in their order. All parts have the same rows, each by its numbers.
+
+    >>> dogs, cats = (StoredIds.of(StoredTexts.of([f"{name}{i}" for i in range(3)])) for name in ("dog", "cat"))
+    >>> rows = np.array([2, 4, 0])
+    >>> ids_at([(dogs, 0, rows), (cats, 3, rows)])
+    ['dog2', 'cat1', 'dog0']
+    """
+    joined, measured, breaks = _read(parts)
+    if breaks or len(joined) == 0:
+        return StoredTexts.cut(joined, measured[1] - 1, breaks)
+    try:
+        return str(joined.data[:-1], "utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise DamagedTextsError from None
+
+
+def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, int]:
+    """The ids of rows with a line break after each, how they were measured, and the line breaks inside of ids."""
+    count = len(parts[0][2])
+    measured, missing, breaks = np.zeros((3, count), np.int64), count, 0
+    for ids, first, rows in parts:
+        found = id_kernels.measure(*ids.arrays, first, rows, measured)
+        if found < 0:
+            raise DamagedTextsError
+        missing -= found
+    if missing:
+        raise DamagedTextsError
+    joined = np.empty(id_kernels.add_up(measured), np.uint8)
+    for ids, first, rows in parts:
+        inside = id_kernels.gather(ids.arrays[0], ids.arrays[-1], first, rows, measured, joined)
+        if inside < 0:
+            raise DamagedTextsError
+        breaks += inside
+    return joined, measured, breaks
 
 
 class _Keys:

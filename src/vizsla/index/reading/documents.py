@@ -20,6 +20,7 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.id_files import SegmentIds, find_in_segments, find_passages
 from vizsla.runs import Document
+from vizsla.text.stored_ids import ids_at
 from vizsla.text.stored_texts import DamagedTextsError
 
 _MAX_SQL_VALUES = 30_000
@@ -36,7 +37,7 @@ class FoundDocuments:
     When the store is closed it reads those that nobody has looked at but somebody still may.
     """
 
-    def __init__(self, store: DocumentStore, numbers: Sequence[int]) -> None:
+    def __init__(self, store: DocumentStore, numbers: Sequence[np.ndarray]) -> None:
         self._store: DocumentStore | None = store
         self._numbers = numbers
         self._contents: dict[int, Mapping[str, Any]] = {}
@@ -62,7 +63,7 @@ class FoundDocuments:
         if store is not None:
             with store.turn:
                 if self._store is not None:
-                    stored = store.by_number(set(self._numbers))
+                    stored = store.by_number(np.unique(np.concatenate(self._numbers)).tolist())
                     self._contents = {number: document.content for number, document in stored.items()}
                     self._store = None
 
@@ -87,8 +88,11 @@ class DocumentStore:
         self.has_texts: bool = meta["stored"]
         """Whether the index keeps the texts that the model reads."""
 
-    def found(self, numbers: Sequence[int]) -> FoundDocuments:
-        """Documents to be read when they are looked at, as long as this store is open and after."""
+    def found(self, numbers: Sequence[np.ndarray]) -> FoundDocuments:
+        """Documents to be read when they are looked at, as long as this store is open and after.
+
+        `numbers`: for each query the insertion numbers of those that it has found.
+        """
         found = FoundDocuments(self, numbers)
         if self._is_unlocked:  # what is read later could be of another commit
             found.read()
@@ -123,24 +127,10 @@ class DocumentStore:
 
     def ids_of(self, numbers: np.ndarray) -> list[str]:
         """The ids of documents by insertion numbers, in their order."""
-        if len(self._segments) == 1:
-            return self._ids_in(self._segments[0], numbers)
-        ids, missing = np.empty(len(numbers), object), len(numbers)
-        for segment in self._segments:
-            here = np.flatnonzero((numbers >= segment.numbers[0]) & (numbers <= segment.numbers[-1]))
-            if len(here):
-                ids[here] = self._ids_in(segment, numbers[here])
-                missing -= len(here)
-        if missing:
-            raise self._not_stored()
-        return ids.tolist()
-
-    def _ids_in(self, segment: SegmentIds, numbers: np.ndarray) -> list[str]:
-        rows = numbers - np.int64(segment.numbers[0])
-        if int(segment.numbers[-1]) - int(segment.numbers[0]) >= len(segment.numbers):  # some numbers are left out
-            rows = np.searchsorted(segment.numbers, numbers.astype(segment.numbers.dtype))
+        if len(numbers) == 0:
+            return []
         try:
-            return segment.ids.at(rows)
+            return ids_at([segment.rows_of(numbers) for segment in self._segments])
         except DamagedTextsError:
             raise database.damaged_segment(self._connection.path) from None
 

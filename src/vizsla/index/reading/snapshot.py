@@ -17,8 +17,9 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
-from vizsla.index.storage import arrays, checksums, database, id_files, model_files, segment_files
+from vizsla.index.storage import arrays, checksums, database, id_files, living, model_files, segment_files
 from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.living import Living
 from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 from vizsla.text.stored_ids import StoredIds
@@ -29,25 +30,27 @@ _ATTEMPTS = 5
 class _StoredSegment:
     """A segment on disk, and which of its documents live."""
 
-    def __init__(self, path: Path, name: str, facts: dict[str, arrays.Facts], before: _StoredSegment | None) -> None:
-        """`before`: the same segment in an earlier commit; if documents were deleted since, all else is the same."""
+    def __init__(
+        self, path: Path, name: str, facts: dict[str, arrays.Facts], listed: list[int], before: _StoredSegment | None
+    ) -> None:
+        """`listed`: deleted rows, see `Living`. `before`: the same segment in an earlier commit; if documents were
+        deleted since, all else is the same.
+        """
         self.name = name
         self.facts = facts
+        self.listed = listed
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
         self.ids: StoredIds | None = same.ids if same else id_files.read_ids(path, name, facts)
-        present = [key for key in (segment_files.ALIVE, segment_files.FREQUENCIES) if key in facts]
-        masks = {key: arrays.read_array(path, name, facts[key]) for key in present}
-        self.alive = masks.get(segment_files.ALIVE)
-        self.frequencies = masks.get(segment_files.FREQUENCIES)
-        counts = [len(rows) for rows in (self.alive, self.ids) if rows is not None]
-        if any(count != len(self.segment) for count in counts):
+        self.living: Living = Living(path, name, facts, listed, same.living if same else None)
+        fits = self.ids is None or len(self.ids) == len(self.segment)
+        if not fits or not self.living.fits(self.segment):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
 def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
     """The files of a segment that stay as they are when documents are deleted."""
-    return segment_files.without(facts, segment_files.LIVING)
+    return segment_files.without(facts, living.FILES)
 
 
 class Snapshot:
@@ -94,13 +97,13 @@ class Snapshot:
         self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
         self.vector_index = read_vector_index(self.meta.get(database.DENSE))
         self.model = self._model(previous)
-        self._stored = self._read_segments([(name, facts) for name, facts, _ in rows], previous)
+        self._stored = self._read_segments(rows, previous)
         self.segments = SegmentList([s.segment for s in self._stored])
-        self.alive = [s.alive for s in self._stored]
+        self.alive = [s.living.alive for s in self._stored]
         self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
         """How many rows live: documents, or passages where documents are cut into them."""
         self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
-        self.terms = TermTable(self.connection, self.segments, [s.frequencies for s in self._stored])
+        self.terms = TermTable(self.connection, self.segments, [s.living for s in self._stored])
         self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
         if any(entries.keys() != set(self.model.namespaces) for entries in by_segment):
@@ -119,7 +122,7 @@ class Snapshot:
                     raise database.damaged(self.path, f"segment {s.name} has no ids")
                 with database.using_sqlite(self.path):
                     s.ids = id_files.collect_ids(self.connection.db, s.segment.numbers)
-        return [SegmentIds(s.segment.numbers, s.ids, s.alive) for s in stored if s.ids is not None]
+        return [SegmentIds(s.segment.numbers, s.ids, s.living.alive) for s in stored if s.ids is not None]
 
     def _model(self, previous: Snapshot | None) -> Model:
         """The model; if it has not changed, the one that is open already, since opening a network takes long."""
@@ -135,15 +138,15 @@ class Snapshot:
             raise CollectionError(f"{self.path}: the model of the index cannot be opened ({e})") from e
 
     def _read_segments(
-        self, rows: list[tuple[str, dict[str, arrays.Facts]]], previous: Snapshot | None
+        self, rows: list[tuple[str, dict[str, arrays.Facts], dict[str, Any]]], previous: Snapshot | None
     ) -> list[_StoredSegment]:
         """The segments in the order of insertion; those that have not changed stay mapped."""
         mapped = {} if previous is None else {s.name: s for s in previous._stored if len(s.segment)}
         stored = []
-        for name, facts in rows:
-            known = mapped.get(name)
-            same = known is not None and known.facts == facts
-            stored.append(known if known and same else _StoredSegment(self.path, name, facts, known))
+        for name, facts, statistics in rows:
+            known, listed = mapped.get(name), statistics.get(living.LISTED, [])
+            same = known is not None and known.facts == facts and known.listed == listed
+            stored.append(known if known and same else _StoredSegment(self.path, name, facts, listed, known))
         if not all(self._fits(s.segment) for s in stored):
             raise database.damaged(self.path, "a segment does not match the model")
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))

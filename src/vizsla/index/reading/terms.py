@@ -11,6 +11,7 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database, term_table
+from vizsla.index.storage.living import Living
 from vizsla.index.storage.term_blocks import Term, stored_terms
 
 MAX_CACHED = 100_000
@@ -47,13 +48,11 @@ class CachedTerms(ABC):
 class TermTable(CachedTerms):
     """The terms of an index in a folder."""
 
-    def __init__(
-        self, connection: ReadConnection, segments: Sequence[Segment], frequencies: Sequence[np.ndarray | None]
-    ) -> None:
+    def __init__(self, connection: ReadConnection, segments: Sequence[Segment], living: Sequence[Living]) -> None:
         super().__init__()
         self._connection = connection
         self._segments = segments
-        self._frequencies = frequencies
+        self._living = living
         with database.using_sqlite(connection.path):
             self._blocks = term_table.open_blocks(connection.db)
 
@@ -68,8 +67,8 @@ class TermTable(CachedTerms):
     def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:
         frequencies = np.zeros(len(numbers), np.int64)
         try:
-            for segment, living in zip(self._segments, self._frequencies, strict=True):
-                frequencies += segment.frequencies(numbers, living)
+            for segment, living in zip(self._segments, self._living, strict=True):
+                frequencies += living.frequencies(segment, numbers)
         except IndexError:
             raise DamagedSegmentError from None
         return frequencies

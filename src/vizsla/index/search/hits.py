@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+
+import numpy as np
 
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import TopDocuments
@@ -28,15 +29,18 @@ def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool
 
     Without `documents` they have none. `first`: the rank of the first.
     """
-    numbers = [top.numbers.tolist() for top in found]
-    sources = _sources(store, numbers) if documents else [_NO_DOCUMENTS] * len(found)
+    if len(found) == 1 and documents:  # the short way for what is asked most
+        (top,) = found
+        numbers = top.numbers
+        return [lazy_hits(numbers, store.ids_of(numbers), top.scores.tolist(), store.found([numbers]), first)]  # type: ignore[arg-type]
+    sources = _sources(store, [top.numbers for top in found]) if documents else [_NO_DOCUMENTS] * len(found)
     return [
-        lazy_hits(some, store.ids_of(top.numbers), top.scores.tolist(), source, first)
-        for some, top, source in zip(numbers, found, sources, strict=True)
+        lazy_hits(top.numbers, store.ids_of(top.numbers), top.scores.tolist(), source, first)  # type: ignore[arg-type]
+        for top, source in zip(found, sources, strict=True)
     ]
 
 
-def _sources(store: DocumentStore, numbers: Sequence[list[int]]) -> list[DocumentSource]:
+def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[DocumentSource]:
     """For each query what reads its documents, with those of its neighbours as long as they are not too many."""
     sources: list[DocumentSource] = []
     while len(sources) < len(numbers):
@@ -45,7 +49,7 @@ def _sources(store: DocumentStore, numbers: Sequence[list[int]]) -> list[Documen
             size += len(numbers[end])
             end += 1
         some = numbers[len(sources) : end]
-        sources += [store.found(some[0] if len(some) == 1 else list(chain(*some)))] * len(some)
+        sources += [store.found(some)] * len(some)
     return sources
 
 

@@ -28,6 +28,7 @@ T = TypeVar("T")
 BATCH_SIZE = 64  # queries that go to a thread together
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
+_MAX_PLANS = 64
 _PLAIN_PAGE = (0, None, None, None)
 _Ranker = Callable[[int], TopDocuments]
 
@@ -45,6 +46,10 @@ class SearchOptions(NamedTuple):
     sort: str | None = None
     collapse: str | None = None
     min_score: float | None = None
+
+
+ONE_TEXT = SearchOptions(threads=1)
+"""How one text is searched if nothing is said about it."""
 
 
 class OtherOptions(TypedDict, total=False):
@@ -94,6 +99,18 @@ class Search:
     @classmethod
     def prepare(cls, searcher: Searcher, k: int, filter: FilterLike, options: SearchOptions) -> Search:
         """A search with its options checked."""
+        if filter is not None or options is not ONE_TEXT or type(k) is not int:
+            return cls._prepared(searcher, k, filter, options)
+        known = searcher.plans.get(k)  # what is asked most is asked again
+        if known is None:
+            if len(searcher.plans) >= _MAX_PLANS:
+                searcher.plans.clear()
+            known = searcher.plans[k] = cls._prepared(searcher, k, filter, options)
+        assert isinstance(known, cls)
+        return known
+
+    @classmethod
+    def _prepared(cls, searcher: Searcher, k: int, filter: FilterLike, options: SearchOptions) -> Search:
         k = positive(k, "k, the number of results,")
         condition = None if filter is None else Filter.of(filter)
         if condition is not None:

@@ -40,6 +40,8 @@ class Searcher:
         self.snapshot = snapshot
         self._masks: dict[str, list[np.ndarray]] = {}
         self._bound: dict[int, BoundModel] = {}
+        self.plans: dict[int, object] = {}
+        """Plain searches by the number of their results, see `Search.prepare`."""
         self._context = _Context(self, None)
         self.own = self.bind(snapshot.model)
         """The index's own model."""

@@ -64,11 +64,20 @@ class Checksums:
         """Count documents that are about to be removed, given a condition on their numbers."""
         self.remove("documents", db.execute(_DOCUMENTS.format(condition), (*values, *values)))
 
+    @property
+    def of_terms(self) -> str:
+        """The sum of the checksums of all terms, as it is stored."""
+        return _written(self._sums["terms"])
+
     def store(self, db: sqlite3.Connection, generation: int, next_term: int) -> None:
         """Store the sums, at the end of the transaction of the commit."""
-        sums = {name: f"{total % _MODULUS:016x}" for name, total in self._sums.items()}
+        sums = {name: _written(total) for name, total in self._sums.items()}
         stored = {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (KEY, json.dumps(stored)))
+
+
+def _written(total: int) -> str:
+    return f"{total % _MODULUS:016x}"
 
 
 def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, forking, term_blocks
+from vizsla.index.storage import checksums, forking, living, term_blocks
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -328,23 +328,31 @@ def segment_rows(
     segments = []
     for name, files_text, statistics_text in connection.execute(query, (generation,)):
         try:
-            facts, statistics = _parsed(name, files_text, statistics_text)
+            facts = _parsed_files(name, files_text)
+            statistics = None if facts is None else _parsed_statistics(statistics_text, facts["sizes"]["shape"][1])
         except (ValueError, TypeError, RecursionError):
             raise damaged(path, "the description of a segment is not JSON") from None
-        if facts is None:
+        if facts is None or statistics is None:
             raise damaged(path, f"segment {str(name)[:40]!r} has an invalid description")
         segments.append((name, facts, statistics))
     return segments
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(name: Any, files: str, statistics: str) -> tuple[dict[str, Facts] | None, dict[str, Any]]:
-    """The description of a segment, which nobody changes; None instead of one that is not valid.
+def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
+    """The description of a segment's files, which nobody changes; None instead of one that is not valid.
 
     A commit reads those of all segments several times, and few of them are new.
     """
-    found, counts = json.loads(files), json.loads(statistics)
-    return (found if check_facts(name, found) and are_statistics(counts) else None), counts
+    files = json.loads(text)
+    return files if check_facts(name, files) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
+    """The statistics of a segment with so many documents, which nobody changes; None instead of invalid ones."""
+    statistics = json.loads(text)
+    return statistics if are_statistics(statistics) and living.are_listed(statistics, count) else None
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.storage.arrays import Facts, read_array, write_array
-from vizsla.text.stored_ids import SHORT, StoredIds
+from vizsla.text.stored_ids import SHORT, Rows, StoredIds
 from vizsla.text.stored_texts import StoredTexts
 
 _BATCH = 10_000  # documents that are read at once
@@ -86,12 +86,27 @@ def collect_ids(db: sqlite3.Connection, numbers: np.ndarray) -> StoredIds:
     return StoredIds(StoredTexts.join(batches()))
 
 
-class SegmentIds(NamedTuple):
-    """The documents of a segment: their insertion numbers, ascending, their ids, and which live (all if None)."""
+class SegmentIds:
+    """The documents of a segment, one or more: their insertion numbers, ascending, their ids, and which live."""
 
-    numbers: np.ndarray
-    ids: StoredIds
-    alive: np.ndarray | None = None
+    def __init__(self, numbers: np.ndarray, ids: StoredIds, alive: np.ndarray | None = None) -> None:
+        """`alive`: None if all live."""
+        self.numbers, self.ids, self.alive = numbers, ids, alive
+
+    @cached_property
+    def _ends(self) -> tuple[int, int, bool]:
+        """The first and the last number, and whether some between them are left out."""
+        first, last = int(self.numbers[0]), int(self.numbers[-1])
+        return first, last, last - first >= len(self.numbers)
+
+    def rows_of(self, numbers: np.ndarray) -> Rows:
+        """Where documents with some insertion numbers have their ids, as far as they are here."""
+        first, last, has_gaps = self._ends
+        if not has_gaps:
+            return self.ids, first, numbers
+        inside = (numbers >= first) & (numbers <= last)
+        wanted = np.where(inside, numbers, first).astype(self.numbers.dtype)
+        return self.ids, 0, np.where(inside, np.searchsorted(self.numbers, wanted), -1)
 
     def find(self, ids: StoredTexts) -> list[tuple[int, int]]:
         """The places among some ids and the insertion numbers of documents with these ids that are here and live."""

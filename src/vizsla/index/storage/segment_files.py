@@ -31,7 +31,16 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import id_files, list_files, match_files, number_files, sequence_files, token_files, trust
+from vizsla.index.storage import (
+    id_files,
+    list_files,
+    living,
+    match_files,
+    number_files,
+    sequence_files,
+    token_files,
+    trust,
+)
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -47,7 +56,6 @@ from vizsla.text.stored_ids import StoredIds
 
 DOCUMENT_PARTS = ("lengths", "sizes")
 PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
-ALIVE, FREQUENCIES = LIVING = "alive", "frequencies"
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
 
@@ -58,8 +66,8 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "sizes": (2, _COUNTS),
     **list_files.ARRAY_TYPES,
     **match_files.ARRAY_TYPES,
-    ALIVE: (1, ("|b1",)),
-    FREQUENCIES: (1, ("<u4",)),
+    living.ALIVE: (1, ("|b1",)),
+    living.FREQUENCIES: (1, ("<u4",)),
     DENSE: (2, ("<f4", "<f2")),
     CODES: (2, ("|i1",)),
     SCALES: (1, ("<f4",)),
@@ -77,7 +85,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
     """Whether the name of a segment and the descriptions of its files are valid."""
     if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):
         return False
-    if not all(part in facts for part in PARTS) or (ALIVE in facts) != (FREQUENCIES in facts):
+    if not all(part in facts for part in PARTS) or (living.ALIVE in facts) != (living.FREQUENCIES in facts):
         return False
     if not all(
         files.are_complete(facts) for files in (number_files, list_files, match_files, sequence_files, id_files)
@@ -109,7 +117,7 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
-    dated = (ALIVE, FREQUENCIES, *id_files.KINDS)  # what carries the number of a commit
+    dated = (*living.FILES, *id_files.KINDS)  # what carries the number of a commit
     if space is None and part not in (*DOCUMENT_PARTS, *number_files.KINDS, *list_files.KINDS, *dated):
         return False
     later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
@@ -236,7 +244,7 @@ def write_ids(path: Path, segment: str, generation: int, ids: StoredIds) -> dict
 
 
 def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:
-    """The files of a segment without those of some kinds, such as `LIVING` or `sequence_files.KINDS`."""
+    """The files of a segment without those of some kinds, such as `living.FILES` or `sequence_files.KINDS`."""
     return {name: f for name, f in facts.items() if not name.startswith(kinds)}
 
 

@@ -106,7 +106,9 @@ def has_blocks(db: sqlite3.Connection) -> bool:
 class TermBlocks:
     """The blocks of one commit, or of a transaction in which no term is moved; what was read of them is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = _KEPT) -> None:
+        """`kept`: how many decompressed blocks are kept at most."""
+        self._most = kept
         self._asked = 0
         self._firsts: dict[int, list[str]] = {}
         self._texts: dict[tuple[int, int], str] = {}
@@ -128,7 +130,7 @@ class TermBlocks:
             return None
         text = self._texts.get((namespace, place))
         if text is None:
-            if len(self._texts) >= _KEPT:
+            if len(self._texts) >= self._most:
                 self._texts = {}
             row = db.execute(_BLOCK, (namespace, firsts[place])).fetchone()
             text = self._texts[namespace, place] = _text_of(None if row is None else row[0])

@@ -21,12 +21,14 @@ from vizsla.index.storage import (
     database,
     forking,
     id_files,
+    living,
     model_files,
     segment_files,
     term_blocks,
     term_table,
 )
 from vizsla.index.storage.folder import absolute, recover
+from vizsla.index.storage.living import Living
 from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import Model
 from vizsla.text.stored_ids import StoredIds
@@ -142,7 +144,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
     ):
         yield f"{path}: {name} does not belong here"
     namespaces = Model.from_description(meta["model"], path / "model").namespaces
-    living: list[np.ndarray] = []
+    numbers: list[np.ndarray] = []
     ids: list[StoredTexts] = []
     complete = True
     for name, facts, statistics in segments:
@@ -153,7 +155,10 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             continue
         try:
             segment = segment_files.read_segment(path, name, facts)
-            alive = arrays.read_array(path, name, facts[segment_files.ALIVE]) if segment_files.ALIVE in facts else None
+            living_files = Living(path, name, facts, statistics.get(living.LISTED, ()))
+            if not living_files.fits(segment):
+                raise CollectionError(f"{path}: the arrays of segment {name} contradict each other")
+            alive = living_files.alive
             contradictions = list(_check_arrays(path, name, segment, len(namespaces), terms))
             if contradictions:
                 complete = False
@@ -162,15 +167,15 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             yield from _check_dense(path, name, segment)
             yield from _check_matches(path, name, segment)
             stored = _read_ids(path, name, db, meta, segment, facts)
-            yield from _check_statistics(path, name, segment, alive, facts, statistics, namespaces)
+            yield from _check_statistics(path, name, segment, living_files, statistics, namespaces)
             rows = np.arange(len(segment)) if alive is None else np.flatnonzero(alive)
-            living.append(segment.numbers[rows])
+            numbers.append(segment.numbers[rows])
             ids.append(stored.copied(rows))
         except CollectionError as e:
             complete = False
             yield str(e)
     if complete:
-        yield from _check_documents(path, db, meta, living)
+        yield from _check_documents(path, db, meta, numbers)
         yield from _check_ids(path, StoredTexts.concatenated(ids))
 
 
@@ -279,21 +284,24 @@ def _check_statistics(
     path: Path,
     name: str,
     segment: Segment,
-    alive: np.ndarray | None,
-    facts: dict[str, arrays.Facts],
+    stored: Living,
     statistics: dict[str, Any],
     namespaces: tuple[str, ...],
 ) -> Iterator[str]:
-    if statistics != database.count_statistics(namespaces, segment.sizes, alive):
+    counted = {key: value for key, value in statistics.items() if key != living.LISTED}
+    if counted != database.count_statistics(namespaces, segment.sizes, stored.alive):
         yield f"{path}: the statistics of segment {name} are not those of its documents"
-    if alive is None:
+    before = stored.files.get(living.ALIVE)
+    if before is not None and not before[stored.listed].all():
+        yield f"{path}: documents of segment {name} are listed as deleted that were deleted before"
+    if before is None:
         return
     try:
-        frequencies = living_frequencies(segment, alive)
+        frequencies = living_frequencies(segment, before)
     except DamagedSegmentError:
         yield f"{path}: the arrays of segment {name} contradict each other"
         return
-    if not np.array_equal(frequencies, arrays.read_array(path, name, facts[segment_files.FREQUENCIES])):
+    if not np.array_equal(frequencies, stored.files[living.FREQUENCIES]):
         yield f"{path}: the term frequencies of segment {name} are not those of its living documents"
 
 

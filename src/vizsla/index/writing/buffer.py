@@ -20,9 +20,10 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database, term_blocks, term_table
+from vizsla.index.storage import database, term_blocks
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.known_terms import KnownTerms
 from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
 
@@ -33,10 +34,16 @@ class Buffer:
     """The rows of documents that are not in a segment yet, by namespace."""
 
     def __init__(
-        self, path: Path, model: Model, db: sqlite3.Connection, checksums: Checksums, store: str = "float32"
+        self,
+        path: Path,
+        model: Model,
+        db: sqlite3.Connection,
+        checksums: Checksums,
+        known: KnownTerms,
+        store: str = "float32",
     ) -> None:
         """`store`: the type that vectors are stored in."""
-        numbers = TermNumbers(path, db, checksums)
+        numbers = TermNumbers(path, db, checksums, known)
         self._store = store
         self._namespaces = [_namespace(space, component, numbers) for space, (_, component) in enumerate(model.parts)]
         self._first = 0
@@ -132,10 +139,11 @@ class _SegmentRows(NamedTuple):
 class TermNumbers:
     """Gives numbers to terms; a term of the index keeps its number."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums, known: KnownTerms) -> None:
         self._path = path
         self._db = db
         self._checksums = checksums
+        self._known = known
         self._next: int = database.get_meta(db, "next_term")
 
     def has(self, namespace: int) -> bool:
@@ -146,7 +154,7 @@ class TermNumbers:
         """The numbers of terms; terms that the index does not have get new ones."""
         numbers = np.full(len(terms), -1, np.int64)
         if not all_new:
-            numbers[:] = term_table.find_terms(self._db, self._path, namespace, terms, term_table.open_blocks(self._db))
+            numbers[:] = self._known.find(self._db, self._path, namespace, terms)
         new = np.flatnonzero(numbers < 0).tolist()
         if self._next + len(new) > MAX_TERMS:
             raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")

@@ -25,7 +25,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, list_files, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, list_files, living, segment_files, sequence_files
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
@@ -69,6 +69,8 @@ class Compaction:
         for entry in self._entries:
             entry.delete(deleted)
         self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
+        self.leaves_files = False
+        """Whether there are files that no commit names when this one is done."""
         self._positions = bool(database.get_meta(db, database.POSITIONS))
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
@@ -162,22 +164,35 @@ class Compaction:
             new.append(SegmentState(self._path, name, written, statistics, self._opened))
         self._db.executemany("DELETE FROM segments WHERE id = ?", [(e.name,) for e in old])
         self._rewritten += [entry.bounds for entry in old]
+        self.leaves_files = True
         self._entries[start:end] = new
 
     def _update(self, entry: SegmentState) -> None:
-        """Write which documents of a segment are alive, and its statistics of these documents."""
-        assert entry.alive is not None
-        try:
-            frequencies = frequencies_without(entry.segment, entry.frequencies, entry.deleted)
-        except DamagedSegmentError:
-            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
-        arrays = {segment_files.ALIVE: entry.alive, segment_files.FREQUENCIES: frequencies.astype(np.uint32)}
-        written = segment_files.write_living(self._path, entry.name, self._generation, arrays)
-        entry.files = {**entry.files, **written}
+        """List the deleted documents of a segment, or write which are alive, and its statistics of these documents."""
+        statistics = entry.statistics(self._model.namespaces)
+        if len(entry.gone) <= living.most_listed(len(entry)):
+            statistics[living.LISTED] = entry.gone.tolist()
+        else:
+            self._write_living(entry)
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
-            (json.dumps(entry.statistics(self._model.namespaces)), json.dumps(entry.files), entry.name),
+            (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
+
+    def _write_living(self, entry: SegmentState) -> None:
+        """Write which documents of a segment are alive, and in how many of them its terms occur."""
+        assert entry.alive is not None
+        before = entry.living_files.files.get(living.FREQUENCIES)
+        try:
+            frequencies = frequencies_without(entry.segment, before, entry.gone)
+        except DamagedSegmentError:
+            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+        arrays = {living.ALIVE: entry.alive, living.FREQUENCIES: frequencies.astype(np.uint32)}
+        entry.files = {
+            **entry.files,
+            **segment_files.write_living(self._path, entry.name, self._generation, arrays),
+        }
+        self.leaves_files = True
 
     def _build_ann_indexes(self, entry: SegmentState) -> None:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
@@ -227,7 +242,7 @@ class Compaction:
 
     def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:
         if files != entry.files:
-            entry.files = files
+            entry.files, self.leaves_files = files, True
             self._db.execute("UPDATE segments SET files = ? WHERE id = ?", (json.dumps(files), entry.name))
 
     def drop_deletions(self) -> list[tuple[int, int]]:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, id_files, number_files, segment_files
+from vizsla.index.storage import arrays, id_files, living, number_files, segment_files
 from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.living import Living
+from vizsla.index.writing.known_terms import KnownTerms
 from vizsla.text.stored_texts import StoredTexts
 
 
@@ -21,10 +23,14 @@ class OpenSegments:
     def __init__(self) -> None:
         self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
         self._ids: dict[str, tuple[arrays.Facts, SegmentIds]] = {}
+        self.terms = KnownTerms()
+        """The terms that were looked up."""
+        self.are_swept = False
+        """Whether the last transaction has left no files that no commit names."""
 
     def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
         """A segment, mapped again only if it has other files than before."""
-        wanted = segment_files.without(files, segment_files.LIVING)
+        wanted = segment_files.without(files, living.FILES)
         known, segment = self._known.get(name, (None, None))
         if segment is None or known != wanted:
             segment = segment_files.read_segment(path, name, files)
@@ -82,35 +88,37 @@ class SegmentState:
         """The segment, mapped into memory."""
         return self._opened.open(self._path, self.name, self.files)
 
-    @cached_property
+    @property
     def numbers(self) -> np.ndarray:
         """The insertion numbers of its documents, ascending."""
-        return number_files.read_numbers(self._path, self.name, self.files, len(self))
+        return self._opened.ids(self._path, self.name, self.files).numbers
 
     def living_ids(self) -> StoredTexts:
         """The ids of the documents that live after this commit. Read it after `delete`."""
         ids = self._opened.ids(self._path, self.name, self.files).ids
         return ids.copied(np.arange(len(self)) if self.alive is None else np.flatnonzero(self.alive))
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[int, int]:
         """The first and the last insertion number."""
-        return int(self.numbers[0]), int(self.numbers[-1])
+        numbers = self.numbers
+        return int(numbers[0]), int(numbers[-1])
+
+    @cached_property
+    def living_files(self) -> Living:
+        """Which of its documents lived at the last commit."""
+        return Living(self._path, self.name, self.files, self._before.get(living.LISTED, ()))
+
+    @cached_property
+    def gone(self) -> np.ndarray:
+        """The rows that its files say to live, and that do not after this commit, ascending. Read it after `delete`."""
+        listed = np.array(self._before.get(living.LISTED, ()), np.int64)
+        return np.sort(np.concatenate([listed, self.deleted])) if len(self.deleted) else listed
 
     @cached_property
     def alive(self) -> np.ndarray | None:
         """Which of its documents live; None if all do. Read it after `delete`."""
-        before = self._stored(segment_files.ALIVE)
-        if len(self.deleted) == 0:
-            return before
-        alive = np.ones(len(self), np.bool_) if before is None else np.array(before)
-        alive[self.deleted] = False
-        return alive
-
-    @property
-    def frequencies(self) -> np.ndarray | None:
-        """The document frequencies of its terms at the last commit; None if all documents lived."""
-        return self._stored(segment_files.FREQUENCIES)
+        return self.living_files.alive_without(self.gone)
 
     def statistics(self, namespaces: Sequence[str]) -> dict[str, Any]:
         """The statistics of the documents that live after this commit; all are looked at only for a new longest one."""
@@ -126,9 +134,6 @@ class SegmentState:
                 "longest": longest,
             }
         return {"living": self.living, "namespaces": counted}
-
-    def _stored(self, kind: str) -> np.ndarray | None:
-        return arrays.read_array(self._path, self.name, self.files[kind]) if kind in self.files else None
 
     def delete(self, numbers: np.ndarray) -> None:
         """Delete those of some documents that are in this segment and lived so far; `numbers` ascend."""

@@ -103,13 +103,17 @@ class WriteTransaction:
         """The generation of the last commit."""
         self._generation = current + 1
         self._next_number: int = database.get_meta(self._db, "next_number")
-        segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
+        if not self._opened.are_swept:
+            segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
+        self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
         self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
-        self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
+        known = self._opened.terms
+        known.begin(self._db)
+        self._buffer = Buffer(self._path, self.model, self._db, self._checksums, known, self._vector_index.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
         """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
@@ -316,14 +320,18 @@ class WriteTransaction:
             database.mark_finished(self._db, self._generation)
             just_before()
             self._db.execute("COMMIT")
+        self._opened.terms.committed(self._checksums.of_terms)
         self.changed = False
-        self._tidy_up(shrink=compact or (self._generation == 1 and not self._rows.store_texts))
+        shrink = compact or (self._generation == 1 and not self._rows.store_texts)
+        self._tidy_up(sweep=compaction.leaves_files, shrink=shrink)
 
-    def _tidy_up(self, shrink: bool) -> None:
+    def _tidy_up(self, *, sweep: bool, shrink: bool) -> None:
         """Clean up after a commit. It is durable now, so a failure here must not look like a failed commit."""
         with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
             self._check_in_place()
-            segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
+            if sweep:
+                segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
+            self._opened.are_swept = True
         if shrink:  # with stored texts it would take long
             self._shrink()
 

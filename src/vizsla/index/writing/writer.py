@@ -175,6 +175,7 @@ class Writer:
         with self._turns:
             self.rollback()
             self._opened.keep(())
+            self._opened.terms.forget()
             self._closed = True
             self._release_lock()
 
