@@ -19,7 +19,7 @@ from vizsla.engine.blocks import (
 )
 from vizsla.kernels import njit_inlined, njit_no_alloc
 
-PROBE = 8  # postings read in order in the time it takes to look one document up among others
+PROBE = 3  # postings read in order in the time it takes to look one document up among others
 
 
 class Terms(NamedTuple):
@@ -141,9 +141,11 @@ def _score_list(lists, first, last, codes, weight, w, s, documents, ends, places
     """
     j, k = np.int64(0), w.constants[s]
     term = weight, w.linear[s], w.norms[s], k[0], k[1], k[2], k[3]
-    while first < last and j < documents.size:
+    r = first
+    while r < last and j < documents.size:
         doc_range, end = np.int64(documents[j]) >> RANGE_BITS, np.int64(ends[j])
-        r = find_block(lists.ranges, first, last, doc_range)
+        while r < last and lists.ranges[r] < doc_range:
+            r += 1
         if r < last and lists.ranges[r] == doc_range:
             a, z = block_bounds(lists, r)
             if z < a:
