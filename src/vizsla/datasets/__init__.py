@@ -20,7 +20,8 @@ if TYPE_CHECKING:
         known_datasets,
         open_datasets,
     )
-    from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
+    from vizsla.datasets.raw_lines import RawLines
+    from vizsla.datasets.sources import Source, documents_from, read_documents
     from vizsla.datasets.statistics import DatasetStatistics, count_dataset
 
 _HOMES = {
@@ -30,7 +31,7 @@ _HOMES = {
     "DatasetGroup": "registry",
     "DatasetStatistics": "statistics",
     "Questions": "questions",
-    "RawLines": "sources",
+    "RawLines": "raw_lines",
     "Source": "sources",
     "Splitter": "passages",
     "TrainingDocuments": "beir",

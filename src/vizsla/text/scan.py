@@ -3,14 +3,17 @@
 Two loops over the same automaton. `find_words` gives the places of the words of one text, for offsets.
 `number_words` numbers the words of many texts by their surface form in a hash table that lives across calls,
 so that whatever is done to a word (lower case, stemming, stop words) is done once per form, not once per word.
+Threads may number words at the same time: none of them changes the table, and new forms are added afterwards.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vizsla.kernels import njit_no_alloc
-from vizsla.text.words import Segmenter
+from vizsla.text.words import PLAIN, Segmenter
 
 
 def code_points(text: str) -> np.ndarray:
@@ -68,17 +71,41 @@ def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
     return places[:count].tolist()  # type: ignore[no-any-return]
 
 
-# Where number_words stands, so that it can go on after its tables have been enlarged.
-TEXT, POSITION, WORDS, FORMS, USED = range(5)
+# Where number_words stands, so that it can go on after the table of new forms has been enlarged.
+TEXT, POSITION, WORDS, NEW = range(4)
+_HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over code points
 
 
 @njit_no_alloc
-def form_hash(codes, at, stop):
-    """FNV-1a over code points, folded to 32 bits."""
-    h = np.uint64(0xCBF29CE484222325)
-    for x in range(at, stop):
-        h = (h ^ np.uint64(codes[x])) * np.uint64(0x100000001B3)
-    return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
+def _next_form(codes, at, end, plain, classes, transitions, accepting, longest):
+    """As `next_word`, with the hash of the word; a state that a run of plain characters keeps is looked at once."""
+    while at < end:
+        state = np.int64(1)
+        h, found = np.uint64(_HASH_SEED), np.uint64(0)
+        match = x = at
+        units = 0
+        while x < end:
+            c = codes[x]
+            state = np.int64(plain[state, c]) if c < PLAIN else np.int64(transitions[state, classes[c]])
+            if state == 0:
+                break
+            units += 2 if c > 0xFFFF else 1
+            if units > longest:
+                break
+            h = (h ^ np.uint64(c)) * np.uint64(_HASH_FACTOR)
+            x += 1
+            first, stop = x, min(end, x + longest - units)
+            while x < stop and codes[x] < PLAIN and plain[state, codes[x]] == state:
+                h = (h ^ np.uint64(codes[x])) * np.uint64(_HASH_FACTOR)
+                x += 1
+            units += x - first
+            if accepting[state]:
+                match = x
+                found = h
+        if match > at:
+            return at, match, np.uint32((found ^ (found >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
+        at += 1
+    return end, end, np.uint32(0)
 
 
 @njit_no_alloc
@@ -92,48 +119,88 @@ def same_form(codes, at, stop, arena, start, end):
 
 
 @njit_no_alloc
+def _find_form(codes, at, stop, tag, slots, hashes, starts, arena):
+    """The number of a known form; -1 if it is not there. Another thread may add forms meanwhile."""
+    mask = slots.size - 1
+    slot = np.int64(tag) & mask
+    while slots[slot] != 0:
+        form = np.int64(slots[slot]) - 1
+        if hashes[form] == tag and same_form(codes, at, stop, arena, starts[form], starts[form + 1]):
+            return form
+        slot = (slot + 1) & mask
+    return -1
+
+
+@njit_no_alloc
 def number_words(
-    codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
-):
+    codes, bounds, plain, classes, transitions, accepting, longest, slots, hashes, starts, arena,
+    new_slots, new_hashes, new_places, state, words, ends,
+):  # fmt: skip
     """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
 
-    A form's characters lie at arena[starts[f]:starts[f + 1]]; `slots` is an open-addressing hash table of
-    f + 1 (0: free). Returns False when a table is full: enlarge it and call again with the same state.
+    A form's characters lie at arena[starts[f]:starts[f + 1]]; `slots` is an open-addressing hash table of f + 1
+    (0: free). A form that is not in there is new: form n of the new ones has the number -1 - n, its first place in
+    `codes` is in `new_places`, and `new_slots` is a hash table as above. Returns False when that one is full: enlarge
+    it and call again with the same state.
     """
-    mask = slots.size - 1
-    text, position, count, forms, used = state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED]
+    mask = new_slots.size - 1
+    text, position, count, new = state[TEXT], state[POSITION], state[WORDS], state[NEW]
     room = True
     while room and text < bounds.size - 1:
         end = bounds[text + 1]
-        at, stop = next_word(codes, position, end, classes, transitions, accepting, longest)
+        at, stop, tag = _next_form(codes, position, end, plain, classes, transitions, accepting, longest)
         while at < stop:
-            tag = form_hash(codes, at, stop)
-            slot = np.int64(tag) & mask
-            while slots[slot] != 0:
-                form = slots[slot] - 1
-                if hashes[form] == tag and same_form(codes, at, stop, arena, starts[form], starts[form + 1]):
-                    break
-                slot = (slot + 1) & mask
-            if slots[slot] == 0:
-                if 2 * (forms + 1) > slots.size or used + (stop - at) > arena.size:
-                    room = False
-                    break
-                for x in range(at, stop):
-                    arena[used + x - at] = codes[x]
-                used += stop - at
-                hashes[forms] = tag
-                forms += 1
-                starts[forms] = used
-                slots[slot] = forms
-            words[count] = slots[slot] - 1
+            form = _find_form(codes, at, stop, tag, slots, hashes, starts, arena)
+            if form < 0:
+                slot = np.int64(tag) & mask
+                while new_slots[slot] != 0:
+                    n = np.int64(new_slots[slot]) - 1
+                    if new_hashes[n] == tag and same_form(codes, at, stop, codes, new_places[n, 0], new_places[n, 1]):
+                        break
+                    slot = (slot + 1) & mask
+                if new_slots[slot] == 0:
+                    if 2 * (new + 1) > new_slots.size:
+                        room = False
+                        break
+                    new_hashes[new] = tag
+                    new_places[new, 0], new_places[new, 1] = at, stop
+                    new += 1
+                    new_slots[slot] = new
+                form = -np.int64(new_slots[slot])
+            words[count] = form
             count += 1
-            at, stop = next_word(codes, stop, end, classes, transitions, accepting, longest)
+            at, stop, tag = _next_form(codes, stop, end, plain, classes, transitions, accepting, longest)
         if room:
             ends[text] = count
             text += 1
         position = at
-    state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED] = text, position, count, forms, used
+    state[TEXT], state[POSITION], state[WORDS], state[NEW] = text, position, count, new
     return room
+
+
+@njit_no_alloc
+def find_forms(codes, places, tags, slots, hashes, starts, arena, numbers):
+    """Put the numbers of forms at some places into `numbers`, -1 for each that is not known."""
+    for n in range(numbers.size):
+        numbers[n] = _find_form(codes, places[n, 0], places[n, 1], tags[n], slots, hashes, starts, arena)
+
+
+@njit_no_alloc
+def add_forms(codes, places, tags, chosen, first, slots, hashes, starts, arena):
+    """Add the chosen forms to tables with enough room; their numbers count up from `first`."""
+    mask = slots.size - 1
+    used = starts[first]
+    for x in range(chosen.size):
+        n, form = chosen[x], first + x
+        for place in range(places[n, 0], places[n, 1]):
+            arena[used] = codes[place]
+            used += 1
+        hashes[form] = tags[n]
+        starts[form + 1] = used
+        slot = np.int64(tags[n]) & mask
+        while slots[slot] != 0:
+            slot = (slot + 1) & mask
+        slots[slot] = form + 1
 
 
 @njit_no_alloc
@@ -148,22 +215,27 @@ def rehash(hashes, count, slots):
 
 
 @njit_no_alloc
-def _count_terms(words, piece_ends, keep_dropped):
+def _count_terms(words, numbers, piece_ends, keep_dropped):
     """How many terms the forms of words have; a form without terms counts as one with `keep_dropped`."""
     total = 0
     for x in range(words.size):
-        count = piece_ends[words[x] + 1] - piece_ends[words[x]]
+        f = np.int64(words[x])
+        if f < 0:
+            f = np.int64(numbers[-1 - f])
+        count = piece_ends[f + 1] - piece_ends[f]
         total += max(count, 1) if keep_dropped else count
     return total
 
 
 @njit_no_alloc
-def _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends):
+def _replace_forms(words, numbers, ends, pieces, piece_ends, keep_dropped, out, out_ends):
     n = 0
     at = 0
     for i in range(ends.size):
         while at < ends[i]:
-            f = words[at]
+            f = np.int64(words[at])
+            if f < 0:
+                f = np.int64(numbers[-1 - f])
             if keep_dropped and piece_ends[f] == piece_ends[f + 1]:
                 out[n] = -1
                 n += 1
@@ -174,16 +246,71 @@ def _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends)
         out_ends[i] = n
 
 
-def replace_forms(
-    words: np.ndarray, ends: np.ndarray, pieces: np.ndarray, piece_ends: np.ndarray, *, keep_dropped: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end.
+@dataclass(frozen=True, eq=False)
+class NumberedWords:
+    """The words of texts by the numbers of their forms, and the terms of all forms."""
 
-    With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
-    """
-    out, out_ends = np.empty(_count_terms(words, piece_ends, keep_dropped), np.int32), np.empty(ends.size, np.int64)
-    _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends)
-    return out, out_ends
+    words: np.ndarray
+    """A negative number is the place of a new form in `new_forms`, counted from -1 down."""
+    ends: np.ndarray
+    """Where the words of each text end."""
+    new_forms: np.ndarray
+    pieces: np.ndarray
+    piece_ends: np.ndarray
+    most: int
+    """The most terms that a form has."""
+
+    def terms(self, *, keep_dropped: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Every form replaced by its terms, which may be 0, 1 or several, and where each text's end.
+
+        With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
+        """
+        out_ends = np.empty(self.ends.size, np.int64)
+        size = _count_terms(self.words, self.new_forms, self.piece_ends, keep_dropped)
+        out = np.empty(size, np.int32)
+        _replace_forms(
+            self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, keep_dropped, out, out_ends
+        )
+        return out, out_ends
+
+    def counts(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How often each term occurs in each text, as `count_numbers` gives it; all terms are below `size`."""
+        most = self.words.size
+        if self.most > 1:
+            most = _count_terms(self.words, self.new_forms, self.piece_ends, False)
+        pointers = np.zeros(self.ends.size + 1, np.int64)
+        indices, counts = np.empty((2, most), np.int32)
+        used = _count_forms(
+            self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, np.full(size, -1, np.int32),
+            pointers, indices, counts,
+        )  # fmt: skip
+        return pointers, indices[:used].copy(), counts[:used].copy()
+
+
+@njit_no_alloc
+def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indices, counts):
+    """`_replace_forms` and `_count_numbers` in one."""
+    used = 0
+    at = 0
+    for i in range(ends.size):
+        row = used
+        while at < ends[i]:
+            f = np.int64(words[at])
+            if f < 0:
+                f = np.int64(numbers[-1 - f])
+            for x in range(piece_ends[f], piece_ends[f + 1]):
+                n = pieces[x]
+                p = place[n]
+                if p < row:
+                    place[n] = used
+                    indices[used] = n
+                    counts[used] = 1
+                    used += 1
+                else:
+                    counts[p] += 1
+            at += 1
+        pointers[i + 1] = used
+    return used
 
 
 @njit_no_alloc
