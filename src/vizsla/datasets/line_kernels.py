@@ -65,7 +65,7 @@ def _is_key(data, at, end, keys, first, last):
     """Whether a key stands at `at`, in quotes."""
     if at + last - first > end:
         return False
-    for x in range(last - first):
+    for x in range(last - first):  # noqa: SIM110 (numba has no all)
         if data[at + x] != keys[first + x]:
             return False
     return True

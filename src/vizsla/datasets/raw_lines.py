@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedReader
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -159,7 +160,7 @@ class PlainLines:
         assert decoded is not None
         codes, bounds = decoded
         text, cuts = codes.tobytes().decode("utf-32-le"), bounds.tolist()
-        return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [text[a:b] for a, b in pairwise(cuts)]
 
     def code_points(self, fields: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The texts of some fields of all documents as code points, end to end, and where each begins and ends.
@@ -187,7 +188,7 @@ class PlainLines:
         chosen = np.array([*self.places.values()], np.int64)
         line_kernels.rewrite(self.data, self.spans, chosen, texts, ends, out, bounds[1:])
         whole, cuts = out[: bounds[-1]].tobytes(), bounds.tolist()
-        return [whole[a:b].decode() for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [whole[a:b].decode() for a, b in pairwise(cuts)]
 
 
 def read_raw_lines(file: InputFile, names: FieldNames, progress: Progress = None) -> Iterator[RawLines]:

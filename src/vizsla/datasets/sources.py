@@ -40,6 +40,7 @@ ENDINGS = {
 }
 _TABLES = ("csv", "tsv")
 
+
 @dataclass(frozen=True)
 class Part:
     """A file of a source, and its format."""

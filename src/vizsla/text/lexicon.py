@@ -134,7 +134,11 @@ class _Forms:
         """The words of texts by their forms, whose terms are known then."""
         words, ends = np.empty(codes.size, np.int32), np.empty(bounds.size - 1, np.int64)
         state = np.zeros(4, np.int64)
-        slots, tags, places = np.zeros(1 << 12, np.int32), np.zeros(1 << 11, np.uint32), np.zeros((1 << 11, 2), np.int64)
+        slots, tags, places = (
+            np.zeros(1 << 12, np.int32),
+            np.zeros(1 << 11, np.uint32),
+            np.zeros((1 << 11, 2), np.int64),
+        )
         s, a, table = self._segmenter, self._segmenter.automaton, self._table
         while not scan.number_words(
             codes, bounds, s.plain, s.classes, a.transitions, a.accepting, s.longest, *table,

@@ -268,9 +268,7 @@ class NumberedWords:
         out_ends = np.empty(self.ends.size, np.int64)
         size = _count_terms(self.words, self.new_forms, self.piece_ends, keep_dropped)
         out = np.empty(size, np.int32)
-        _replace_forms(
-            self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, keep_dropped, out, out_ends
-        )
+        _replace_forms(self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, keep_dropped, out, out_ends)
         return out, out_ends
 
     def counts(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -345,3 +343,19 @@ def count_numbers(numbers: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.
     indices, counts = np.empty((2, numbers.size), np.int32)
     used = _count_numbers(numbers, ends, np.full(size, -1, np.int64), pointers, indices, counts)
     return pointers, indices[:used].copy(), counts[:used].copy()
+
+
+@njit_no_alloc
+def number_in_order(indices, numbers, first, new):
+    """Number terms in the order of `indices`, which change in place; puts the new ones into `new`, counts them."""
+    count = 0
+    for x in range(indices.size):
+        term = indices[x]
+        number = np.int64(numbers[term])
+        if number < 0:
+            number = first + count
+            numbers[term] = number
+            new[count] = term
+            count += 1
+        indices[x] = number
+    return count

@@ -23,7 +23,8 @@ from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.upgrading import upgrade
-from vizsla.index.writing.analysis import AnalysedBatch, analysing
+from vizsla.index.writing.analysing import Analysis
+from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_ids import DocumentIds
@@ -111,7 +112,7 @@ class WriteTransaction:
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
         self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
 
-    def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | RawLines], workers: int | None = None) -> Added:
         """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
 
         An error in the documents, or in reading them, undoes this call only.
@@ -121,15 +122,8 @@ class WriteTransaction:
         sampled = len(self._sample)
         if self.model.needs_fit:
             documents = self._sampled(documents)
-        terms_bytes = self.terms_bytes
-
-        def analysed() -> Generator[AnalysedBatch]:
-            with analysing(
-                self.model, description, folder, self._splitter, self._rows.store_texts, terms_bytes, workers
-            ) as batches:
-                yield from batches(documents)
-
-        return self._add(analysed(), sampled)
+        analysis = Analysis(self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes)
+        return self._add(analysis.run(documents, workers), sampled)
 
     @property
     def terms_bytes(self) -> int:
