@@ -65,7 +65,7 @@ def _is_key(data, at, end, keys, first, last):
     """Whether a key stands at `at`, in quotes."""
     if at + last - first > end:
         return False
-    for x in range(last - first):  # noqa: SIM110 (numba has no all)
+    for x in range(last - first):
         if data[at + x] != keys[first + x]:
             return False
     return True
@@ -125,18 +125,18 @@ def _hex(data, at, end):
     """The number of four hexadecimal digits; -1 if they are not that."""
     if at + 4 > end:
         return -1
-    value = 0
+    value = np.int64(0)
     for x in range(at, at + 4):
         c = np.int64(data[x])
         if _ZERO <= c <= _NINE:
-            digit = c - _ZERO
+            c -= _ZERO
         elif _LOWER_A <= c <= _LOWER_F:
-            digit = c - _LOWER_A + 10
+            c += 10 - _LOWER_A
         elif _UPPER_A <= c <= _UPPER_F:
-            digit = c - _UPPER_A + 10
+            c += 10 - _UPPER_A
         else:
             return -1
-        value = 16 * value + digit
+        value = 16 * value + c
     return value
 
 
@@ -165,19 +165,20 @@ def _escaped(data, at, end):
     c = np.int64(data[at])
     if c == _U:
         return _escaped_unit(data, at + 1, end)
-    if c == _N:
-        c = _LINE_END
+    value = np.int64(-1)
+    if c == _QUOTE or c == _BACKSLASH or c == _SLASH:
+        value = c
+    elif c == _N:
+        value = np.int64(_LINE_END)
     elif c == _T:
-        c = _TAB
+        value = np.int64(_TAB)
     elif c == _R:
-        c = _RETURN
+        value = np.int64(_RETURN)
     elif c == _B:
-        c = _BACKSPACE
+        value = np.int64(_BACKSPACE)
     elif c == _F:
-        c = _FORM_FEED
-    elif c != _QUOTE and c != _BACKSLASH and c != _SLASH:
-        return -1, at
-    return c, at + 1
+        value = np.int64(_FORM_FEED)
+    return value, at + 1
 
 
 @njit_no_alloc

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import pairwise
 from typing import overload
@@ -52,10 +51,13 @@ class RawLines:
             except UnicodeDecodeError as e:
                 raise not_utf8(self.file, e, number) from None
 
-    def plain(self, fields: Sequence[str], can_read: Callable[[dict[str, str]], bool]) -> PlainLines | None:
+    def plain(
+        self, fields: Sequence[str], groups: Sequence[Sequence[str]], can_read: Callable[[dict[str, str]], bool]
+    ) -> PlainLines | None:
         """The lines as a kernel reads them; None unless all are objects of texts, with an id and fields of a model.
 
-        `fields`: those that the model reads. `can_read`: whether it can read a document with these fields.
+        `fields`: those that the model reads, `groups`: those that it reads together, as one text. `can_read`: whether
+        it can read a document with these fields.
         """
         keys = self._keys()
         if keys is None:
@@ -70,12 +72,13 @@ class RawLines:
         id_key = document.source_names.id if document.source_names is not None else None
         if id_key is None or sorted([*content.values(), id_key]) != sorted(keys):
             return None
-        places = {name: keys.index(key) for name, key in content.items()}
-        return self._located(keys, keys.index(id_key), {name: places[name] for name in fields if name in places})
+        places = {name: keys.index(content[name]) for name in fields if name in content}
+        located = self._located(keys, keys.index(id_key), places)
+        return None if located is None or not located.decode(groups) else located
 
     def _keys(self) -> list[str] | None:
         """The keys of the first object; None if they are not plain ones, or each object may have others."""
-        line = next((line for line in self.data.splitlines() if line.strip()), b"")
+        line = self.data[: self.data.find(b"\n") + 1] or self.data
         try:
             pairs = json.loads(line, object_pairs_hook=list)
         except (ValueError, RecursionError):
@@ -92,8 +95,7 @@ class RawLines:
         count = line_kernels.locate(data, *_joined(quoted), spans, lines)
         if count == line_kernels.NOT_PLAIN:
             return None
-        found = PlainLines(self, data, spans[:count], self.first + lines[:count], id_place, places)
-        return found if found.are_valid else None
+        return PlainLines(self, data, spans[:count], self.first + lines[:count], id_place, places)
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -137,6 +139,8 @@ class PlainLines:
     """Which of the keys is the id."""
     places: dict[str, int]
     """Which of the keys each field is, in the order of the model's fields."""
+    _decoded: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+    """Ids under (), texts of fields under their names."""
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -146,36 +150,30 @@ class PlainLines:
         """The places of the documents."""
         return LineOrigins(self.lines.file.name, self.numbers)
 
-    @property
-    def are_valid(self) -> bool:
-        """Whether all texts are valid, and no id is empty."""
-        sizes = self.spans[:, self.id_place, 1] - np.abs(self.spans[:, self.id_place, 0])
-        places = (self.id_place, *self.places.values())
-        return bool((sizes > 0).all()) and all(self._decode(np.array([place])) is not None for place in places)
+    def decode(self, groups: Sequence[Sequence[str]]) -> bool:
+        """Decode the ids, and the fields that are read together; returns whether all are valid, and no id is empty."""
+        assert set().union(*groups) >= self.places.keys()
+        for group in [(), *map(tuple, groups)]:
+            chosen = [self.places[name] for name in group if name in self.places] if group else [self.id_place]
+            codes, bounds = np.empty(len(self.data), np.uint32), np.zeros(len(self) + 1, np.int64)
+            if not line_kernels.decode(self.data, self.spans, np.array(chosen, np.int64), codes, bounds[1:]):
+                return False
+            self._decoded[group] = codes[: bounds[-1]], bounds
+        return bool((np.diff(self._decoded[()][1]) > 0).all())
 
-    @cached_property
+    @property
     def ids(self) -> list[str]:
         """The ids of the documents."""
-        decoded = self._decode(np.array([self.id_place]))
-        assert decoded is not None
-        codes, bounds = decoded
+        codes, bounds = self._decoded[()]
         text, cuts = codes.tobytes().decode("utf-32-le"), bounds.tolist()
         return [text[a:b] for a, b in pairwise(cuts)]
 
-    def code_points(self, fields: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of some fields of all documents as code points, end to end, and where each begins and ends.
+    def code_points(self, group: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The texts of fields that are read together as code points, end to end, and where each begins and ends.
 
-        Several fields are joined by line breaks, as `field_text` joins them.
+        They are joined by line breaks, as `field_text` joins them.
         """
-        decoded = self._decode(np.array([self.places[name] for name in fields if name in self.places], np.int64))
-        assert decoded is not None
-        return decoded
-
-    def _decode(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        codes, bounds = np.empty(len(self.data), np.uint32), np.zeros(len(self) + 1, np.int64)
-        if not line_kernels.decode(self.data, self.spans, chosen, codes, bounds[1:]):
-            return None
-        return codes[: bounds[-1]], bounds
+        return self._decoded[tuple(group)]
 
     def objects(self) -> list[str]:
         """The fields of each document as a JSON object."""

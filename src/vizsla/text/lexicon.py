@@ -97,8 +97,6 @@ class _Table(NamedTuple):
     """A hash table of forms, as `scan.number_words` reads it."""
 
     slots: np.ndarray
-    hashes: np.ndarray
-    starts: np.ndarray
     arena: np.ndarray
 
 
@@ -119,12 +117,8 @@ class _Forms:
         self._lexicon = lexicon
         self._segmenter = segmenter
         self._lock = threading.Lock()
-        self._table = _Table(
-            np.zeros(1 << 16, np.int32),
-            np.zeros(1 << 15, np.uint32),
-            np.zeros((1 << 15) + 1, np.int64),
-            np.zeros(1 << 19, np.uint32),
-        )
+        self._table = _Table(np.zeros(1 << 16, np.uint64), np.zeros(1 << 19, np.uint32))
+        self._used = 1  # of the arena; no form has the place 0
         self._count = 0
         self._pieces = np.zeros(1 << 15, np.int32)
         self._piece_ends = np.zeros((1 << 15) + 1, np.int64)
@@ -145,7 +139,7 @@ class _Forms:
             slots, tags, places, state, words, ends,
         ):  # fmt: skip
             tags, places, slots = _doubled(tags), _doubled(places), np.zeros(2 * slots.size, np.int32)
-            scan.rehash(tags, int(state[scan.NEW]), slots)
+            scan.fill_new_slots(tags, int(state[scan.NEW]), slots)
         count = int(state[scan.NEW])
         with self._lock:
             new = self._added(codes, places[:count], tags[:count])
@@ -162,7 +156,7 @@ class _Forms:
             terms, counts = self._analyzer.terms_of_words(forms)
             self._add_pieces(np.fromiter(map(self._lexicon.number, terms), np.int32, len(terms)), counts)
             self._make_room(len(chosen), sum(map(len, forms)))
-            scan.add_forms(codes, places, tags, chosen, self._count, *self._table)
+            self._used = scan.add_forms(codes, places, tags, chosen, self._count, self._used, *self._table)
             numbers[chosen] = np.arange(self._count, self._count + len(chosen))
             self._count += len(chosen)
         return numbers
@@ -179,15 +173,21 @@ class _Forms:
         self._most = max(self._most, *counts)
 
     def _make_room(self, forms: int, characters: int) -> None:
-        """Have room for more forms; threads that read the table go on with the one they have."""
-        slots, hashes, starts, arena = self._table
-        used = int(starts[self._count])
-        while arena.size < used + characters:
+        """Have room for more forms; threads that read the table go on with the one they have.
+
+        They do not see forms that are added to the new one, since they have the old slots, too.
+        """
+        slots, arena = self._table
+        if 2 * (self._count + forms) <= slots.size and self._used + characters + 2 * forms <= arena.size:
+            return
+        while arena.size < self._used + characters + 2 * forms:
             arena = _doubled(arena)
-        while 2 * (self._count + forms) > slots.size:
-            hashes, starts, slots = _doubled(hashes), _doubled(starts), np.zeros(2 * slots.size, np.int32)
-            scan.rehash(hashes, self._count, slots)
-        self._table = _Table(slots, hashes, starts, arena)
+        size = slots.size
+        while 2 * (self._count + forms) > size:
+            size *= 2
+        larger = np.zeros(size, np.uint64)
+        scan.fill_slots(slots, larger)
+        self._table = _Table(larger, arena)
 
 
 def _texts(codes: np.ndarray, places: np.ndarray) -> list[str]:

@@ -109,39 +109,44 @@ def _next_form(codes, at, end, plain, classes, transitions, accepting, longest):
 
 
 @njit_no_alloc
-def same_form(codes, at, stop, arena, start, end):
-    if end - start != stop - at:
-        return False
+def _same(codes, at, stop, others, start):
     for x in range(stop - at):
-        if arena[start + x] != codes[at + x]:
+        if others[start + x] != codes[at + x]:
             return False
     return True
 
 
 @njit_no_alloc
-def _find_form(codes, at, stop, tag, slots, hashes, starts, arena):
-    """The number of a known form; -1 if it is not there. Another thread may add forms meanwhile."""
+def _find_form(codes, at, stop, tag, slots, arena):
+    """The number of a known form; -1 if it is not there. Another thread may add forms meanwhile.
+
+    What it adds may be seen in any order: a form of which a part is not seen yet counts as one that is not there.
+    """
     mask = slots.size - 1
     slot = np.int64(tag) & mask
-    while slots[slot] != 0:
-        form = np.int64(slots[slot]) - 1
-        if hashes[form] == tag and same_form(codes, at, stop, arena, starts[form], starts[form + 1]):
-            return form
+    entry = slots[slot]
+    while entry != 0:
+        if entry >> np.uint64(32) == tag:
+            place = np.int64(entry & np.uint64(0xFFFFFFFF))
+            form = np.int64(arena[place])
+            if form != 0 and arena[place + 1] == stop - at and _same(codes, at, stop, arena, place + 2):
+                return form - 1
         slot = (slot + 1) & mask
-    return -1
+        entry = slots[slot]
+    return np.int64(-1)
 
 
 @njit_no_alloc
 def number_words(
-    codes, bounds, plain, classes, transitions, accepting, longest, slots, hashes, starts, arena,
+    codes, bounds, plain, classes, transitions, accepting, longest, slots, arena,
     new_slots, new_hashes, new_places, state, words, ends,
 ):  # fmt: skip
     """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
 
-    A form's characters lie at arena[starts[f]:starts[f + 1]]; `slots` is an open-addressing hash table of f + 1
-    (0: free). A form that is not in there is new: form n of the new ones has the number -1 - n, its first place in
-    `codes` is in `new_places`, and `new_slots` is a hash table as above. Returns False when that one is full: enlarge
-    it and call again with the same state.
+    A form lies in `arena` as its number + 1, its length and its characters; `slots` is an open-addressing hash table
+    of hashes, in the upper 32 bits, and places in the arena (0: free). A form that is not in there is new: form n of
+    the new ones has the number -1 - n, its first place in `codes` is in `new_places`, and `new_slots` is a hash table
+    of n + 1. Returns False when that one is full: enlarge it and call again with the same state.
     """
     mask = new_slots.size - 1
     text, position, count, new = state[TEXT], state[POSITION], state[WORDS], state[NEW]
@@ -150,12 +155,13 @@ def number_words(
         end = bounds[text + 1]
         at, stop, tag = _next_form(codes, position, end, plain, classes, transitions, accepting, longest)
         while at < stop:
-            form = _find_form(codes, at, stop, tag, slots, hashes, starts, arena)
+            form = _find_form(codes, at, stop, tag, slots, arena)
             if form < 0:
                 slot = np.int64(tag) & mask
                 while new_slots[slot] != 0:
                     n = np.int64(new_slots[slot]) - 1
-                    if new_hashes[n] == tag and same_form(codes, at, stop, codes, new_places[n, 0], new_places[n, 1]):
+                    start, size = new_places[n, 0], new_places[n, 1] - new_places[n, 0]
+                    if new_hashes[n] == tag and size == stop - at and _same(codes, at, stop, codes, start):
                         break
                     slot = (slot + 1) & mask
                 if new_slots[slot] == 0:
@@ -179,39 +185,50 @@ def number_words(
 
 
 @njit_no_alloc
-def find_forms(codes, places, tags, slots, hashes, starts, arena, numbers):
+def find_forms(codes, places, tags, slots, arena, numbers):
     """Put the numbers of forms at some places into `numbers`, -1 for each that is not known."""
     for n in range(numbers.size):
-        numbers[n] = _find_form(codes, places[n, 0], places[n, 1], tags[n], slots, hashes, starts, arena)
+        numbers[n] = _find_form(codes, places[n, 0], places[n, 1], tags[n], slots, arena)
 
 
 @njit_no_alloc
-def add_forms(codes, places, tags, chosen, first, slots, hashes, starts, arena):
-    """Add the chosen forms to tables with enough room; their numbers count up from `first`."""
+def _put(tag, value, slots):
+    """Put a value into the first free slot for a hash."""
     mask = slots.size - 1
-    used = starts[first]
+    slot = np.int64(tag) & mask
+    while slots[slot] != 0:
+        slot = (slot + 1) & mask
+    slots[slot] = value
+
+
+@njit_no_alloc
+def add_forms(codes, places, tags, chosen, first, used, slots, arena):
+    """Add the chosen forms to tables with enough room; their numbers count up from `first`. Returns what is used."""
     for x in range(chosen.size):
-        n, form = chosen[x], first + x
-        for place in range(places[n, 0], places[n, 1]):
-            arena[used] = codes[place]
-            used += 1
-        hashes[form] = tags[n]
-        starts[form + 1] = used
-        slot = np.int64(tags[n]) & mask
-        while slots[slot] != 0:
-            slot = (slot + 1) & mask
-        slots[slot] = form + 1
+        n = chosen[x]
+        at, stop = places[n, 0], places[n, 1]
+        for i in range(stop - at):
+            arena[used + 2 + i] = codes[at + i]
+        arena[used + 1] = stop - at
+        arena[used] = first + x + 1
+        _put(tags[n], np.uint64(tags[n]) << np.uint64(32) | np.uint64(used), slots)
+        used += 2 + stop - at
+    return used
 
 
 @njit_no_alloc
-def rehash(hashes, count, slots):
-    """Fill an empty, larger hash table with the known forms."""
-    mask = slots.size - 1
-    for f in range(count):
-        slot = np.int64(hashes[f]) & mask
-        while slots[slot] != 0:
-            slot = (slot + 1) & mask
-        slots[slot] = f + 1
+def fill_slots(old, slots):
+    """Fill an empty hash table of known forms from another one."""
+    for x in range(old.size):
+        if old[x] != 0:
+            _put(np.uint32(old[x] >> np.uint64(32)), old[x], slots)
+
+
+@njit_no_alloc
+def fill_new_slots(hashes, count, slots):
+    """Fill an empty hash table of new forms."""
+    for n in range(count):
+        _put(hashes[n], n + 1, slots)
 
 
 @njit_no_alloc

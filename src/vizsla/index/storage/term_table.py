@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.index.storage import database, term_blocks
-from vizsla.index.storage.term_blocks import TermBlocks
+from vizsla.index.storage.term_blocks import Row, TermBlocks
 
 
 def _term_number(number: Any, path: Path) -> int:
@@ -45,13 +45,14 @@ def reading_terms(path: Path) -> Iterator[None]:
         raise database.damaged(path, "its terms are not what was written") from None
 
 
-def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
-    """Move terms to blocks if they are many, or if `whole`; part of a commit."""
+def fold_terms(connection: sqlite3.Connection, path: Path, new: Iterable[Row] = (), *, whole: bool) -> None:
+    """Add new terms, in order, and move all to blocks if they are many, or if `whole`; part of a commit."""
     with reading_terms(path):
         folded = term_blocks.fold_terms(
             connection,
             database.get_meta(connection, "next_term"),
             database.get_meta(connection, term_blocks.FOLDED) or 0,
+            new,
             whole=whole,
         )
     database.set_meta(connection, term_blocks.FOLDED, folded)

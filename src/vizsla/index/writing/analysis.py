@@ -107,7 +107,8 @@ class Analyst:
         return replace(batch, fresh=fresh, namespaces=namespaces)
 
     def _plain(self, batch: RawLines) -> PlainLines | None:
-        return batch.plain(self._model.fields, lambda content: self._model.problem(content) is None)
+        groups = [part.component.fields for part in self._model.parts]
+        return batch.plain(self._model.fields, groups, lambda content: self._model.problem(content) is None)
 
     def _encode_lines(self, lines: PlainLines, encoders: Sequence[NamespaceEncoder]) -> AnalysedBatch:
         """As `encode`, without an object for each document."""

@@ -18,7 +18,7 @@ from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import database, forking, segment_files, term_table
+from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.id_files import SegmentIds
@@ -30,6 +30,7 @@ from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_ids import DocumentIds
 from vizsla.index.writing.document_rows import DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
+from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
@@ -110,7 +111,8 @@ class WriteTransaction:
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
         self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
-        self._buffer = Buffer(self._path, self.model, self._db, self._checksums, self._vector_index.store)
+        self._terms = TermNumbers(self._path, self._db, self._checksums)
+        self._buffer = Buffer(self.model, self._terms, self._vector_index.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int | None = None) -> Added:
         """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
@@ -221,17 +223,16 @@ class WriteTransaction:
 
     def _replaced(self, batch: AnalysedBatch, first: int) -> list[tuple[str, int]]:
         """Ids and numbers of the documents that a batch replaces; documents of the same call cannot be replaced."""
-        origins = dict(zip(batch.ids, batch.origins, strict=True))
-        if len(origins) < len(batch.ids):
+        if len(set(batch.ids)) < len(batch.ids):
             seen: set[str] = set()
             for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
                 if doc_id in seen:
                     raise _repeated(doc_id, origin)
                 seen.add(doc_id)
-        old = self._rows.find(list(origins))
+        old = self._rows.find(batch.ids)
         for doc_id, number in old:
             if number >= first:
-                raise _repeated(doc_id, origins[doc_id])
+                raise _repeated(doc_id, batch.origins[batch.ids.index(doc_id)])
         return old
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -297,10 +298,12 @@ class WriteTransaction:
                 self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted,
                 self._opened,
             )  # fmt: skip
+            if database.get_meta(self._db, database.POSITIONS):  # which need the numbers of words
+                self._terms.store()
             compaction.run(whole=compact)
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
-            term_table.fold_terms(self._db, self._path, whole=compact)
+            self._terms.fold(whole=compact)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._store_fitted_weights()
