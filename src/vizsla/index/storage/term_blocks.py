@@ -50,6 +50,8 @@ class Term(NamedTuple):
 
 Row = tuple[int, str, int]
 """A `Term`, or what is like one."""
+Block = tuple[int, str, bytes]
+"""A row of the table `term_blocks`: namespace, first term and content."""
 
 
 def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
@@ -220,23 +222,36 @@ def insert_terms(db: sqlite3.Connection, terms: Iterable[Row]) -> None:
     db.executemany("INSERT INTO terms VALUES (?, ?, ?)", terms)
 
 
-def fold_terms(db: sqlite3.Connection, next_term: int, folded: int, new: Iterable[Row] = (), *, whole: bool) -> int:
+def is_foldable(next_term: int, folded: int) -> bool:
+    """Whether so many terms are not in blocks yet that a commit moves them there."""
+    return next_term - folded >= max(_MIN_FOLDED, folded // _SHARE)
+
+
+def fold_terms(
+    db: sqlite3.Connection,
+    next_term: int,
+    folded: int,
+    new: Iterable[Row] = (),
+    packed: Sequence[Block] | None = None,
+    *,
+    whole: bool,
+) -> int:
     """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now.
 
-    `new`: terms that are not in the table yet, in order; they go to the table or to the blocks.
+    `new`: terms that are not in the table yet, in order; they go to the table or to the blocks. `packed`: the blocks
+    of all terms, if somebody has made them already.
     """
-    pending = next_term - folded
-    if pending == 0 or not (whole or pending >= max(_MIN_FOLDED, folded // _SHARE)):
+    if next_term == folded or not (whole or is_foldable(next_term, folded)):
         insert_terms(db, new)
         return folded
-    blocks = list(_blocks(_merged(stored_terms(db), iter(new))))
+    blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
     db.execute("DELETE FROM term_blocks")
     db.execute("DELETE FROM terms")
     db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
     return next_term
 
 
-def _blocks(terms: Iterable[Row]) -> Iterator[tuple[int, str, bytes]]:
+def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
     """Namespace, first term and content of each block of sorted terms."""
     for namespace, own in groupby(terms, itemgetter(0)):
         block: list[tuple[str, int]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.index.storage import database, term_blocks, term_table
 from vizsla.index.storage.checksums import Checksums
+from vizsla.index.storage.term_blocks import Block, Row
 
 MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
 _MOST_PENDING = 1_000_000
@@ -27,6 +29,7 @@ class TermNumbers:
         self._next: int = database.get_meta(db, "next_term")
         self._pending: dict[int, tuple[list[str], list[int]]] = {}
         self._pending_count = 0
+        self._packing: Future[list[Block]] | None = None
 
     def has(self, namespace: int) -> bool:
         """Whether the last commit has any terms of a namespace."""
@@ -66,14 +69,26 @@ class TermNumbers:
         """Write the terms in memory to the database."""
         term_blocks.insert_terms(self._db, self._take_pending())
 
+    def begin_fold(self) -> None:
+        """Have a thread begin with `fold` if all terms are in memory, and they are many; add no terms from then on."""
+        if self._pending_count == self._next and term_blocks.is_foldable(self._next, 0):
+            executor = ThreadPoolExecutor(1)
+            self._packing = executor.submit(lambda rows: [*term_blocks.pack_terms(rows)], self._in_order(self._pending))
+            executor.shutdown(wait=False)
+
     def fold(self, *, whole: bool) -> None:
         """Write the terms in memory, and move all terms to blocks if they are many, or if `whole`; part of a commit."""
-        term_table.fold_terms(self._db, self._path, self._take_pending(), whole=whole)
+        packed = None if self._packing is None else self._packing.result()
+        term_table.fold_terms(self._db, self._path, self._take_pending(), packed, whole=whole)
 
-    def _take_pending(self) -> Iterator[tuple[int, str, int]]:
-        """The terms in memory in order, which is also how they are inserted fastest."""
-        pending, self._pending, self._pending_count = sorted(self._pending.items()), {}, 0
-        for namespace, (terms, numbers) in pending:
+    def _take_pending(self) -> Iterator[Row]:
+        pending, self._pending, self._pending_count = self._pending, {}, 0
+        return self._in_order(pending)
+
+    @staticmethod
+    def _in_order(pending: dict[int, tuple[list[str], list[int]]]) -> Iterator[Row]:
+        """Terms in memory in the order of blocks, which is also how they are inserted fastest."""
+        for namespace, (terms, numbers) in sorted(pending.items()):
             order = sorted(range(len(terms)), key=terms.__getitem__)
             yield from zip(
                 repeat(namespace), map(terms.__getitem__, order), map(numbers.__getitem__, order), strict=False

@@ -287,6 +287,7 @@ class WriteTransaction:
         Segments are merged where it pays, or into one segment if `compact`. `just_before` is called right before the
         commit. `vector_index`: how dense vectors are stored and searched from now on, which needs one segment.
         """
+        self._terms.begin_fold()
         self._flush()
         with self._storing():
             if vector_index is not None:
