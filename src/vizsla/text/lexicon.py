@@ -96,6 +96,7 @@ def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 class _Table(NamedTuple):
     """A hash table of forms, as `scan.number_words` reads it."""
 
+    shorts: np.ndarray
     slots: np.ndarray
     arena: np.ndarray
 
@@ -117,7 +118,10 @@ class _Forms:
         self._lexicon = lexicon
         self._segmenter = segmenter
         self._lock = threading.Lock()
-        self._table = _Table(np.zeros(1 << 16, np.uint64), np.zeros(1 << 19, np.uint32))
+        self._table = _Table(
+            np.zeros((1 << 15, 2), np.uint64), np.zeros(1 << 15, np.uint64), np.zeros(1 << 18, np.uint32)
+        )
+        self._shorts = 0  # forms with a key
         self._used = 1  # of the arena; no form has the place 0
         self._count = 0
         self._pieces = np.zeros(1 << 15, np.int32)
@@ -148,15 +152,15 @@ class _Forms:
 
     def _added(self, codes: np.ndarray, places: np.ndarray, tags: np.ndarray) -> np.ndarray:
         """The numbers of forms at some places; those that are not known yet are added with their terms."""
-        numbers = np.empty(len(tags), np.int64)
-        scan.find_forms(codes, places, tags, *self._table, numbers)
+        keys, numbers = np.empty(len(tags), np.uint64), np.empty(len(tags), np.int64)
+        scan.find_forms(codes, places, tags, *self._table, keys, numbers)
         chosen = np.flatnonzero(numbers < 0)
         if len(chosen):
             forms = _texts(codes, places[chosen])
             terms, counts = self._analyzer.terms_of_words(forms)
             self._add_pieces(np.fromiter(map(self._lexicon.number, terms), np.int32, len(terms)), counts)
-            self._make_room(len(chosen), sum(map(len, forms)))
-            self._used = scan.add_forms(codes, places, tags, chosen, self._count, self._used, *self._table)
+            self._make_room(int(np.count_nonzero(keys[chosen])), len(chosen), sum(map(len, forms)))
+            self._used = scan.add_forms(codes, places, tags, keys, chosen, self._count, self._used, *self._table)
             numbers[chosen] = np.arange(self._count, self._count + len(chosen))
             self._count += len(chosen)
         return numbers
@@ -172,22 +176,29 @@ class _Forms:
         self._piece_ends[self._count + 1 : end + 1] = used + np.cumsum(counts)
         self._most = max(self._most, *counts)
 
-    def _make_room(self, forms: int, characters: int) -> None:
-        """Have room for more forms; threads that read the table go on with the one they have.
+    def _make_room(self, short: int, forms: int, characters: int) -> None:
+        """Have room for more forms, `short` of them with a key.
 
-        They do not see forms that are added to the new one, since they have the old slots, too.
+        Threads that read the tables go on with those they have. They do not see forms that are added to the new arena,
+        since they have the old slots, too.
         """
-        slots, arena = self._table
-        if 2 * (self._count + forms) <= slots.size and self._used + characters + 2 * forms <= arena.size:
-            return
-        while arena.size < self._used + characters + 2 * forms:
-            arena = _doubled(arena)
-        size = slots.size
-        while 2 * (self._count + forms) > size:
-            size *= 2
-        larger = np.zeros(size, np.uint64)
-        scan.fill_slots(slots, larger)
-        self._table = _Table(larger, arena)
+        shorts, slots, arena = self._table
+        self._shorts += short
+        if 2 * self._shorts > len(shorts):
+            shorts = np.zeros((_size_for(self._shorts), 2), np.uint64)
+            scan.fill_shorts(self._table.shorts, shorts)
+        others, needed = self._count + forms - self._shorts, self._used + characters + 2 * forms
+        if 2 * others > len(slots) or needed > len(arena):
+            while needed > len(arena):
+                arena = _doubled(arena)
+            slots = np.zeros(max(_size_for(others), len(slots)), np.uint64)
+            scan.fill_slots(self._table.slots, slots)
+        self._table = _Table(shorts, slots, arena)
+
+
+def _size_for(forms: int) -> int:
+    """The size of a hash table for so many forms, or half as many more."""
+    return int(1 << (3 * forms).bit_length())
 
 
 def _texts(codes: np.ndarray, places: np.ndarray) -> list[str]:
