@@ -61,7 +61,8 @@ class Engine(Peer):
         folder.rmdir()
         with Index.create(folder, store=False) as index:
             for file in sources:
-                index.add(Source.find(file).documents(), workers=threads)
+                source = Source.find(file)
+                index.add(source.raw_lines() or source.documents(), workers=threads)
             index.commit()
             return {"documents": len(index), "segments": index.info()["segments"]}
 

@@ -78,7 +78,8 @@ class RawLines:
 
     def _keys(self) -> list[str] | None:
         """The keys of the first object; None if they are not plain ones, or each object may have others."""
-        line = self.data[: self.data.find(b"\n") + 1] or self.data
+        data = self.data.lstrip(b" \t\r\n")
+        line = data[: data.find(b"\n") + 1] or data
         try:
             pairs = json.loads(line, object_pairs_hook=list)
         except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from vizsla.text import scan
+from vizsla.text import form_kernels, scan
 from vizsla.text.tokenizers import Tokenizer
 
 
@@ -94,7 +94,7 @@ def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Table(NamedTuple):
-    """A hash table of forms, as `scan.number_words` reads it."""
+    """A hash table of forms, as `form_kernels.number_words` reads it."""
 
     shorts: np.ndarray
     slots: np.ndarray
@@ -138,29 +138,31 @@ class _Forms:
             np.zeros((1 << 11, 2), np.int64),
         )
         s, a, table = self._segmenter, self._segmenter.automaton, self._table
-        while not scan.number_words(
+        while not form_kernels.number_words(
             codes, bounds, s.plain, s.classes, a.transitions, a.accepting, s.longest, *table,
             slots, tags, places, state, words, ends,
         ):  # fmt: skip
             tags, places, slots = _doubled(tags), _doubled(places), np.zeros(2 * slots.size, np.int32)
-            scan.fill_new_slots(tags, int(state[scan.NEW]), slots)
-        count = int(state[scan.NEW])
+            form_kernels.fill_new_slots(tags, int(state[form_kernels.NEW]), slots)
+        count = int(state[form_kernels.NEW])
         with self._lock:
             new = self._added(codes, places[:count], tags[:count])
             pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
-        return scan.NumberedWords(words[: int(state[scan.WORDS])], ends, new, pieces, piece_ends, most)
+        return scan.NumberedWords(words[: int(state[form_kernels.WORDS])], ends, new, pieces, piece_ends, most)
 
     def _added(self, codes: np.ndarray, places: np.ndarray, tags: np.ndarray) -> np.ndarray:
         """The numbers of forms at some places; those that are not known yet are added with their terms."""
         keys, numbers = np.empty(len(tags), np.uint64), np.empty(len(tags), np.int64)
-        scan.find_forms(codes, places, tags, *self._table, keys, numbers)
+        form_kernels.find_forms(codes, places, tags, *self._table, keys, numbers)
         chosen = np.flatnonzero(numbers < 0)
         if len(chosen):
             forms = _texts(codes, places[chosen])
             terms, counts = self._analyzer.terms_of_words(forms)
             self._add_pieces(np.fromiter(map(self._lexicon.number, terms), np.int32, len(terms)), counts)
             self._make_room(int(np.count_nonzero(keys[chosen])), len(chosen), sum(map(len, forms)))
-            self._used = scan.add_forms(codes, places, tags, keys, chosen, self._count, self._used, *self._table)
+            self._used = form_kernels.add_forms(
+                codes, places, tags, keys, chosen, self._count, self._used, *self._table
+            )
             numbers[chosen] = np.arange(self._count, self._count + len(chosen))
             self._count += len(chosen)
         return numbers
@@ -186,13 +188,13 @@ class _Forms:
         self._shorts += short
         if 2 * self._shorts > len(shorts):
             shorts = np.zeros((_size_for(self._shorts), 2), np.uint64)
-            scan.fill_shorts(self._table.shorts, shorts)
+            form_kernels.fill_shorts(self._table.shorts, shorts)
         others, needed = self._count + forms - self._shorts, self._used + characters + 2 * forms
         if 2 * others > len(slots) or needed > len(arena):
             while needed > len(arena):
                 arena = _doubled(arena)
             slots = np.zeros(max(_size_for(others), len(slots)), np.uint64)
-            scan.fill_slots(self._table.slots, slots)
+            form_kernels.fill_slots(self._table.slots, slots)
         self._table = _Table(shorts, slots, arena)
 
 

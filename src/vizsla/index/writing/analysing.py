@@ -25,7 +25,8 @@ from vizsla.errors import VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch, Analyst, Batch, batches
 from vizsla.models import Model
 
-_AHEAD = 8  # batches for each thread, so that threads go on while the writer writes a segment
+_AHEAD = 8  # batches, beside two for each thread, so that threads go on while the writer writes a segment
+_MOST_THREADS = 8  # by default; more wait for the writer
 Submit = Callable[[Batch], Callable[[], AnalysedBatch]]
 """Has a batch analysed, and gives what waits for it."""
 
@@ -57,7 +58,7 @@ class Analysis:
         if workers in (None, 1) and len(first) == 1:  # nothing to do meanwhile, so a thread would not help
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
-            yield from _in_threads(analyst, chain(first, work), workers or available_cores())
+            yield from _in_threads(analyst, chain(first, work), workers or min(available_cores(), _MOST_THREADS))
         elif workers in (None, 1):
             yield from _in_a_thread(analyst, chain(first, work))
         else:
@@ -101,7 +102,7 @@ def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int) -> Genera
             encoded = executor.submit(analyst.encode, batch, encoders)
             return lambda: analyst.finish(encoded.result(), encoders)
 
-        yield from _in_order(submit, work, _AHEAD * workers)
+        yield from _in_order(submit, work, _AHEAD + 2 * workers)
 
 
 @contextmanager
