@@ -1,4 +1,4 @@
-"""Threads that analyse documents side by side: the same index as from one, and what stops them leaves nothing behind."""
+"""Threads that analyse documents side by side: the same index as from one, and what stops them leaves nothing."""
 
 from __future__ import annotations
 

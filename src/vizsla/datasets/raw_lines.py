@@ -159,7 +159,9 @@ class PlainLines:
             codes, bounds = np.empty(len(self.data), np.uint32), np.zeros(len(self) + 1, np.int64)
             if not line_kernels.decode(self.data, self.spans, np.array(chosen, np.int64), codes, bounds[1:]):
                 return False
-            self._decoded[group] = codes[: bounds[-1]], bounds
+            codes = codes[: bounds[-1]]
+            codes.flags.writeable = False  # one kind of array, so that kernels are compiled once
+            self._decoded[group] = codes, bounds
         return bool((np.diff(self._decoded[()][1]) > 0).all())
 
     @property
