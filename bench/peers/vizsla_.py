@@ -29,8 +29,8 @@ class Engine(Peer):
     package = "vizsla"
     notes = (
         "k1 0.9, b 0.4, Lucene's length codes. Queries are term numbers and counts made beforehand; looking up "
-        "document frequencies and weighing terms is timed. One segment, memory-mapped. From text: one thread analyses, "
-        "another reads and writes; no texts stored."
+        "document frequencies and weighing terms is timed. One segment, memory-mapped. From text: as many threads as "
+        "asked analyse, another reads and writes; no texts stored."
     )
 
     def __init__(self) -> None:
