@@ -103,7 +103,12 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = random.Random(0)
     words = made_words(rng, 900)
     lines = [
-        {"id": str(i), "title": rng.choice(words), "text": " ".join(rng.choices(words, k=rng.randrange(40)))}
+        {
+            "id": str(i),
+            "title": rng.choice(words),
+            "text": " ".join(rng.choices(words, k=rng.randrange(40))),
+            "n": [i % 9],
+        }
         for i in range(1000)
     ]
     path = tmp_path / "corpus.jsonl"
@@ -115,7 +120,7 @@ def content(folder: Path) -> tuple[list[str], dict[str, list[tuple[object, ...]]
     """All that an index stores, but for the names of its segments."""
     files = sorted(hashlib.sha256(f.read_bytes()).hexdigest() for f in (folder / "segments").rglob("*.npy"))
     db = sqlite3.connect(folder / "index.db")
-    names = ("terms", "term_blocks", "contents")
+    names = ("terms", "term_blocks", "contents", "documents")
     tables = {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
     db.close()
     return files, tables
@@ -274,7 +279,8 @@ def test_a_build_that_is_stopped_leaves_the_last_commit(tmp_path: Path, corpus: 
     [
         ("bm25", {"id": "1", "text": "dog"}, True),
         ("bm25-multifield", {"id": "1", "title": "a", "text": "dog"}, True),
-        ("bm25", {"id": "1", "text": "dog", "year": 1999}, False),
+        ("bm25", {"id": "1", "text": "dog", "year": 1999}, True),
+        ("bm25", {"id": "1", "text": ["dog", "cat"]}, False),
         ("bm25(analyzer=cjk)", {"id": "1", "text": "dog"}, False),
         ("counts", {"id": "1", "counts": {"dog": 1}}, False),
     ],

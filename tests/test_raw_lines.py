@@ -45,7 +45,8 @@ def check_same(lines: RawLines, model: Model | None = None) -> bool:
     assert list(found.origins) == [d.origin for d in documents]
     rows = [{f: d.content[f] for f in model.fields if f in d.content} for d in documents]
     assert found.objects() == [json.dumps(row, ensure_ascii=False) for row in rows]
-    assert all(row == d.content for row, d in zip(rows, documents, strict=True))
+    others = [{key: d.content[key] for key in d.content if key not in model.fields} for d in documents]
+    assert found.metadata == [json.dumps(row, ensure_ascii=False) if row else None for row in others]
     for part in model.parts:
         codes, bounds = found.code_points(part.component.fields)
         texts = [codes[a:b].tobytes().decode("utf-32-le") for a, b in pairwise(bounds)]
@@ -69,11 +70,27 @@ pieces = st.sampled_from(
     ['{', '}', '"', '\\', ':', ',', ' ', '\t', '\n', '\r', '"_id"', '"text"', '"title"', '"a"', '"\\u00e9"', "null",
      "1", '"\\ud83d\\ude00"', '"\\ud83d"', '"\\n"', '"\\x"', '"\\u12g4"', "[]", "{}", '"é"', '"\x01"', '"', "\xa0"]
 )  # fmt: skip
+ODD = [
+    "1",
+    "01",
+    "[1,]",
+    "[1",
+    "{]}",
+    "NaN",
+    "1 2",
+    '{"a": "}"}',
+    '{"a": 1, "a": 2}',
+    '"\\ud800"',
+    '"a"b',
+    "",
+    "tru",
+    "\xa0",
+]
 line_of = st.builds(
     lambda i, t, more: f'{{"_id": {i}, "text": {t}{more}}}',
     st.sampled_from(['"1"', '""', "1", '"\\u0061"', '"\\ud800"', '"é"']),
     st.sampled_from(['"dog"', "null", '""', '"a\\nb"', '"\\/"', '"\\"', '"\x1f"', '"\ud83d\\ude00"', '["a"]']),
-    st.sampled_from(["", ', "title": "T"', ', "_id": "2"', ', "n": 1', ","]),
+    st.sampled_from(["", ', "title": "T"', ', "_id": "2"', ",", *(f', "n": {n}' for n in ODD)]),
 )
 
 
@@ -107,21 +124,40 @@ def test_what_a_kernel_does_not_read_is_left_to_json(some: list[str], more: byte
         ({"key": "1", "words": "dogs bark"}, FieldNames("key", "words"), "bm25"),
         ({"title": "Dogs", "id": "1", "text": "bark"}, USUAL_NAMES, "bm25-multifield"),
         ({"title": "", "id": "1", "text": ""}, USUAL_NAMES, "bm25-prime"),
+        ({"id": "1", "docid": "2", "text": "dogs", "metadata": {}}, USUAL_NAMES, "bm25"),
+        ({"id": "1", "text": "dogs", "title": ["a", "list"]}, USUAL_NAMES, "bm25(fields=text)"),
     ],
 )
-def test_fields_have_the_names_that_the_model_reads(record: dict[str, str], names: FieldNames, model: str) -> None:
+def test_fields_have_the_names_that_the_model_reads(record: dict[str, Any], names: FieldNames, model: str) -> None:
     assert check_same(block(json.dumps(record).encode(), names), parse_model(model))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.tuples(values, values), min_size=1, max_size=4), st.booleans(), st.sampled_from(["", " ", "\t \r"]))
+def test_other_fields_are_metadata_of_any_kind(some: list[tuple[Any, Any]], ascii_only: bool, space: str) -> None:
+    separators = space + "," + space, space + ":" + space
+    dumped = [
+        json.dumps({"more": a, "_id": f"{i}", "text": "dog", "n": b}, ensure_ascii=ascii_only, separators=separators)
+        for i, (a, b) in enumerate(some)
+    ]
+    assert check_same(block("\n".join(dumped).encode()))
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        {"id": "1", "text": "dog", "year": 1999},
-        {"id": "1", "text": "dog", "url": "https://example.org"},
         {"id": 1, "text": "dog"},
+        {"id": "1", "text": ["dog", "cat"]},
+        {"id": "1", "text": "dog", "size": float("nan")},
+        {"id": "1", "text": "dog", "more": {"a": ["\ud800"]}},
         {"id": "1", "title": "no text"},
         {"text": "no id"},
-        {"id": "1", "docid": "2", "text": "dog"},
         ["a list"],
         "text",
     ],

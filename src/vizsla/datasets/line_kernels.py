@@ -1,7 +1,8 @@
-"""Kernels that read plain JSON lines: objects with the same keys in the same order, whose values are texts.
+"""Kernels that read plain JSON lines: objects with the same keys in the same order, texts where texts are expected.
 
 They read what Python's `json` reads, and leave everything else to it: `locate` gives up at the first line that is not
-plain, and `decode` at the first text that is not valid. Neither holds the GIL.
+plain, and `decode` at the first text that is not valid. Of other values they find where they end. None of them holds
+the GIL.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from vizsla.kernels import njit_no_alloc
 
 _QUOTE, _BACKSLASH, _SLASH, _OPEN, _CLOSE, _COLON, _COMMA = (ord(c) for c in '"\\/{}:,')
+_OPEN_LIST, _CLOSE_LIST = (ord(c) for c in "[]")
 _SPACE, _TAB, _LINE_END, _RETURN, _BACKSPACE, _FORM_FEED = (ord(c) for c in " \t\n\r\b\f")
 _B, _F, _N, _R, _T, _U = (ord(c) for c in "bfnrtu")
 _ZERO, _NINE, _UPPER_A, _UPPER_F, _LOWER_A, _LOWER_F = (ord(c) for c in "09AFaf")
@@ -61,6 +63,26 @@ def _text_end(data, at, end):
 
 
 @njit_no_alloc
+def _value_end(data, at, end):
+    """Where the value that begins at `at` ends, if it is a valid one; -1 where it cannot be."""
+    depth = 0
+    while at < end:
+        c = data[at]
+        if c == _QUOTE:
+            at, _ = _text_end(data, at + 1, end)
+            if at < 0:
+                return -1
+        elif c == _OPEN or c == _OPEN_LIST:
+            depth += 1
+        elif c == _CLOSE or c == _CLOSE_LIST or c == _COMMA:
+            if depth == 0:
+                return at
+            depth -= c != _COMMA
+        at += 1
+    return -1
+
+
+@njit_no_alloc
 def _is_key(data, at, end, keys, first, last):
     """Whether a key stands at `at`, in quotes."""
     if at + last - first > end:
@@ -72,8 +94,8 @@ def _is_key(data, at, end, keys, first, last):
 
 
 @njit_no_alloc
-def _locate_line(data, at, end, keys, key_ends, spans):
-    """Find the texts of one line; returns whether it is a plain one. A text with escapes has its start negated."""
+def _locate_line(data, at, end, keys, key_ends, are_texts, spans):
+    """Find the values of one line; returns whether it is a plain one. A text with escapes has its start negated."""
     at = _skip_blank(data, at, end)
     if at >= end or data[at] != _OPEN:
         return False
@@ -85,25 +107,32 @@ def _locate_line(data, at, end, keys, key_ends, spans):
         if at >= end or data[at] != _COLON:
             return False
         at = _skip_blank(data, at + 1, end)
-        if at >= end or data[at] != _QUOTE:
-            return False
-        stop, escaped = _text_end(data, at + 1, end)
+        if are_texts[k]:
+            if at >= end or data[at] != _QUOTE:
+                return False
+            stop, escaped = _text_end(data, at + 1, end)
+            spans[k, 0] = -(at + 1) if escaped else at + 1
+            at = stop + 1
+        else:
+            stop = _value_end(data, at, end)
+            spans[k, 0] = at
+            at = stop
         if stop < 0:
             return False
-        spans[k, 0] = -(at + 1) if escaped else at + 1
         spans[k, 1] = stop
-        at = _skip_blank(data, stop + 1, end)
+        at = _skip_blank(data, at, end)
         if at >= end or data[at] != (_CLOSE if k == key_ends.size - 2 else _COMMA):
             return False
     return _skip_blank(data, at + 1, end) == end
 
 
 @njit_no_alloc
-def locate(data, keys, key_ends, spans, lines):
-    """Find the texts of all lines, [document, key, from and to]; lines of white space are skipped.
+def locate(data, keys, key_ends, are_texts, spans, lines):
+    """Find the values of all lines, [document, key, from and to]; lines of white space are skipped.
 
-    `keys`: the keys of every object in their order, each in quotes. Puts into `lines` the numbers of the documents'
-    lines, from 0. Returns how many documents there are; NOT_PLAIN if a line is not plain.
+    `keys`: the keys of every object in their order, each in quotes; `are_texts`: which of their values must be texts.
+    Puts into `lines` the numbers of the documents' lines, from 0. Returns how many documents there are; NOT_PLAIN if a
+    line is not plain.
     """
     at, line, count = 0, 0, 0
     while at < data.size:
@@ -111,7 +140,7 @@ def locate(data, keys, key_ends, spans, lines):
         while end < data.size and data[end] != _LINE_END:
             end += 1
         if _skip_blank(data, at, end) < end:
-            if not _locate_line(data, at, end, keys, key_ends, spans[count]):
+            if not _locate_line(data, at, end, keys, key_ends, are_texts, spans[count]):
                 return NOT_PLAIN
             lines[count] = line
             count += 1

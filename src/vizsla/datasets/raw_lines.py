@@ -20,6 +20,7 @@ RAW_LINES = 2000
 RAW_BYTES = 4_000_000
 _CHUNK = 1 << 22
 _MARK = b"\xef\xbb\xbf"  # a file may begin with it
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class RawLines:
     def plain(
         self, fields: Sequence[str], groups: Sequence[Sequence[str]], can_read: Callable[[dict[str, str]], bool]
     ) -> PlainLines | None:
-        """The lines as a kernel reads them; None unless all are objects of texts, with an id and fields of a model.
+        """The lines as a kernel reads them; None unless all are objects with the same keys and texts for a model.
 
         `fields`: those that the model reads, `groups`: those that it reads together, as one text. `can_read`: whether
         it can read a document with these fields.
@@ -67,17 +68,18 @@ class RawLines:
         except VizslaError:
             return None
         content = dict(document.with_fields(fields).content)
-        if len(content) != len(keys) - 1 or not content.keys() <= set(fields) or not can_read(content):
+        if len(content) != len(keys) - 1 or not can_read(content):
             return None
         id_key = document.source_names.id if document.source_names is not None else None
         if id_key is None or sorted([*content.values(), id_key]) != sorted(keys):
             return None
         places = {name: keys.index(content[name]) for name in fields if name in content}
-        located = self._located(keys, keys.index(id_key), places)
-        return None if located is None or not located.decode(groups) else located
+        others = {name: keys.index(key) for name, key in content.items() if name not in places}
+        located = self._located(keys, keys.index(id_key), places, others)
+        return None if located is None or not (located.decode(groups) and located.read_metadata()) else located
 
     def _keys(self) -> list[str] | None:
-        """The keys of the first object; None if they are not plain ones, or each object may have others."""
+        """The keys of the first object; None if it is none."""
         data = self.data.lstrip(b" \t\r\n")
         line = data[: data.find(b"\n") + 1] or data
         try:
@@ -86,17 +88,21 @@ class RawLines:
             return None
         if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
             return None
-        keys = [key for key, value in pairs if isinstance(value, str)]
-        return keys if 0 < len(keys) == len(pairs) == len(set(keys)) else None
+        keys = [key for key, _ in pairs]
+        return keys if 0 < len(keys) == len(set(keys)) else None
 
-    def _located(self, keys: Sequence[str], id_place: int, places: dict[str, int]) -> PlainLines | None:
+    def _located(
+        self, keys: Sequence[str], id_place: int, places: dict[str, int], others: dict[str, int]
+    ) -> PlainLines | None:
         quoted = [json.dumps(key, ensure_ascii=False).encode("utf-8", "replace") for key in keys]
         data = np.frombuffer(self.data, np.uint8)
         spans, lines = np.empty((self.count + 1, len(keys), 2), np.int64), np.empty(self.count + 1, np.int64)
-        count = line_kernels.locate(data, *_joined(quoted), spans, lines)
+        are_texts = np.ones(len(keys), np.bool_)
+        are_texts[[*others.values()]] = False
+        count = line_kernels.locate(data, *_joined(quoted), are_texts, spans, lines)
         if count == line_kernels.NOT_PLAIN:
             return None
-        return PlainLines(self, data, spans[:count], self.first + lines[:count], id_place, places)
+        return PlainLines(self, data, spans[:count], self.first + lines[:count], id_place, places, others)
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -133,13 +139,17 @@ class PlainLines:
     lines: RawLines
     data: np.ndarray
     spans: np.ndarray
-    """[documents, keys, 2]: where the text of each key begins and ends; the start is negative if it has escapes."""
+    """[documents, keys, 2]: where the value of each key begins and ends; a text with escapes has its start negated."""
     numbers: np.ndarray
     """The number of each document's line."""
     id_place: int
     """Which of the keys is the id."""
     places: dict[str, int]
     """Which of the keys each field is, in the order of the model's fields."""
+    others: dict[str, int]
+    """Which of the keys everything else is."""
+    metadata: list[str | None] = field(default_factory=list, repr=False)
+    """Everything else of each document as a JSON object; None if there is nothing else."""
     _decoded: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
     """Ids under (), texts of fields under their names."""
 
@@ -163,6 +173,23 @@ class PlainLines:
             codes.flags.writeable = False  # one kind of array, so that kernels are compiled once
             self._decoded[group] = codes, bounds
         return bool((np.diff(self._decoded[()][1]) > 0).all())
+
+    def read_metadata(self) -> bool:
+        """Read what the model does not; returns whether all of it is valid."""
+        if not self.others:
+            self.metadata.extend([None] * len(self))
+            return True
+        data, columns = self.lines.data, []
+        try:
+            for name, place in self.others.items():
+                spans, label = self.spans[:, place].tolist(), _JSON(name)
+                values = [data[a:b] for a, b in spans]
+                known = {value: f"{label}: {_JSON(json.loads(value.decode()))}" for value in set(values)}
+                columns.append([known[value] for value in values])
+            self.metadata.extend(f"{{{', '.join(row)}}}" for row in zip(*columns, strict=True))
+            return all(text is None or text.isascii() or text.encode() for text in self.metadata)
+        except (ValueError, RecursionError):
+            return False
 
     @property
     def ids(self) -> list[str]:

@@ -119,7 +119,7 @@ class Analyst:
             False,
             ids,
             lines.origins,
-            list(zip(ids, repeat(None), texts, strict=False)),
+            list(zip(ids, lines.metadata, texts, strict=True)),
             [encoder.encode_lines(lines) for encoder in encoders],
             frozenset(lines.places),
         )
