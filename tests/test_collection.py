@@ -338,11 +338,11 @@ def test_a_closed_index_says_so(folder: Path) -> None:
 @pytest.mark.slow
 def test_several_processes_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words in other orders for every worker; the second build forgets terms all the time."""
-    monkeypatch.setattr("vizsla.datasets.sources.RAW_LINES", 50)
+    monkeypatch.setattr("vizsla.datasets.raw_lines.RAW_LINES", 50)
     rng = random.Random(0)
     words = [f"word{i}" for i in range(300)]
     corpus = tmp_path / "corpus.jsonl"
-    lines = [{"id": str(i), "text": " ".join(rng.choices(words, k=20)), "n": i} for i in range(1000)]
+    lines = [{"id": str(i), "text": [" ".join(rng.choices(words, k=20))], "n": i} for i in range(1000)]
     corpus.write_text("\n".join(map(json.dumps, lines)))
     queries = {str(i): " ".join(rng.choices(words, k=4)) for i in range(20)}
     source = Source.find(corpus)

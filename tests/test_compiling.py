@@ -26,7 +26,8 @@ from vizsla.cli import main, warming
 from vizsla.kernels.kernel import Kernel
 
 def kernels():
-    modules = [m for name, m in sys.modules.items() if name.startswith(("vizsla.engine", "vizsla.text"))]
+    rooms = "vizsla.datasets", "vizsla.engine", "vizsla.text"
+    modules = [m for name, m in sys.modules.items() if name.startswith(rooms)]
     return {(k.__name__, s) for m in modules for k in vars(m).values() if isinstance(k, Kernel) for s in k.compiled()}
 
 for name, part in warming.PARTS.items():

@@ -16,7 +16,7 @@ import pytest
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, verify
-from vizsla.index.writing import buffer
+from vizsla.index.writing import term_numbers
 from vizsla.models import BM25
 from written import found, records
 
@@ -207,7 +207,7 @@ def test_a_segment_is_cut_before_its_numbers_overflow(folder: Path, monkeypatch:
 
 
 def test_more_terms_than_can_be_numbered_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer, "MAX_TERMS", 8)
+    monkeypatch.setattr(term_numbers, "MAX_TERMS", 8)
     with Index.open(folder) as index, pytest.raises(VizslaError, match="more than 8 different terms"):
         index.add([{"id": "x", "text": "a1 a2 a3 a4 a5 a6 a7 a8 a9"}])
     assert len(found(folder)) == 5

@@ -29,8 +29,8 @@ class Engine(Peer):
     package = "vizsla"
     notes = (
         "k1 0.9, b 0.4, Lucene's length codes. Queries are term numbers and counts made beforehand; looking up "
-        "document frequencies and weighing terms is timed. One segment, memory-mapped. From text: one thread analyses, "
-        "another reads and writes; no texts stored."
+        "document frequencies and weighing terms is timed. One segment, memory-mapped. From text: as many threads as "
+        "asked analyse, another reads and writes; no texts stored."
     )
 
     def __init__(self) -> None:
@@ -61,7 +61,8 @@ class Engine(Peer):
         folder.rmdir()
         with Index.create(folder, store=False) as index:
             for file in sources:
-                index.add(Source.find(file).documents(), workers=threads)
+                source = Source.find(file)
+                index.add(source.raw_lines() or source.documents(), workers=threads)
             index.commit()
             return {"documents": len(index), "segments": index.info()["segments"]}
 

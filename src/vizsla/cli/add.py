@@ -10,7 +10,7 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.index import report
 from vizsla.cli.opening import open_writable
-from vizsla.cli.sources import find_sources, read_with_progress, source_options
+from vizsla.cli.sources import find_sources, passes_lines, read_with_progress, source_options
 
 
 def add(
@@ -19,7 +19,7 @@ def add(
         list[str], typer.Argument(metavar="SOURCE...", help="Files or folders of documents, as for index.")
     ],
     memory: options.Memory = options.DEFAULT_MEMORY,
-    workers: options.Workers = 1,
+    workers: options.Workers = None,
     format: options.Format = None,
     id_field: options.IdField = None,
     text_field: options.TextField = None,
@@ -37,6 +37,8 @@ def add(
     with open_writable(index, console.parse_size(memory)) as opened:
         found = find_sources(sources, format, fields=opened.model.fields, **reading)
         started = time.perf_counter()
-        added = opened.add(read_with_progress(found, "Adding", workers), workers=workers)
+        added = opened.add(
+            read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers)), workers=workers
+        )
         opened.commit()
         report(opened, added, time.perf_counter() - started)

@@ -11,7 +11,7 @@ import typer
 
 from vizsla import compiling
 from vizsla.cli import console, options
-from vizsla.cli.sources import find_sources, read_with_progress, source_options
+from vizsla.cli.sources import find_sources, passes_lines, read_with_progress, source_options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def index(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in this folder.")] = False,
     memory: options.Memory = options.DEFAULT_MEMORY,
-    workers: options.Workers = 1,
+    workers: options.Workers = None,
     format: options.Format = None,
     id_field: options.IdField = None,
     text_field: options.TextField = None,
@@ -73,7 +73,7 @@ def index(
     )
     if parts is not None:
         _check_unused({
-            "a source": bool(sources), "--workers": workers != 1, "--format": format, "--id-field": id_field,
+            "a source": bool(sources), "--workers": workers, "--format": format, "--id-field": id_field,
             "--text-field": text_field, "--title-field": title_field, "--delimiter": delimiter, "--types": types,
             "--passages": passages, "--overlap": overlap, "--allow-empty": allow_empty,
             "--max-document": max_document != options.DEFAULT_MAX_DOCUMENT,
@@ -96,7 +96,7 @@ def index(
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, parsed, passages=splitter, **kept) as new,
     ):
-        added = new.add(read_with_progress(found, "Indexing", workers), workers=workers)
+        added = new.add(read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers)), workers=workers)
         new.commit()
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)

@@ -176,7 +176,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 # Writing an index
 
 Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="About how much memory to use, as in 512MB.")]
-Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many processes analyse documents.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="How many threads or processes analyse documents; default: as many as are of use.",
+    ),
+]
 Passages = Annotated[
     int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
 ]

@@ -11,6 +11,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Document, RawLines, Source
+    from vizsla.models import Model
 
 
 def source_options(
@@ -50,11 +51,13 @@ def check_outside(output: Path, sources: list[Source]) -> None:
             raise VizslaError(f"{output}: this file is inside of the source {folder}; write it elsewhere")
 
 
-def read_with_progress(sources: list[Source], title: str, workers: int = 1) -> Iterator[Document | RawLines]:
-    """The documents of sources, behind a progress bar over their bytes.
+def passes_lines(model: Model, workers: int | None) -> bool:
+    """Whether JSON lines are passed on unread, because several workers read them, or a kernel does."""
+    return model.counts_words or (workers or 1) > 1
 
-    For several workers JSON lines are passed on unread, so that the workers read them.
-    """
+
+def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) -> Iterator[Document | RawLines]:
+    """The documents of sources, or with `raw` JSON lines not yet read, behind a progress bar over their bytes."""
     from vizsla.datasets import RawLines
 
     total = sum(s.bytes for s in sources)
@@ -66,10 +69,10 @@ def read_with_progress(sources: list[Source], title: str, workers: int = 1) -> I
 
     with console.progress(title, total, "documents") as advance:
         for source in sources:
-            raw = source.raw_lines(move) if workers > 1 else None
-            for item in source.documents(move) if raw is None else raw:
+            lines = source.raw_lines(move) if raw else None
+            for item in source.documents(move) if lines is None else lines:
                 yield item
-                done += len(item.lines) if isinstance(item, RawLines) else 1
-                if raw is not None or done % 500 == 0:
+                done += item.count if isinstance(item, RawLines) else 1
+                if lines is not None or done % 500 == 0:
                     advance(before + position, done)
             before, position = before + source.bytes, 0

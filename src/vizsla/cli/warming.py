@@ -160,18 +160,23 @@ def _text(folder: Path) -> None:
     analyzer = Analyzer.parse("lucene-english")
     analyzer.tokens("dogs")
     analyzer("dogs")
+    numbers = range(40_000)  # more words than at first fit, and as many longer ones
     analyzer.lexicon().encode(
-        ["A dog barks at cats.", " ".join(map(str, range(40_000)))]
-    )  # more words than at first fit
+        ["A dog barks at cats.", " ".join(map(str, numbers)), " ".join(f"{n:08}" for n in numbers)]
+    )
     StoredIds(StoredTexts.of(["d1"]), np.array([0, 2], np.uint32)).at(np.arange(2))
 
 
 def _write(folder: Path) -> None:
     """Analyse, index, look at an index and explain."""
+    from vizsla.datasets import Source
     from vizsla.index import Index, term_statistics
 
+    lines = folder.with_name("lines.jsonl")
+    lines.write_text('{"id": "9", "title": "Dogs", "text": "A dog barks at cats."}\n')
     with Index.create(folder, "bm25") as index:
         index.add([{"id": str(i), "title": "Dogs", "text": "A dog barks at cats."} for i in range(8)])
+        index.add(Source.find(lines).raw_lines() or ())
         index.commit()
         index.explain("dogs", "1")
     with Index.open(folder) as index:

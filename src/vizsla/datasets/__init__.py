@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from vizsla.datasets.columns import parse_types
     from vizsla.datasets.passages import Splitter, document_of, passage_of
     from vizsla.datasets.questions import Questions, read_questions
+    from vizsla.datasets.raw_lines import RawLines
     from vizsla.datasets.registry import (
         DATA_VARIABLE,
         DatasetEntry,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         known_datasets,
         open_datasets,
     )
-    from vizsla.datasets.sources import RawLines, Source, documents_from, read_documents
+    from vizsla.datasets.sources import Source, documents_from, read_documents
     from vizsla.datasets.statistics import DatasetStatistics, count_dataset
 
 _HOMES = {
@@ -30,7 +31,7 @@ _HOMES = {
     "DatasetGroup": "registry",
     "DatasetStatistics": "statistics",
     "Questions": "questions",
-    "RawLines": "sources",
+    "RawLines": "raw_lines",
     "Source": "sources",
     "Splitter": "passages",
     "TrainingDocuments": "beir",

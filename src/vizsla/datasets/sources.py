@@ -17,12 +17,11 @@ from vizsla.datasets.files import (
     InputFile,
     Progress,
     is_pipe,
-    parse_json,
-    read_lines,
     spool,
 )
 from vizsla.datasets.irds import beir_folder
 from vizsla.datasets.matrix import read_matrix
+from vizsla.datasets.raw_lines import RawLines, read_raw_lines
 from vizsla.datasets.records import is_json_lines, read_json_records
 from vizsla.datasets.tables import Table, parquet_columns, read_parquet
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
@@ -40,23 +39,6 @@ ENDINGS = {
     "text": TEXT_ENDINGS,
 }
 _TABLES = ("csv", "tsv")
-
-RAW_LINES = 2000
-RAW_CHARACTERS = 4_000_000
-
-
-@dataclass(frozen=True)
-class RawLines:
-    """Lines of a file of JSON lines that are not parsed yet, so that another process can parse them."""
-
-    file: InputFile
-    names: FieldNames
-    lines: list[tuple[int, str]]
-
-    def documents(self) -> list[Document]:
-        """Parse the lines; empty ones are skipped."""
-        rows = ((number, parse_json(line, self.file, number)) for number, line in self.lines if line.strip())
-        return [Document.from_record(record, Origin(self.file.name, n), self.names) for n, record in rows]
 
 
 @dataclass(frozen=True)
@@ -197,21 +179,13 @@ class Source:
         return self._raw_lines(progress) if lines else None
 
     def _raw_lines(self, progress: Progress) -> Iterator[RawLines]:
-        before = count = 0
+        before, found = 0, False
         for part in self.parts:
-            lines: list[tuple[int, str]] = []
-            size = 0
-            for number, line in read_lines(part.file, _offset(progress, before)):
-                lines.append((number, line))
-                size += len(line)
-                count += not line.isspace()
-                if len(lines) == RAW_LINES or size > RAW_CHARACTERS:
-                    yield RawLines(part.file, self.names, lines)
-                    lines, size = [], 0
-            if lines:
-                yield RawLines(part.file, self.names, lines)
+            for lines in read_raw_lines(part.file, self.names, _offset(progress, before)):
+                found = found or lines.has_documents
+                yield lines
             before += part.file.path.stat().st_size
-        self._check_empty(count)
+        self._check_empty(int(found))
 
     def remarks(self) -> Iterator[str]:
         """Messages about how the source is read: what was guessed, inferred or skipped."""

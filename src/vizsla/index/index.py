@@ -136,7 +136,7 @@ class Index(SearchableCollection):
         writer.close()
         raise CollectionError(f"{self.path}: the index has been closed")
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         This is the short way to `Writer.add`, which tells more.

@@ -26,6 +26,7 @@ from vizsla.models.sparse_component import (
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
+    WordEncoder,
     check_query_norm,
     shortened,
 )
@@ -119,11 +120,15 @@ class BM25(SparseComponent):
         return self.kind, self.analyzer, self.fields, self.lengths
 
     @property
+    def counts_words(self) -> bool:
+        return self.text_analyzer.works_word_by_word
+
+    @property
     def expression_name(self) -> str:
         return "bm25-wp" if str(self.analyzer).startswith("wordpiece") else "bm25"
 
     def document_encoder(self) -> SparseDocumentEncoder:
-        return _CountingEncoder(self)
+        return _WordCountingEncoder(self) if self.counts_words else _CountingEncoder(self)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         analyzer = self.analyzer
@@ -184,15 +189,28 @@ class _CountingEncoder(SparseDocumentEncoder):
     """Counts terms; keeps a lexicon of the words it has met."""
 
     def __init__(self, model: BM25) -> None:
-        self._model = model
+        self.fields = model.fields
+        self._namespace = model.namespace
         self._lexicon = model.text_analyzer.lexicon()
 
     def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
-        texts = [field_text(d, self._model.fields) for d in documents]
-        pointers, indices, counts = self._lexicon.count(texts)
+        return self._documents(*self._lexicon.count([field_text(d, self.fields) for d in documents]))
+
+    def _documents(self, pointers: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> SparseDocuments:
         running = np.concatenate([[0], np.cumsum(counts)])
-        vocabulary = Vocabulary(self._model.namespace, self._lexicon.terms)
+        vocabulary = Vocabulary(self._namespace, self._lexicon.terms)
         return SparseDocuments(SparseVectors(vocabulary, pointers, indices, counts), np.diff(running[pointers]))
+
+
+class _WordCountingEncoder(_CountingEncoder, WordEncoder):
+    """Counts the terms of words that do not depend on their neighbours."""
+
+    @property
+    def terms(self) -> Sequence[str]:
+        return self._lexicon.terms
+
+    def encode_code_points(self, codes: np.ndarray, bounds: np.ndarray) -> SparseDocuments:
+        return self._documents(*self._lexicon.count_code_points(codes, bounds))
 
 
 class QueryExpander(ABC):
@@ -263,6 +281,10 @@ class ExpandedBM25(SparseComponent):
     @property
     def needs_texts(self) -> bool:
         return self.expander.needs_texts
+
+    @property
+    def counts_words(self) -> bool:
+        return self.bm25.counts_words
 
     def document_encoder(self) -> SparseDocumentEncoder:
         return replace(self.bm25, namespace=self.namespace).document_encoder()

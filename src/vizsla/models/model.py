@@ -84,6 +84,11 @@ class Model(ABC):
         """Whether a search reads the texts of documents, so that an index has to keep them."""
         return any(p.component.needs_texts for p in self.parts if p.component is not self)
 
+    @property
+    def counts_words(self) -> bool:
+        """Whether documents are encoded by counting words, each by itself; then several threads do it at a time."""
+        return all(part.component.counts_words for part in self.parts)
+
     def problem(self, content: Mapping[str, Any]) -> str | None:
         """Why a document with these fields cannot be encoded, to follow its name in a sentence; None if it can."""
         problems = (part.component.field_problem(content) for part in self.parts)
@@ -185,6 +190,10 @@ class Component(Model):
 
     @property
     def needs_texts(self) -> bool:
+        return False
+
+    @property
+    def counts_words(self) -> bool:
         return False
 
     @property

@@ -61,6 +61,22 @@ class SparseDocumentEncoder(ABC):
         """What an index stores of these documents."""
 
 
+class WordEncoder(SparseDocumentEncoder):
+    """An encoder that counts words. Several threads may use it at a time."""
+
+    fields: tuple[str, ...]
+    """The fields that it reads, joined by line breaks."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> Sequence[str]:
+        """The terms it has met, by their numbers; there are ever more."""
+
+    @abstractmethod
+    def encode_code_points(self, codes: np.ndarray, bounds: np.ndarray) -> SparseDocuments:
+        """As `encode`, given the texts of the documents: text i is codes[bounds[i]:bounds[i + 1]]."""
+
+
 class TermWeightEncoder(SparseDocumentEncoder):
     """An encoder from a function that gives the weighted terms of one document.
 

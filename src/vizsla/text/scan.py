@@ -1,11 +1,12 @@
 """The scanning kernels: text as code points in, words out, a few nanoseconds a character.
 
-Two loops over the same automaton. `find_words` gives the places of the words of one text, for offsets.
-`number_words` numbers the words of many texts by their surface form in a hash table that lives across calls,
-so that whatever is done to a word (lower case, stemming, stop words) is done once per form, not once per word.
+`find_words` gives the places of the words of one text, for offsets. Words that `form_kernels.py` has numbered become
+terms here, and terms are counted.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -68,102 +69,28 @@ def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
     return places[:count].tolist()  # type: ignore[no-any-return]
 
 
-# Where number_words stands, so that it can go on after its tables have been enlarged.
-TEXT, POSITION, WORDS, FORMS, USED = range(5)
-
-
 @njit_no_alloc
-def form_hash(codes, at, stop):
-    """FNV-1a over code points, folded to 32 bits."""
-    h = np.uint64(0xCBF29CE484222325)
-    for x in range(at, stop):
-        h = (h ^ np.uint64(codes[x])) * np.uint64(0x100000001B3)
-    return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
-
-
-@njit_no_alloc
-def same_form(codes, at, stop, arena, start, end):
-    if end - start != stop - at:
-        return False
-    for x in range(stop - at):
-        if arena[start + x] != codes[at + x]:
-            return False
-    return True
-
-
-@njit_no_alloc
-def number_words(
-    codes, bounds, classes, transitions, accepting, longest, slots, hashes, starts, arena, state, words, ends
-):
-    """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
-
-    A form's characters lie at arena[starts[f]:starts[f + 1]]; `slots` is an open-addressing hash table of
-    f + 1 (0: free). Returns False when a table is full: enlarge it and call again with the same state.
-    """
-    mask = slots.size - 1
-    text, position, count, forms, used = state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED]
-    room = True
-    while room and text < bounds.size - 1:
-        end = bounds[text + 1]
-        at, stop = next_word(codes, position, end, classes, transitions, accepting, longest)
-        while at < stop:
-            tag = form_hash(codes, at, stop)
-            slot = np.int64(tag) & mask
-            while slots[slot] != 0:
-                form = slots[slot] - 1
-                if hashes[form] == tag and same_form(codes, at, stop, arena, starts[form], starts[form + 1]):
-                    break
-                slot = (slot + 1) & mask
-            if slots[slot] == 0:
-                if 2 * (forms + 1) > slots.size or used + (stop - at) > arena.size:
-                    room = False
-                    break
-                for x in range(at, stop):
-                    arena[used + x - at] = codes[x]
-                used += stop - at
-                hashes[forms] = tag
-                forms += 1
-                starts[forms] = used
-                slots[slot] = forms
-            words[count] = slots[slot] - 1
-            count += 1
-            at, stop = next_word(codes, stop, end, classes, transitions, accepting, longest)
-        if room:
-            ends[text] = count
-            text += 1
-        position = at
-    state[TEXT], state[POSITION], state[WORDS], state[FORMS], state[USED] = text, position, count, forms, used
-    return room
-
-
-@njit_no_alloc
-def rehash(hashes, count, slots):
-    """Fill an empty, larger hash table with the known forms."""
-    mask = slots.size - 1
-    for f in range(count):
-        slot = np.int64(hashes[f]) & mask
-        while slots[slot] != 0:
-            slot = (slot + 1) & mask
-        slots[slot] = f + 1
-
-
-@njit_no_alloc
-def _count_terms(words, piece_ends, keep_dropped):
+def _count_terms(words, numbers, piece_ends, keep_dropped):
     """How many terms the forms of words have; a form without terms counts as one with `keep_dropped`."""
     total = 0
     for x in range(words.size):
-        count = piece_ends[words[x] + 1] - piece_ends[words[x]]
+        f = np.int64(words[x])
+        if f < 0:
+            f = np.int64(numbers[-1 - f])
+        count = piece_ends[f + 1] - piece_ends[f]
         total += max(count, 1) if keep_dropped else count
     return total
 
 
 @njit_no_alloc
-def _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends):
+def _replace_forms(words, numbers, ends, pieces, piece_ends, keep_dropped, out, out_ends):
     n = 0
     at = 0
     for i in range(ends.size):
         while at < ends[i]:
-            f = words[at]
+            f = np.int64(words[at])
+            if f < 0:
+                f = np.int64(numbers[-1 - f])
             if keep_dropped and piece_ends[f] == piece_ends[f + 1]:
                 out[n] = -1
                 n += 1
@@ -174,16 +101,69 @@ def _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends)
         out_ends[i] = n
 
 
-def replace_forms(
-    words: np.ndarray, ends: np.ndarray, pieces: np.ndarray, piece_ends: np.ndarray, *, keep_dropped: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Replace every form by its terms, which may be 0, 1 or several. Returns the terms and where each text's end.
+@dataclass(frozen=True, eq=False)
+class NumberedWords:
+    """The words of texts by the numbers of their forms, and the terms of all forms."""
 
-    With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
-    """
-    out, out_ends = np.empty(_count_terms(words, piece_ends, keep_dropped), np.int32), np.empty(ends.size, np.int64)
-    _replace_forms(words, ends, pieces, piece_ends, keep_dropped, out, out_ends)
-    return out, out_ends
+    words: np.ndarray
+    """A negative number is the place of a new form in `new_forms`, counted from -1 down."""
+    ends: np.ndarray
+    """Where the words of each text end."""
+    new_forms: np.ndarray
+    pieces: np.ndarray
+    piece_ends: np.ndarray
+    most: int
+    """The most terms that a form has."""
+
+    def terms(self, *, keep_dropped: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Every form replaced by its terms, which may be 0, 1 or several, and where each text's end.
+
+        With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
+        """
+        out_ends = np.empty(self.ends.size, np.int64)
+        size = _count_terms(self.words, self.new_forms, self.piece_ends, keep_dropped)
+        out = np.empty(size, np.int32)
+        _replace_forms(self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, keep_dropped, out, out_ends)
+        return out, out_ends
+
+    def counts(self, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How often each term occurs in each text, as `count_numbers` gives it; all terms are below `size`."""
+        most = self.words.size
+        if self.most > 1:
+            most = _count_terms(self.words, self.new_forms, self.piece_ends, False)
+        pointers = np.zeros(self.ends.size + 1, np.int64)
+        indices, counts = np.empty((2, most), np.int32)
+        used = _count_forms(
+            self.words, self.new_forms, self.ends, self.pieces, self.piece_ends, np.full(size, -1, np.int32),
+            pointers, indices, counts,
+        )  # fmt: skip
+        return pointers, indices[:used].copy(), counts[:used].copy()
+
+
+@njit_no_alloc
+def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indices, counts):
+    """`_replace_forms` and `_count_numbers` in one."""
+    used = 0
+    at = 0
+    for i in range(ends.size):
+        row = used
+        while at < ends[i]:
+            f = np.int64(words[at])
+            if f < 0:
+                f = np.int64(numbers[-1 - f])
+            for x in range(piece_ends[f], piece_ends[f + 1]):
+                n = pieces[x]
+                p = place[n]
+                if p < row:
+                    place[n] = used
+                    indices[used] = n
+                    counts[used] = 1
+                    used += 1
+                else:
+                    counts[p] += 1
+            at += 1
+        pointers[i + 1] = used
+    return used
 
 
 @njit_no_alloc
@@ -218,3 +198,19 @@ def count_numbers(numbers: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.
     indices, counts = np.empty((2, numbers.size), np.int32)
     used = _count_numbers(numbers, ends, np.full(size, -1, np.int64), pointers, indices, counts)
     return pointers, indices[:used].copy(), counts[:used].copy()
+
+
+@njit_no_alloc
+def number_in_order(indices, numbers, first, new):
+    """Number terms in the order of `indices`, which change in place; puts the new ones into `new`, counts them."""
+    count = 0
+    for x in range(indices.size):
+        term = indices[x]
+        number = np.int64(numbers[term])
+        if number < 0:
+            number = first + count
+            numbers[term] = number
+            new[count] = term
+            count += 1
+        indices[x] = number
+    return count

@@ -8,7 +8,7 @@ a letter or digit follows, runs of Thai, Lao, Khmer and Burmese stay whole, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 import numpy as np
@@ -16,6 +16,8 @@ import numpy as np
 from vizsla.text.automaton import Automaton, Expression, Symbol, compile_expression
 
 CODE_POINTS = 0x110000
+PLAIN = 128
+"""Code points below it, those of ASCII, have a table of their own."""
 LUCENE_LONGEST_WORD = 255
 ENDLESS = 1 << 40
 
@@ -34,6 +36,11 @@ class Segmenter:
     classes: np.ndarray
     automaton: Automaton
     longest: int
+
+    @cached_property
+    def plain(self) -> np.ndarray:
+        """`plain[state, code point]` is the next state, for code points below PLAIN."""
+        return np.ascontiguousarray(self.automaton.transitions[:, self.classes[:PLAIN]])
 
 
 @cache

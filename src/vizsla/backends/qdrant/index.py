@@ -133,7 +133,7 @@ class QdrantIndex(SearchableCollection):
         """A writer of this collection; `timeout`: how many seconds its commit waits for other writers."""
         return _ShowingWriter(self, timeout)
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` sends them."""
         return self._own_writer().add(documents, workers=workers)
 

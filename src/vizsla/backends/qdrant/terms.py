@@ -15,7 +15,7 @@ from vizsla.backends.qdrant.layout import NUMBER, term_id, terms_of
 from vizsla.backends.qdrant.rest import Json, bodies, upsert
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.terms import CachedTerms
-from vizsla.index.writing.buffer import MAX_TERMS
+from vizsla.index.writing.term_numbers import MAX_TERMS
 
 BATCH = 2000
 """Terms that are read or written at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
 from vizsla.index import Added
-from vizsla.index.writing.analysis import AnalysedBatch, analysing
+from vizsla.index.writing.analysing import Analysis
+from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.models import Model
 from vizsla.runs import Document
 from vizsla.runs.documents import refusal
@@ -60,21 +61,22 @@ class QdrantWriter:
         """Whether there is something to commit."""
         return self._staging.count > 0
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails
-        stages nothing. `workers`: analyse documents in this many other processes, if more than 1.
+        stages nothing. `workers`: as for `Writer.add` of an index.
         """
-        workers = check_count(workers, "workers, the number of processes,")
+        if workers is not None:
+            workers = check_count(workers, "workers, the number of threads or processes,")
         with ExitStack() as stack:
             description: dict[str, Any] = {}
             folder = Path()
-            if workers > 1:  # other processes make the model from its files
+            if workers is not None and workers > 1:  # other processes make the model from its files
                 described = stack.enter_context(DescribedModel(self._model))
                 description, folder = described.description, described.folder
-            analysed = analysing(self._model, description, folder, None, True, TERMS_BYTES, workers)
-            return self._stage(stack.enter_context(analysed)(documents_from(documents)))
+            analysis = Analysis(self._model, description, folder, None, True, TERMS_BYTES)
+            return self._stage(stack.enter_context(closing(analysis.run(documents_from(documents), workers))))
 
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
         """Stage documents that were analysed for the model of this collection elsewhere; else as `add`.

@@ -11,7 +11,10 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from vizsla.index.storage.schema import WITH_IDS
 from vizsla.index.storage.term_blocks import stored_terms
@@ -21,6 +24,7 @@ KEY = "checksums"
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
+_AT_ONCE = 4096  # rows
 _DOCUMENTS = (
     "SELECT number, metadata, NULL FROM documents WHERE {0} "
     "UNION ALL SELECT number, NULL, fields FROM contents WHERE {0}"
@@ -37,10 +41,14 @@ def row_sum(rows: Iterable[tuple[Any, ...]]) -> int:
     >>> row_sum([(1, "a"), (2, None)]) == row_sum([(2, None), (1, "a")]) != row_sum([(2, "a"), (1, None)])
     True
     """
-    total = 0
-    for row in rows:
-        text = "\0".join(map(str, row)).encode()
-        total += int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+    return _sum("\0".join(map(str, row)) for row in rows)
+
+
+def _sum(texts: Iterable[str]) -> int:
+    """The sum of the first 8 bytes of the hash of each text."""
+    total, left, sha256 = 0, iter(texts), hashlib.sha256
+    while digests := [sha256(text.encode()).digest() for text in islice(left, _AT_ONCE)]:
+        total += int(np.frombuffer(b"".join(digests), "<u8")[::4].sum(dtype=np.uint64))
     return total % _MODULUS
 
 
@@ -55,6 +63,10 @@ class Checksums:
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
         self._sums[table] += row_sum(rows)
+
+    def add_terms(self, namespace: int, terms: Iterable[str], first: int) -> None:
+        """Count added rows of `terms`, whose numbers count up from `first`."""
+        self._sums["terms"] += _sum([f"{namespace}\0{term}\0{number}" for number, term in enumerate(terms, first)])
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count removed rows."""

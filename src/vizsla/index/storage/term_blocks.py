@@ -14,7 +14,9 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
+from json.encoder import encode_basestring as _encode
+from operator import itemgetter
 from typing import NamedTuple
 
 FOLDED = "folded_terms"
@@ -24,7 +26,6 @@ _LONGEST = 1 << 16  # characters of a block, after which it ends early
 _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
 _MIN_FOLDED = 4096  # terms that stay in the table
 _SHARE = 4  # the table is moved when it has a quarter as many terms as the blocks
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 _FEW, _MANY = 16, 500  # terms: found one by one, and always as many, so that SQLite reads the statement once
 _FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
@@ -45,6 +46,12 @@ class Term(NamedTuple):
     namespace: int
     term: str
     number: int
+
+
+Row = tuple[int, str, int]
+"""A `Term`, or what is like one."""
+Block = tuple[int, str, bytes]
+"""A row of the table `term_blocks`: namespace, first term and content."""
 
 
 def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
@@ -164,6 +171,16 @@ def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
     return any(db.execute(find.format(table), (namespace,)).fetchone() is not None for table in tables)
 
 
+def _merged(stored: Iterator[Term], new: Iterator[Row]) -> Iterator[Row]:
+    """Terms of two sources, both in order."""
+    one, other = next(stored, None), next(new, None)
+    if other is None:
+        return stored if one is None else chain([one], stored)
+    if one is None:
+        return chain([other], new)
+    return merge(chain([one], stored), chain([other], new), key=lambda row: (row[0], row[1].encode()))
+
+
 def stored_terms(
     db: sqlite3.Connection, namespace: int | None = None, beginning: str = "", end: str | None = None
 ) -> Iterator[Term]:
@@ -202,21 +219,43 @@ def _in_blocks(db: sqlite3.Connection, namespace: int | None, beginning: str, en
                 yield Term(space, term, number)
 
 
-def fold_terms(db: sqlite3.Connection, next_term: int, folded: int, *, whole: bool) -> int:
-    """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now."""
-    pending = next_term - folded
-    if pending == 0 or not (whole or pending >= max(_MIN_FOLDED, folded // _SHARE)):
+def insert_terms(db: sqlite3.Connection, terms: Iterable[Row]) -> None:
+    """Add terms to the table."""
+    db.executemany("INSERT INTO terms VALUES (?, ?, ?)", terms)
+
+
+def is_foldable(next_term: int, folded: int) -> bool:
+    """Whether so many terms are not in blocks yet that a commit moves them there."""
+    return next_term - folded >= max(_MIN_FOLDED, folded // _SHARE)
+
+
+def fold_terms(
+    db: sqlite3.Connection,
+    next_term: int,
+    folded: int,
+    new: Iterable[Row] = (),
+    packed: Sequence[Block] | None = None,
+    *,
+    whole: bool,
+) -> int:
+    """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now.
+
+    `new`: terms that are not in the table yet, in order; they go to the table or to the blocks. `packed`: the blocks
+    of all terms, if somebody has made them already.
+    """
+    if next_term == folded or not (whole or is_foldable(next_term, folded)):
+        insert_terms(db, new)
         return folded
-    blocks = list(_blocks(stored_terms(db)))
+    blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
     db.execute("DELETE FROM term_blocks")
     db.execute("DELETE FROM terms")
     db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
     return next_term
 
 
-def _blocks(terms: Iterable[Term]) -> Iterator[tuple[int, str, bytes]]:
+def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
     """Namespace, first term and content of each block of sorted terms."""
-    for namespace, own in groupby(terms, lambda t: t.namespace):
+    for namespace, own in groupby(terms, itemgetter(0)):
         block: list[tuple[str, int]] = []
         size = 0
         for _, term, number in own:

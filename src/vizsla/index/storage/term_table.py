@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from vizsla.index.storage import database, term_blocks
-from vizsla.index.storage.term_blocks import TermBlocks
+from vizsla.index.storage.term_blocks import Block, Row, TermBlocks
 
 
 def _term_number(number: Any, path: Path) -> int:
@@ -45,13 +45,25 @@ def reading_terms(path: Path) -> Iterator[None]:
         raise database.damaged(path, "its terms are not what was written") from None
 
 
-def fold_terms(connection: sqlite3.Connection, path: Path, *, whole: bool) -> None:
-    """Move terms to blocks if they are many, or if `whole`; part of a commit."""
+def fold_terms(
+    connection: sqlite3.Connection,
+    path: Path,
+    new: Iterable[Row] = (),
+    packed: Sequence[Block] | None = None,
+    *,
+    whole: bool,
+) -> None:
+    """Add new terms, in order, and move all to blocks if they are many, or if `whole`; part of a commit.
+
+    `packed`: the blocks of all terms, if somebody has made them already.
+    """
     with reading_terms(path):
         folded = term_blocks.fold_terms(
             connection,
             database.get_meta(connection, "next_term"),
             database.get_meta(connection, term_blocks.FOLDED) or 0,
+            new,
+            packed,
             whole=whole,
         )
     database.set_meta(connection, term_blocks.FOLDED, folded)

@@ -1,4 +1,4 @@
-"""Analysis of documents for a writer: they are checked, cut into passages and encoded, in a thread or in processes.
+"""Analysis of documents for a writer: they are checked, cut into passages and encoded, batch by batch.
 
 An analyst has its own numbers for terms and sends only the texts of new terms, so that processes exchange little data.
 The writer takes batches in order and gives the terms the numbers of the index.
@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
-from multiprocessing import parent_process
-from multiprocessing.context import SpawnContext, SpawnProcess
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
-from vizsla.errors import VizslaError
+from vizsla.datasets.raw_lines import PlainLines
 from vizsla.index.writing.namespaces import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
 from vizsla.runs.documents import refusal
@@ -31,6 +22,9 @@ BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+Batch = list[Document] | RawLines
+"""Documents that are analysed together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +35,7 @@ class AnalysedBatch:
     fresh: bool
     """Whether the analyst has forgotten all terms of earlier batches."""
     ids: list[str]
-    origins: list[Origin | None]
+    origins: Sequence[Origin | None]
     stored: list[tuple[str, str | None, str | None]]
     """Id, metadata (None if empty) and fields (None if they are not stored)."""
     namespaces: list[NamespaceBatch]
@@ -57,14 +51,35 @@ class Analyst:
         self._splitter = splitter
         self._store = store
         self._max_terms = max(max_bytes // BYTES_PER_TERM, 1)
+        self._finished: Sequence[NamespaceEncoder] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._encoders = [NamespaceEncoder.of(part.component) for part in self._model.parts]
-        self._fresh = True
 
-    def analyse(self, batch: list[Document] | RawLines) -> AnalysedBatch:
+    def analyse(self, batch: Batch) -> AnalysedBatch:
         """Check and encode a batch of documents."""
+        encoders = self.next_encoders()
+        return self.finish(self.encode(batch, encoders), encoders)
+
+    def can_share(self, batch: object) -> bool:
+        """Whether several threads analyse batches like this one faster than one does: they seldom need the GIL."""
+        shared = self._splitter is None and all(encoder.is_shared for encoder in self._encoders)
+        return shared and isinstance(batch, RawLines) and self._plain(batch) is not None
+
+    def next_encoders(self) -> list[NamespaceEncoder]:
+        """The encoders for the next batch: new ones if the others remember too many terms."""
+        if sum(encoder.terms for encoder in self._encoders) > self._max_terms:
+            self._begin()
+        return self._encoders
+
+    def encode(self, batch: Batch, encoders: Sequence[NamespaceEncoder]) -> AnalysedBatch:
+        """Check and encode a batch, in any thread; `finish` puts the terms in order."""
+        plain = None
+        if isinstance(batch, RawLines) and self._splitter is None and all(encoder.is_shared for encoder in encoders):
+            plain = self._plain(batch)
+        if plain is not None:
+            return self._encode_lines(plain, encoders)
         documents = batch.documents() if isinstance(batch, RawLines) else batch
         fields = self._model.fields
         for document in documents:
@@ -75,17 +90,38 @@ class Analyst:
         if self._splitter is not None:
             stored = [p for d in documents for p in self._splitter.passages(d)]
         stored = [d.with_fields(fields) for d in stored]
-        if sum(encoder.terms for encoder in self._encoders) > self._max_terms:
-            self._begin()
-        fresh, self._fresh = self._fresh, False
         return AnalysedBatch(
             os.getpid(),
-            fresh,
+            False,
             [d.id for d in documents],
             [d.origin for d in documents],
             [self._row(d) for d in stored],
-            [encoder.encode(stored) for encoder in self._encoders],
+            [encoder.encode(stored) for encoder in encoders],
             frozenset(name for name in fields if any(name in d.content for d in stored)),
+        )
+
+    def finish(self, batch: AnalysedBatch, encoders: Sequence[NamespaceEncoder]) -> AnalysedBatch:
+        """Put the terms of an encoded batch in order. Call it for one batch after the other, as they were read."""
+        fresh, self._finished = self._finished is not encoders, encoders
+        namespaces = [encoder.finish(rows) for encoder, rows in zip(encoders, batch.namespaces, strict=True)]
+        return replace(batch, fresh=fresh, namespaces=namespaces)
+
+    def _plain(self, batch: RawLines) -> PlainLines | None:
+        groups = [part.component.fields for part in self._model.parts]
+        return batch.plain(self._model.fields, groups, lambda content: self._model.problem(content) is None)
+
+    def _encode_lines(self, lines: PlainLines, encoders: Sequence[NamespaceEncoder]) -> AnalysedBatch:
+        """As `encode`, without an object for each document."""
+        ids = lines.ids
+        texts = lines.objects() if self._store else repeat(None, len(ids))
+        return AnalysedBatch(
+            os.getpid(),
+            False,
+            ids,
+            lines.origins,
+            list(zip(ids, lines.metadata, texts, strict=True)),
+            [encoder.encode_lines(lines) for encoder in encoders],
+            frozenset(lines.places),
         )
 
     def _row(self, document: Document) -> tuple[str, str | None, str | None]:
@@ -107,7 +143,7 @@ class Analyst:
         return row
 
 
-def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[list[Document] | RawLines]:
+def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[Batch]:
     """Batches of at most `max_size` documents, and of a limited number of characters; raw lines are passed through."""
     stream = iter(items)
     for item in stream:
@@ -128,136 +164,3 @@ def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[lis
 
 def _size(document: Document) -> int:
     return sum(len(as_text(v)) for v in document.content.values() if is_text(v))
-
-
-Task = Callable[[list[Document] | RawLines], AnalysedBatch]
-
-
-@contextmanager
-def analysing(
-    model: Model,
-    description: dict[str, Any],
-    folder: Path,
-    splitter: Splitter | None,
-    store: bool,
-    max_bytes: int,
-    workers: int,
-) -> Iterator[Callable[[Iterable[Document | RawLines]], Iterator[AnalysedBatch]]]:
-    """A context with a function that analyses documents, in order and some batches ahead of the writer.
-
-    One worker is a thread, which helps because kernels and the database release the GIL. Several workers are
-    processes, each with a share of the memory; they build the model from its description and its files in `folder`.
-    """
-    executor: Executor
-    processes = _Processes()
-    if workers == 1:
-        task: Task = Analyst(model, splitter, store, max_bytes).analyse
-        executor = ThreadPoolExecutor(1)
-    else:
-        start = (description, folder, splitter, store, max_bytes // workers)
-        executor = ProcessPoolExecutor(workers, processes, _start, start)
-        task = _work
-    try:
-        max_size = min(p.component.batch_size for p in model.parts)
-        yield lambda items: _in_order(executor, task, batches(items, max_size), workers)
-    except BrokenExecutor:
-        executor.shutdown()
-        raise VizslaError(processes.failure()) from None
-    except BaseException:  # nobody needs the results of the workers
-        processes.terminate()
-        raise
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _in_order(
-    executor: Executor, task: Task, work: Iterator[list[Document] | RawLines], workers: int
-) -> Iterator[AnalysedBatch]:
-    ahead = 1 if workers == 1 else 2 * workers
-    futures: deque[Future[AnalysedBatch]] = deque()
-    first = list(islice(work, 2))
-    if workers == 1 and len(first) == 1:  # nothing to do meanwhile, so a thread would not help
-        yield task(first[0])
-        return
-    for batch in chain(first, work):
-        futures.append(executor.submit(task, batch))
-        if len(futures) > ahead:
-            yield futures.popleft().result()
-    while futures:
-        yield futures.popleft().result()
-
-
-class _Processes(SpawnContext):
-    """Starts the processes of the workers and reports how one of them has failed."""
-
-    def __init__(self) -> None:
-        self._all: list[SpawnProcess] = []
-
-    def Process(self, *arguments: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]
-        process = _Process(*arguments, **options)
-        self._all.append(process)
-        return process
-
-    def terminate(self) -> None:
-        """Terminate all processes that have been started."""
-        for process in self._all:
-            if process.pid is not None:  # it has been started
-                process.terminate()
-
-    def failure(self) -> str:
-        """A sentence that says how a process has failed; the pool has terminated the others."""
-        codes = {process.pid: process.exitcode for process in self._all if process.exitcode}
-        first = next((pid for pid, code in codes.items() if code != -signal.SIGTERM), next(iter(codes), None))
-        code = codes.get(first) or 0
-        if code >= 0:
-            return (
-                f"worker process {first} ended by itself (exit code {code}), see its message above; "
-                "index with one worker, or, in a script of your own, under if __name__ == '__main__'"
-            )
-        return (
-            f"worker process {first} was killed ({signal.Signals(-code).name}), probably because memory ran "
-            "out; try again with fewer workers or less memory (--workers, --memory)"
-        )
-
-
-class _Process(SpawnProcess):
-    """A process that ignores Ctrl-C from its start; the parent process handles it and terminates its workers."""
-
-    def start(self) -> None:
-        """Start the process with SIGINT blocked."""
-        if not hasattr(signal, "pthread_sigmask"):
-            super().start()
-            return
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits the mask
-        try:
-            super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_analyst: Analyst | None = None
-
-
-def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int) -> None:
-    """Prepare a worker process."""
-    global _analyst
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=exit_with_parent, daemon=True).start()
-    try:
-        _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
-    except VizslaError:  # such as a token filter of the user's own; the first batch raises the error
-        _analyst = None
-
-
-def exit_with_parent() -> None:
-    """Exit when the parent ends; a worker would wait for ever, since other workers hold its pipe open."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _work(batch: list[Document] | RawLines) -> AnalysedBatch:
-    if _analyst is None:
-        raise VizslaError("the model cannot be created in another process; index with one worker")
-    return _analyst.analyse(batch)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,30 +17,17 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database, term_blocks
-from vizsla.index.storage.checksums import Checksums
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.known_terms import KnownTerms
 from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
-
-MAX_TERMS = (1 << 32) - 1  # the number of a term has 32 bits
 
 
 class Buffer:
     """The rows of documents that are not in a segment yet, by namespace."""
 
-    def __init__(
-        self,
-        path: Path,
-        model: Model,
-        db: sqlite3.Connection,
-        checksums: Checksums,
-        known: KnownTerms,
-        store: str = "float32",
-    ) -> None:
+    def __init__(self, model: Model, numbers: TermNumbers, store: str = "float32") -> None:
         """`store`: the type that vectors are stored in."""
-        numbers = TermNumbers(path, db, checksums, known)
         self._store = store
         self._namespaces = [_namespace(space, component, numbers) for space, (_, component) in enumerate(model.parts)]
         self._first = 0
@@ -134,37 +118,6 @@ class _SegmentRows(NamedTuple):
         """The rows of a namespace that has vectors."""
         none, counts = np.zeros(0, np.uint32), np.zeros(len(lengths), np.uint32)
         return cls(np.zeros(len(lengths), np.uint8), lengths, counts, none, none, dense, **vectors)
-
-
-class TermNumbers:
-    """Gives numbers to terms; a term of the index keeps its number."""
-
-    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums, known: KnownTerms) -> None:
-        self._path = path
-        self._db = db
-        self._checksums = checksums
-        self._known = known
-        self._next: int = database.get_meta(db, "next_term")
-
-    def has(self, namespace: int) -> bool:
-        """Whether the index has any terms of a namespace."""
-        return term_blocks.has_terms(self._db, namespace)
-
-    def of(self, namespace: int, terms: Sequence[str], *, all_new: bool) -> np.ndarray:
-        """The numbers of terms; terms that the index does not have get new ones."""
-        numbers = np.full(len(terms), -1, np.int64)
-        if not all_new:
-            numbers[:] = self._known.find(self._db, self._path, namespace, terms)
-        new = np.flatnonzero(numbers < 0).tolist()
-        if self._next + len(new) > MAX_TERMS:
-            raise VizslaError(f"the index would have more than {MAX_TERMS:,} different terms, which is the maximum")
-        numbers[new] = np.arange(self._next, self._next + len(new))
-        rows = [(namespace, terms[i], number) for number, i in enumerate(new, self._next)]
-        self._db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows)
-        self._checksums.add("terms", rows)
-        self._next += len(new)
-        database.set_meta(self._db, "next_term", self._next)
-        return numbers
 
 
 class _SparseNamespace:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vizsla.datasets import Document
+from vizsla.datasets.raw_lines import PlainLines
 from vizsla.errors import VizslaError
 from vizsla.models import (
     Component,
@@ -18,6 +19,8 @@ from vizsla.models import (
     TokenComponent,
     TokenMatchComponent,
 )
+from vizsla.models.sparse_component import SparseDocumentEncoder, SparseDocuments, WordEncoder
+from vizsla.text.scan import number_in_order
 from vizsla.vectors import SparseVectors
 
 _MAX_VALUE = (1 << 32) - 1  # of a weight, and of the number of a token, as it is stored
@@ -90,15 +93,27 @@ class NamespaceEncoder(ABC):
     terms = 0
     """The number of terms it remembers."""
 
+    is_shared = False
+    """Whether several threads may encode at a time, also lines that a kernel has read."""
+
     @abstractmethod
     def encode(self, documents: Sequence[Document]) -> NamespaceBatch:
         """The rows of documents; a model that gives something that cannot be stored is refused."""
+
+    def encode_lines(self, lines: PlainLines) -> NamespaceBatch:
+        """The rows of documents in lines, if it is shared."""
+        raise NotImplementedError
+
+    def finish(self, batch: NamespaceBatch) -> NamespaceBatch:
+        """What is done to one batch after the other, in the order of the documents."""
+        return batch
 
     @staticmethod
     def of(component: Component) -> NamespaceEncoder:
         """The encoder for a sparse, dense or token component; other kinds of component are refused."""
         if isinstance(component, SparseComponent):
-            return _SparseEncoder(component)
+            encoder = component.document_encoder()
+            return _WordEncoder(encoder) if isinstance(encoder, WordEncoder) else _SparseEncoder(component, encoder)
         if isinstance(component, DenseComponent):
             return _DenseEncoder(component)
         if isinstance(component, TokenComponent):
@@ -109,9 +124,9 @@ class NamespaceEncoder(ABC):
 
 
 class _SparseEncoder(NamespaceEncoder):
-    def __init__(self, component: SparseComponent) -> None:
+    def __init__(self, component: SparseComponent, encoder: SparseDocumentEncoder) -> None:
         self._name = component.name
-        self._encoder = component.document_encoder()
+        self._encoder = encoder
 
     def encode(self, documents: Sequence[Document]) -> SparseBatch:
         vectors, lengths = self._encoder.encode([d.content for d in documents])
@@ -138,6 +153,49 @@ class _SparseEncoder(NamespaceEncoder):
             f"{self._name} gives a term of the document {documents[row].id!r} the weight {values[place]}; weights must "
             "be finite numbers above 0"
         )
+
+
+class _WordEncoder(NamespaceEncoder):
+    """Counts words. Its threads meet terms in any order; in the end they are numbered as the documents have them."""
+
+    is_shared = True
+
+    def __init__(self, encoder: WordEncoder) -> None:
+        self._encoder = encoder
+        self._numbers = np.full(1 << 16, -1, np.int32)  # by the numbers of the encoder
+        self._count = 0
+
+    @property
+    def terms(self) -> int:  # type: ignore[override]
+        return len(self._encoder.terms)
+
+    def encode(self, documents: Sequence[Document]) -> SparseBatch:
+        return _counted(self._encoder.encode([d.content for d in documents]))
+
+    def encode_lines(self, lines: PlainLines) -> SparseBatch:
+        return _counted(self._encoder.encode_code_points(*lines.code_points(self._encoder.fields)))
+
+    def finish(self, batch: NamespaceBatch) -> SparseBatch:
+        assert isinstance(batch, SparseBatch)
+        terms = self._encoder.terms
+        while len(self._numbers) < len(terms):
+            self._numbers = np.concatenate([self._numbers, np.full(len(self._numbers), -1, np.int32)])
+        new = np.empty(min(len(terms) - self._count, len(batch.indices)), np.int64)
+        count = number_in_order(batch.indices, self._numbers, self._count, new)
+        self._count += count
+        return replace(batch, new_terms=[terms[number] for number in new[:count].tolist()])
+
+
+def _counted(documents: SparseDocuments) -> SparseBatch:
+    """Documents whose terms have the numbers of their encoder."""
+    vectors, lengths = documents
+    return SparseBatch(
+        np.diff(vectors.pointers).astype(np.uint32),
+        vectors.indices.astype(np.uint32, copy=False),
+        vectors.values.astype(np.uint32, copy=False),
+        lengths.astype(np.uint32, copy=False),
+        [],
+    )
 
 
 class _DenseEncoder(NamespaceEncoder):

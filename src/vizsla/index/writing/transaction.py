@@ -18,17 +18,19 @@ from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import database, forking, segment_files, term_table
+from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.upgrading import upgrade
-from vizsla.index.writing.analysis import AnalysedBatch, analysing
+from vizsla.index.writing.analysing import Analysis
+from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_ids import DocumentIds
 from vizsla.index.writing.document_rows import DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
+from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
@@ -111,11 +113,11 @@ class WriteTransaction:
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
         self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
-        known = self._opened.terms
-        known.begin(self._db)
-        self._buffer = Buffer(self._path, self.model, self._db, self._checksums, known, self._vector_index.store)
+        self._opened.terms.begin(self._db)
+        self._terms = TermNumbers(self._path, self._db, self._checksums, self._opened.terms)
+        self._buffer = Buffer(self.model, self._terms, self._vector_index.store)
 
-    def add(self, documents: Iterable[Document | RawLines], workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | RawLines], workers: int | None = None) -> Added:
         """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
 
         An error in the documents, or in reading them, undoes this call only.
@@ -125,15 +127,8 @@ class WriteTransaction:
         sampled = len(self._sample)
         if self.model.needs_fit:
             documents = self._sampled(documents)
-        terms_bytes = self.terms_bytes
-
-        def analysed() -> Generator[AnalysedBatch]:
-            with analysing(
-                self.model, description, folder, self._splitter, self._rows.store_texts, terms_bytes, workers
-            ) as batches:
-                yield from batches(documents)
-
-        return self._add(analysed(), sampled)
+        analysis = Analysis(self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes)
+        return self._add(analysis.run(documents, workers), sampled)
 
     @property
     def terms_bytes(self) -> int:
@@ -231,17 +226,16 @@ class WriteTransaction:
 
     def _replaced(self, batch: AnalysedBatch, first: int) -> list[tuple[str, int]]:
         """Ids and numbers of the documents that a batch replaces; documents of the same call cannot be replaced."""
-        origins = dict(zip(batch.ids, batch.origins, strict=True))
-        if len(origins) < len(batch.ids):
+        if len(set(batch.ids)) < len(batch.ids):
             seen: set[str] = set()
             for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
                 if doc_id in seen:
                     raise _repeated(doc_id, origin)
                 seen.add(doc_id)
-        old = self._rows.find(list(origins))
+        old = self._rows.find(batch.ids)
         for doc_id, number in old:
             if number >= first:
-                raise _repeated(doc_id, origins[doc_id])
+                raise _repeated(doc_id, batch.origins[batch.ids.index(doc_id)])
         return old
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -296,6 +290,7 @@ class WriteTransaction:
         Segments are merged where it pays, or into one segment if `compact`. `just_before` is called right before the
         commit. `vector_index`: how dense vectors are stored and searched from now on, which needs one segment.
         """
+        self._terms.begin_fold()
         self._flush()
         with self._storing():
             if vector_index is not None:
@@ -307,10 +302,12 @@ class WriteTransaction:
                 self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted,
                 self._opened,
             )  # fmt: skip
+            if database.get_meta(self._db, database.POSITIONS):  # which need the numbers of words
+                self._terms.store()
             compaction.run(whole=compact)
             self._rows.drop_deleted()
             self._checksums.remove("deletions", compaction.drop_deletions())
-            term_table.fold_terms(self._db, self._path, whole=compact)
+            self._terms.fold(whole=compact)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
             self._store_fitted_weights()

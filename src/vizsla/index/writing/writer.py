@@ -117,17 +117,19 @@ class Writer:
         """Whether the writer has not been closed."""
         return not self._closed
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int = 1) -> Added:
+    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails adds
         nothing, and the changes of earlier calls stay. If storing fails, as on a full disk, all pending changes are
         discarded, and `commit` raises an error until you call `rollback`.
 
-        `workers`: analyse documents in this many other processes, if more than 1; then call it under
-        `if __name__ == "__main__":`. With `Source.raw_lines` the workers parse JSON, too.
+        `workers`: how many documents are analysed at a time. With `Source.raw_lines` and a model that counts words,
+        these are threads, by default one for each core. For anything else there is one thread by default, and several
+        workers are processes; then call it under `if __name__ == "__main__":`.
         """
-        workers = check_count(workers, "workers, the number of processes,")
+        if workers is not None:
+            workers = check_count(workers, "workers, the number of threads or processes,")
         return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
 
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
