@@ -1,8 +1,9 @@
 """A guess of the k-th best score, from one range in the middle.
 
 A search starts without a threshold: the first ranges would give thousands of candidates that are dropped later. Where
-there are many ranges, the best documents of one of them tell about what the k-th best of all reaches. The guess is made
-with a margin. It need not be right: a search that does not find k documents above it starts again without one.
+there are many ranges, the best documents of one of them tell about what the k-th best of all reaches. Good documents are
+often neighbours, such as passages of one article, so each half of the range gives an estimate, and the lower one counts.
+It need not be right: a search that does not find k documents above it starts again without one.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from vizsla.engine.range_bounds import add_term, refine
 from vizsla.kernels import njit_no_alloc
 
 FEWEST_RANGES = 8
-MARGIN = 3.0  # standard deviations
-FOLDED = RANGE_SIZE // 16
+HALF = RANGE_SIZE // 2
+MARGIN = 2.0  # standard deviations
+FOLDED = HALF // 8
 
 
 @njit_no_alloc
-def _rank_in_range(k, range_count):
-    """Which of the best documents of one range is expected to be among the best k of all, or hardly."""
-    expected = k / range_count
-    return np.int64(expected + MARGIN * np.sqrt(expected)) + 2
+def _rank_in_half(k, range_count):
+    """Which of the best documents of half a range is expected to be among the best k of all, or hardly."""
+    expected = k / (2 * range_count)
+    return np.int64(expected + MARGIN * np.sqrt(expected)) + 1
 
 
 @njit_no_alloc
@@ -50,7 +52,7 @@ def _nth_largest(numbers, n):
 
 @njit_no_alloc
 def _fold(sums, out):
-    """Put the largest of every 16 sums into `out`."""
+    """Put the largest of every 8 sums into `out`."""
     for i in range(np.uint64(FOLDED)):
         out[i] = sums[i]
     for first in range(np.uint64(FOLDED), np.uint64(sums.size), np.uint64(FOLDED)):
@@ -59,34 +61,47 @@ def _fold(sums, out):
 
 
 @njit_no_alloc
-def guess_threshold(segment, terms, w, bounds, candidates, k):
-    """An estimate of the k-th best bound of a segment, low rather than high; 0 without an estimate.
-
-    The blocks of `candidates` are at the beginning; they are at the range in the middle afterwards.
-    """
-    sums, offsets, small, large = candidates.sums, candidates.offsets, segment.small, segment.large
-    range_count = segment.lengths.shape[1] >> RANGE_BITS
-    rank = _rank_in_range(k, range_count)
-    if range_count < FEWEST_RANGES or 4 * rank > FOLDED:
-        return np.int64(0)
-    doc_range = np.int64(range_count // 2)
-    for j in range(terms.weights.size):
-        i = bounds.order[j]
-        if not add_term(
-            small, large, segment.lengths, terms.blocks, candidates.at, i, terms.spaces[i], doc_range, w, bounds.rows,
-            bounds.factors, sums, offsets,
-        ):  # fmt: skip
-            clear(sums)
-            return np.int64(0)  # the search will find the damage
-    _fold(sums, candidates.reached)
+def _nth_best(segment, terms, w, bounds, candidates, doc_range, first, rank):
+    """The bound of the n-th best document in the half of a range that starts at `first`; 0 if there are fewer."""
+    sums, offsets = candidates.sums, candidates.offsets
+    half = sums[first : first + HALF]
+    _fold(half, candidates.reached)
     least = _nth_largest(candidates.reached[:FOLDED], 2 * rank)
-    n = find_reaching(sums, least, offsets) if least > 0 else np.int64(0)
-    refine(small, segment.lengths, terms, w, bounds, candidates, doc_range, terms.weights.size, offsets[:n])
+    n = find_reaching(half, least, offsets) if least > 0 else np.int64(0)
+    for x in range(n):
+        offsets[x] += first
+    refine(segment.small, segment.lengths, terms, w, bounds, candidates, doc_range, terms.weights.size, offsets[:n])
     count = 0
     for x in range(n):
         document = (doc_range << RANGE_BITS) + np.int64(offsets[x])
         if document < segment.documents and (segment.allowed.size == 0 or segment.allowed[document]):
             candidates.reached[count] = sums[offsets[x]]
             count += 1
-    clear(sums)
-    return np.int64(_nth_largest(candidates.reached[:count], rank))
+    return _nth_largest(candidates.reached[:count], rank)
+
+
+@njit_no_alloc
+def guess_threshold(segment, terms, w, bounds, candidates, k):
+    """An estimate of the k-th best bound of a segment, low rather than high; 0 without an estimate.
+
+    The blocks of `candidates` are at the beginning; they are at the range in the middle afterwards.
+    """
+    range_count = segment.lengths.shape[1] >> RANGE_BITS
+    rank = _rank_in_half(k, range_count)
+    if range_count < FEWEST_RANGES or 4 * rank > FOLDED:
+        return np.int64(0)
+    doc_range = np.int64(range_count // 2)
+    for j in range(terms.weights.size):
+        i = bounds.order[j]
+        if not add_term(
+            segment.small, segment.large, segment.lengths, terms.blocks, candidates.at, i, terms.spaces[i], doc_range,
+            w, bounds.rows, bounds.factors, candidates.sums, candidates.offsets,
+        ):  # fmt: skip
+            clear(candidates.sums)
+            return np.int64(0)  # the search will find the damage
+    guess = min(
+        _nth_best(segment, terms, w, bounds, candidates, doc_range, 0, rank),
+        _nth_best(segment, terms, w, bounds, candidates, doc_range, HALF, rank),
+    )
+    clear(candidates.sums)
+    return np.int64(guess)
