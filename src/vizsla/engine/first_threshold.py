@@ -1,8 +1,8 @@
 """A guess of the k-th best score, from one range in the middle.
 
 A search starts without a threshold: the first ranges would give thousands of candidates that are dropped later. Where
-there are many ranges, the best documents of one of them tell about what the k-th best of all reaches. Good documents are
-often neighbours, such as passages of one article, so each half of the range gives an estimate, and the lower one counts.
+there are many ranges, the best documents of one of them tell what the k-th best of all may reach. Good documents are
+often neighbours, such as passages of one article, so each half of the range gives an estimate; the lower one counts.
 It need not be right: a search that does not find k documents above it starts again without one.
 """
 
