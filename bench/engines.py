@@ -192,7 +192,7 @@ class Bench:
             for name in names if turn % 2 == 0 else reversed(names):
                 engine = self.start(name)
                 folder = str(self.folder / "indexes" / "text" / name)
-                built = engine.tell(do="build_text", files=corpus, folder=folder, threads=1)
+                built = engine.tell(do="build_text", files=corpus, folder=folder, threads=self.options.build_threads)
                 engine.quit()
                 if not built["ok"]:
                     self.cannot(name, "building from text", built)
@@ -326,6 +326,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--builds", type=int, default=2)
+    parser.add_argument(
+        "--build-threads", type=int, default=os.cpu_count(), help="of engines that build from text in threads"
+    )
     parser.add_argument("--checked", type=int, default=20, help="rankings compared with exhaustive scoring each time")
     parser.add_argument("--engines", help="only these, as in vizsla,tantivy")
     parser.add_argument("--bm26e", help="the folder of a BM26e, for the part of that name")
