@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit_inlined, njit_no_alloc
 from vizsla.text.words import Segmenter
 
 
@@ -140,6 +140,19 @@ class NumberedWords:
         return pointers, indices[:used].copy(), counts[:used].copy()
 
 
+@njit_inlined
+def _count_term(n, row, used, place, indices, counts):
+    """Count the term n in the row that starts at `row`; returns where the row ends now."""
+    p = place[n]
+    if p >= row:
+        counts[p] += 1
+        return used
+    place[n] = used
+    indices[used] = n
+    counts[used] = 1
+    return used + 1
+
+
 @njit_no_alloc
 def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indices, counts):
     """`_replace_forms` and `_count_numbers` in one."""
@@ -152,15 +165,7 @@ def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indi
             if f < 0:
                 f = np.int64(numbers[-1 - f])
             for x in range(piece_ends[f], piece_ends[f + 1]):
-                n = pieces[x]
-                p = place[n]
-                if p < row:
-                    place[n] = used
-                    indices[used] = n
-                    counts[used] = 1
-                    used += 1
-                else:
-                    counts[p] += 1
+                used = _count_term(pieces[x], row, used, place, indices, counts)
             at += 1
         pointers[i + 1] = used
     return used
@@ -173,15 +178,7 @@ def _count_numbers(numbers, ends, place, pointers, indices, counts):
     for i in range(ends.size):
         row = used
         while at < ends[i]:
-            n = numbers[at]
-            p = place[n]
-            if p < row:
-                place[n] = used
-                indices[used] = n
-                counts[used] = 1
-                used += 1
-            else:
-                counts[p] += 1
+            used = _count_term(numbers[at], row, used, place, indices, counts)
             at += 1
         pointers[i + 1] = used
     return used

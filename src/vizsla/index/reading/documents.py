@@ -51,7 +51,7 @@ class FoundDocuments:
         return Document(doc_id, self._contents[number])
 
     def read_before_closing(self) -> None:
-        """Read the documents as long as it is possible; who looks at them is told what was wrong."""
+        """Read the documents before the index closes. An error is raised later, when a document is looked at."""
         try:
             self.read()
         except CollectionError as e:

@@ -97,7 +97,7 @@ class TermTable(CachedTerms):
 
 
 def _after(beginning: str) -> str | None:
-    """The least text that is greater than all texts with a prefix, in the order of UTF-8 bytes; None if there is none.
+    """The first text after all texts with a prefix, in the order of UTF-8 bytes; None if no text comes after them.
 
     >>> _after("ab"), _after("a\U0010ffff"), _after("\ud7ff") == "\ue000"
     ('ac', 'b', True)

@@ -277,7 +277,7 @@ class Search:
 
     @property
     def _how(self) -> tuple[Filter | None, float, VectorIndex | None, int, Sequence[np.ndarray] | None]:
-        """What `Searcher.top_k` is told beside the queries."""
+        """The arguments of `Searcher.top_k` besides the queries."""
         return self.condition, self.expected, self.vector_index, self.threads, self.masks
 
     def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
