@@ -91,5 +91,9 @@ class CollectionError(VizslaError):
     """An index on disk that cannot be used: it does not exist, has another format, is in use, or is damaged."""
 
 
+class StoppedError(VizslaError):
+    """A search that was stopped before its end: at its time limit, or because nobody waits for it any more."""
+
+
 class UncommittedChangesWarning(UserWarning):
     """Changes to an index are lost because they were not committed."""

@@ -227,7 +227,7 @@ def _search(folder: Path) -> None:
 
 SEARCH = (
     "int64[2]", "uint8[2]r", "uint8[1]r", "int64[1]", "int64[1]", "int64[1]", "int64[1]", "float64[1]", "float64",
-    "int64[2]", "float32[2]", "int64[2]", "int64[1]",
+    "int64[2]", "float32[2]", "int64[2]", "int64[1]", "uint8[1]",
 )  # fmt: skip
 """The types that `search_segment` is called with."""
 PARTS: dict[str, Callable[[Path], None]] = {"search": _search, "text": _text, "write": _write, "update": _update}

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla import stopping
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms, add_exactly
 from vizsla.engine.segment import Segment
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.token_search import search_lists
 from vizsla.engine.vector_indexes import Approximate, Plaid, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
@@ -38,10 +39,12 @@ _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are
 
 
 @njit
-def _term_scores(segment, terms, w, sums, touched):
-    """Add what terms give to each document of a segment; False if it is damaged."""
+def _term_scores(segment, terms, w, sums, touched, stop):
+    """Add what terms give to each document of a segment; False if it is damaged, or if stopped."""
     sound = True
     for doc_range in range(segment.lengths.shape[1] >> RANGE_BITS):
+        if must_stop(stop):
+            return False
         a = doc_range << RANGE_BITS
         for i in range(terms.weights.size):
             s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
@@ -242,8 +245,9 @@ def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _Term
     size = segment.lengths.shape[1]
     sums, touched = np.zeros(size), np.zeros(size, np.bool_)
     arrays, blocks = segment.open(query.terms)
-    if not _term_scores(arrays, Terms(query.weights, query.spaces, blocks), weightings, sums, touched):
-        raise DamagedSegmentError
+    terms = Terms(query.weights, query.spaces, blocks)
+    if not _term_scores(arrays, terms, weightings, sums, touched, stopping.flag()):
+        raise failure()
     return _TermScores(sums[: len(segment)], touched[: len(segment)])
 
 
@@ -266,6 +270,7 @@ def _search_segment(
     chunk = _CHUNK * max(_FEW // len(queries), 1)
     held = []
     for a in range(0, len(segment), chunk):
+        stopping.check()
         z = min(a + chunk, len(segment))
         scores = np.zeros((len(queries), z - a), np.float32)
         for s, rows in query_rows.items():

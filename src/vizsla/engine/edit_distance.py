@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla import stopping
+from vizsla.engine.stop_flag import must_stop
+from vizsla.errors import StoppedError
 from vizsla.kernels import njit
+
+_BLOCK = 4096  # words between two looks at the stop flag
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,8 @@ class WordList:
         neighbours, at most `edits` times, no letter twice (optimal string alignment).
         """
         out = np.zeros(len(self.starts) - 1, np.bool_)
-        _find_near(self.codes, self.starts, _code_points(word), edits, out)
+        if not _find_near(self.codes, self.starts, _code_points(word), edits, out, stopping.flag()):
+            raise StoppedError(stopping.current().reason)
         return out
 
 
@@ -41,10 +47,13 @@ def _code_points(text: str) -> np.ndarray:
 
 
 @njit
-def _find_near(codes, starts, word, edits, out):
+def _find_near(codes, starts, word, edits, out, stop):
+    """Mark the words that are near; False if stopped."""
     n = word.size
     before, above, row = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     for w in range(out.size):
+        if w % _BLOCK == 0 and must_stop(stop):
+            return False
         a, m = starts[w], starts[w + 1] - starts[w]
         if abs(m - n) > edits:
             continue
@@ -64,3 +73,4 @@ def _find_near(codes, starts, word, edits, out):
             if least > edits:
                 break
         out[w] = above[n] <= edits
+    return True

@@ -6,17 +6,18 @@ import numpy as np
 
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.scores import add_exactly
+from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
 from vizsla.kernels import njit
 
 
 @njit
-def search_exhaustively(segment, terms, w, scratch, topk, count):
-    """Merge a segment's documents into the top k; returns how many documents the top k has, or -1 for damage."""
+def search_exhaustively(segment, terms, w, scratch, topk, count, stop):
+    """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped."""
     sums, touched = np.zeros(RANGE_SIZE), np.zeros(RANGE_SIZE, np.bool_)
     scores, documents = np.empty(RANGE_SIZE), np.empty(RANGE_SIZE, np.uint32)
     for doc_range in range(segment.lengths.shape[1] >> RANGE_BITS):
-        sound = True
+        sound = not must_stop(stop)
         for i in range(terms.weights.size):
             s, weight, blocks = terms.spaces[i], terms.weights[i], terms.blocks[i]
             codes = segment.lengths[s]

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from vizsla import stopping
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.max_sim import ROUNDING, token_margins
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
@@ -64,6 +65,7 @@ class _TokenList:
         marked = np.zeros(0, np.bool_) if hits is None else hits
         documents, a = self.postings.documents, self.start
         while a < self.end:
+            stopping.check()
             z = min(a + _CHUNK, self.end)
             while z < self.end and documents[z] == documents[z - 1]:
                 z += 1

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla import stopping
 from vizsla.engine.products import multiply, padded
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
@@ -36,6 +37,7 @@ def max_sims(rows: TokenRows, queries: Sequence[np.ndarray], first: int, last: i
     packed = [np.concatenate(queries[a:z]).astype(np.float32, copy=False).T for a, z in groups]
     pointers = [np.cumsum([0, *map(len, queries[a:z])]) for a, z in groups]
     for start, end in rows.blocks(first, last, _TOKENS):
+        stopping.check()
         bounds = rows.bounds(start, end)
         vectors = wide_rows(rows.vectors, int(bounds[0]), int(bounds[-1]))
         scales = rows.vectors.scales[bounds[0] : bounds[-1]] if isinstance(rows.vectors, ScaledRows) else None
@@ -107,16 +109,17 @@ def exact_max_sims(
 
     def score(a: int, z: int) -> bool:
         out = best[a:z], which[a:z], scores[a:z]
-        return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out))
+        return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out, stop))
 
+    stop = stopping.flag()
     if not all(in_threads(score, len(documents), threads, _SCORED)):
-        raise DamagedSegmentError
+        raise failure()
     return scores, best, which
 
 
 @njit
-def _score(rows, documents, narrow, query, off, best, which, scores):
-    """The score of each document: the sum of the best products of query tokens; False for damage."""
+def _score(rows, documents, narrow, query, off, best, which, scores, stop):
+    """The score of each document: the sum of the best products of query tokens; False for damage or if stopped."""
     longest = 0
     for d in documents:
         if rows.starts[d] < 0 or rows.starts[d + 1] > rows.tokens or rows.starts[d + 1] < rows.starts[d]:
@@ -126,6 +129,8 @@ def _score(rows, documents, narrow, query, off, best, which, scores):
     vectors = bits.view(np.float32)
     products = np.empty((longest, narrow.shape[0]), np.float32)
     for i in range(documents.size):
+        if must_stop(stop):
+            return False
         a = rows.starts[documents[i]]
         size = rows.starts[documents[i] + 1] - a
         for t in range(size):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla import stopping
 from vizsla.engine.blocks import RANGE_BITS
 from vizsla.engine.common_postings import (
     MANY,
@@ -25,6 +25,7 @@ from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import Segment, SegmentArrays, read_only_mask
 from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import Masks, open_terms, scratch_of_thread
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.term_sequences import PhrasePattern, row_has_phrase
 from vizsla.engine.topk import TopK
 from vizsla.engine.weighting import Weightings
@@ -43,9 +44,10 @@ class _Phrase(NamedTuple):
     starts: np.ndarray
     terms: np.ndarray
     offsets: np.ndarray
+    previous: np.ndarray
     slop: int
     field: int
-    used: np.ndarray
+    places: np.ndarray
     """[terms] memory."""
     found: np.ndarray
     """[_TOGETHER] memory."""
@@ -71,27 +73,28 @@ def search_phrase(
     if not all(space in segment.sequences for segment in ordered.segments):
         return None
     top, count = TopK(np.empty(k, np.float32), np.empty(k, np.int64)), 0
-    order, used = np.empty(len(query.terms), np.int64), np.empty(len(pattern.terms), np.int64)
+    order, memory_of_terms = np.empty(len(query.terms), np.int64), np.empty(len(pattern.terms), np.int64)
     found = np.empty(_TOGETHER, np.uint8)
     scratch, asked = CommonScratch.of_thread(), Terms(query.weights, query.spaces, query.terms)
     for segment, first, mask in zip(ordered.segments, ordered.firsts, ordered.masks(masks), strict=False):
         sequences = segment.sequences[space]
-        phrase = _Phrase(sequences.numbers, sequences.starts, *pattern.arrays, used, found)
+        phrase = _Phrase(sequences.numbers, sequences.starts, *pattern.arrays, memory_of_terms, found)
         with scratch_of_thread(1, len(query.terms), segment.range_count) as memory:
             count = _search(
                 segment.lists_table, segment.large.values, segment.lengths, read_only_mask(mask),
                 np.array([len(segment), first]), weightings, asked, order, phrase, memory.table, scratch, top, count,
+                stopping.flag(),
             )  # fmt: skip
         if count == _ALL_FREQUENT:
             return None
         if count < 0:
-            raise DamagedSegmentError
+            raise failure()
     return TopDocuments(ordered.numbers_at(top.places[:count]), top.scores[:count])
 
 
 @njit_no_alloc
-def _find_phrase(phrase, documents):
-    """Put 1 into `phrase.found` for each document that has the phrase, otherwise 0; False if the sequences are damaged.
+def _find_phrase(phrase, documents, stop):
+    """Put 1 into `phrase.found` for each document that has the phrase, otherwise 0; False for damage or if stopped.
 
     Documents lie far apart in memory, so all of them are prefetched before the first is read.
     """
@@ -103,10 +106,10 @@ def _find_phrase(phrase, documents):
             prefetch(phrase.numbers, start + line * _LINE)
     for x in range(documents.size):
         has = row_has_phrase(
-            phrase.numbers, phrase.starts, np.int64(documents[x]), phrase.terms, phrase.offsets, phrase.slop,
-            phrase.field, phrase.used,
+            phrase.numbers, phrase.starts, np.int64(documents[x]), phrase.terms, phrase.offsets,
+            phrase.previous, phrase.slop, phrase.field, phrase.places, stop,
         )  # fmt: skip
-        if has < 0:
+        if has < 0 or must_stop(stop):
             return False
         phrase.found[x] = has
     return True
@@ -148,8 +151,8 @@ def _insert(top, count, score, place):
 
 
 @njit_no_alloc
-def _merge(phrase, scratch, size, first, top, count):
-    """Merge those of the scored documents that have the phrase into the top k; how many it has then, -1 for damage.
+def _merge(phrase, scratch, size, first, top, count, stop):
+    """Merge those of the scored documents that have the phrase into the top k; how many it has then, -1 as `_search`.
 
     The phrase is looked for in the best first, until no other can be among the top k.
     """
@@ -163,7 +166,7 @@ def _merge(phrase, scratch, size, first, top, count):
             scores[0], scores[size] = scores[size], scores[0]
             documents[0], documents[size] = documents[size], documents[0]
             _sift(scores, documents, 0, size)
-        if not _find_phrase(phrase, documents[size:end]):
+        if not _find_phrase(phrase, documents[size:end], stop):
             return -1
         for x in range(size, end):
             if phrase.found[x - size]:
@@ -179,11 +182,11 @@ def _least(top, count):
 
 
 @njit_no_alloc
-def _search(table, values, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count):
-    """Merge those of a segment's documents that have a phrase into the top k; how many it has then, -1 for damage.
+def _search(table, values, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
+    """Merge those of a segment's documents that have a phrase into the top k; how many it has then.
 
-    _ALL_FREQUENT if this is not the way to find them. `query`: its terms, with their numbers for blocks. `order`:
-    memory for so many numbers.
+    -1 for damage or if stopped, _ALL_FREQUENT if this is not the way to find them. `query`: its terms, with their
+    numbers for blocks. `order`: memory for so many numbers.
     """
     range_count = lengths.shape[1] >> RANGE_BITS
     small, large, blocks, _, sound = open_terms(table, values, query.blocks, range_count, memory)
@@ -196,7 +199,7 @@ def _search(table, values, lengths, allowed, facts, w, query, order, phrase, mem
         return _ALL_FREQUENT
     for doc_range in range(range_count):
         few, many = find_common(small, large, blocks, doc_range, order, scratch)
-        if few < 0:
+        if few < 0 or must_stop(stop):
             return -1
         least = _least(top, count)
         if few:
@@ -206,8 +209,8 @@ def _search(table, values, lengths, allowed, facts, w, query, order, phrase, mem
         if size < 0:
             return -1
         if size > MANY:
-            count = _merge(phrase, scratch, size, segment.first, top, count)
+            count = _merge(phrase, scratch, size, segment.first, top, count, stop)
             size = 0
             if count < 0:
                 return -1
-    return _merge(phrase, scratch, size, segment.first, top, count)
+    return _merge(phrase, scratch, size, segment.first, top, count, stop)

@@ -18,6 +18,7 @@ from vizsla.engine.bounds import MAX_SUM, clear
 from vizsla.engine.first_threshold import guess_threshold
 from vizsla.engine.range_bounds import BIN_BITS, PROBE, bound_range, come_to, keep, refine
 from vizsla.engine.scores import score_documents
+from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
 from vizsla.kernels import njit_inlined, njit_no_alloc
 
@@ -180,11 +181,11 @@ def _is_behind(found, k, done, range_count):
 
 
 @njit_no_alloc
-def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess):
+def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess, stop):
     """Merge a segment's documents into the top k; returns how many documents the top k has.
 
     Documents below a guess of the k-th best score are left out; if it turns out to be too high, NOT_PROVEN comes back
-    and the top k is as it was. -1 for damage.
+    and the top k is as it was. -1 for damage, or if it was stopped: then `candidates` is as clean as before.
     """
     k, n, capacity = topk.scores.size, terms.weights.size, candidates.documents.size
     small, large, lengths, state = segment.small, segment.large, segment.lengths, candidates.state
@@ -203,7 +204,7 @@ def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, 
             small.ranges, large.ranges, terms.blocks, candidates.at, bounds.order, essential, doc_range + 1
         )
         if doc_range != NO_RANGE:
-            if doc_range >= range_count:
+            if doc_range >= range_count or must_stop(stop):
                 return -1
             n_found = bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, essential, state[0])
             if n_found < 0:
@@ -232,14 +233,14 @@ def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, 
 
 
 @njit_no_alloc
-def search_ranges(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count):
-    """Merge a segment's documents into the top k; returns how many documents the top k has, or -1 for damage."""
+def search_ranges(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, stop):
+    """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped."""
     guess = np.int64(0)
     if count < topk.scores.size and unit >= MIN_SCORE and unit * MAX_SUM <= MAX_SCORE and not _is_clamped(w):
         _start(segment.small, segment.large, segment.lengths.shape[1] >> RANGE_BITS, terms, bounds, candidates)
         guess = guess_threshold(segment, terms, w, bounds, candidates, topk.scores.size)
     found = np.int64(NOT_PROVEN)
     while found == NOT_PROVEN:
-        found = _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess)
+        found = _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess, stop)
         guess = np.int64(0)
     return found

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla import stopping
 from vizsla.engine.blocks import (
     LOOKUP,
     OFFSET_MASK,
@@ -25,6 +25,7 @@ from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import blocks_of, open_terms, score_rows, scratch_of_thread
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit, njit_no_alloc
 
@@ -36,11 +37,11 @@ _NO_PLACES = np.zeros(0, np.int64)
 
 def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
     """A mask of the rows that have one of some terms, given by their numbers; -1 is no term."""
-    mask = np.zeros(len(segment), np.bool_)
+    mask, stop = np.zeros(len(segment), np.bool_), stopping.flag()
     for a in range(0, len(terms), _OPEN_TERMS):
         arrays, blocks = segment.open(terms[a : a + _OPEN_TERMS])
-        if not _mark(arrays.small, blocks[:, :2], mask) or not _mark(arrays.large, blocks[:, 2:], mask):
-            raise DamagedSegmentError
+        if not _mark(arrays.small, blocks[:, :2], mask, stop) or not _mark(arrays.large, blocks[:, 2:], mask, stop):
+            raise failure()
     return mask
 
 
@@ -53,12 +54,12 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
     lengths = np.empty(len(terms), np.int64)
     with scratch_of_thread(1, len(terms), segment.range_count) as scratch:
         if not _measure(table, values, terms, size, segment.range_count, scratch.table, lengths):
-            raise DamagedSegmentError
+            raise failure()
         order = np.argsort(lengths, kind="stable")
         rows, marks, spare = (np.empty(lengths[order[0]], np.int64), *_range_memory())
-        count = _intersect(table, values, order, marks, spare, size, scratch.table, rows)
+        count = _intersect(table, values, order, marks, spare, size, scratch.table, rows, stopping.flag())
         if count < 0:
-            raise DamagedSegmentError
+            raise failure()
     return np.sort(rows[:count], kind="stable")  # two ascending runs
 
 
@@ -107,8 +108,8 @@ def _score(
         for segment, first, some in zip(prepared.segments, segments.firsts, rows, strict=False):
             if len(some):
                 sums, found, documents = np.empty(len(some)), np.empty(len(some), np.float32), some.astype(np.uint32)
-                if not score_rows(*segment[:3], *asked, documents, sums, scratch.table, found):
-                    raise DamagedSegmentError
+                if not score_rows(*segment[:3], *asked, documents, sums, scratch.table, found, stopping.flag()):
+                    raise failure()
                 places.append(first + some)
                 scores.append(found)
     if len(places) == 1:
@@ -146,13 +147,13 @@ def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np
 
 
 @njit
-def _mark(lists, blocks, mask):
-    """Mark the rows of the lists of some terms; False if a list is damaged."""
+def _mark(lists, blocks, mask, stop):
+    """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped."""
     for i in range(blocks.shape[0]):
         for r in range(blocks[i, 0], blocks[i, 1]):
             a, z = block_bounds(lists, r)
             base = np.int64(lists.ranges[r]) << RANGE_BITS
-            if z < a:
+            if z < a or must_stop(stop):
                 return False
             if is_bitmap(lists, a, z):
                 for offset in range(min(RANGE_SIZE, mask.size - base)):
@@ -242,8 +243,10 @@ def _intersect_range(small, large, blocks, order, doc_range, rare, marks, count,
 
 
 @njit_no_alloc
-def _intersect(table, values, order, marks, spare, size, memory, out):
-    """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many, -1 for damage.
+def _intersect(table, values, order, marks, spare, size, memory, out, stop):
+    """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many there are.
+
+    -1 for damage or if stopped.
 
     `order`: the rarest term comes first. It leads: first its small list, then its large one. The mark of a document
     is the number of terms it has so far; all are 0 before and after. `spare`: memory for the postings of a bitmap.
@@ -255,7 +258,7 @@ def _intersect(table, values, order, marks, spare, size, memory, out):
         for r in range(lead[2 * kind], lead[2 * kind + 1]):
             doc_range = np.int64(lists.ranges[r])
             a, z = block_bounds(lists, r)
-            if z < a:
+            if z < a or must_stop(stop):
                 return -1
             if is_bitmap(lists, a, z):
                 rare = spare[: unpack_bitmap(lists.postings, a, z, spare)]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla import stopping
 from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
@@ -25,6 +25,7 @@ from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import Masks, search_segment
+from vizsla.engine.stop_flag import failure
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
@@ -84,12 +85,12 @@ def _search_batch(
     """The top k of some queries, in this thread."""
     packed = Queries.pack(queries)
     scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    counts = np.zeros(len(queries), np.int64)
+    counts, stop = np.zeros(len(queries), np.int64), stopping.flag()
     prepared = segments.prepared(weightings, masks)
     with prepared.scratch(k, packed.longest) as scratch:
         for segment in prepared.segments:
-            if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts):
-                raise DamagedSegmentError
+            if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts, stop):
+                raise failure()
     if len(queries) == 1:
         count = int(counts[0])
         return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]
@@ -103,9 +104,10 @@ def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k
     for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
         arrays, blocks = segment.open(query.terms, mask, first)
         terms = Terms(query.weights, query.spaces, blocks)
-        count = search_exhaustively(arrays, terms, weightings, SortScratch.of_size(RANGE_SIZE, k), topk, count)
+        scratch = SortScratch.of_size(RANGE_SIZE, k)
+        count = search_exhaustively(arrays, terms, weightings, scratch, topk, count, stopping.flag())
         if count < 0:
-            raise DamagedSegmentError
+            raise failure()
     return TopDocuments(segments.numbers_at(topk.places[:count]), topk.scores[:count])
 
 

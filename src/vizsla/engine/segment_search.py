@@ -39,6 +39,7 @@ from vizsla.engine.range_bounds import Candidates
 from vizsla.engine.ranges import search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms, score_documents
 from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_only_mask
+from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit_no_alloc
@@ -158,8 +159,8 @@ def open_terms(table, values, numbers, range_count, memory):
 
 
 @njit_no_alloc
-def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums, memory, scores):
-    """Put the exact scores of ascending documents of a prepared segment into `scores`; False if there is damage.
+def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums, memory, scores, stop):
+    """Put the exact scores of ascending documents of a prepared segment into `scores`; False for damage or if stopped.
 
     `sums`: memory for so many documents.
     """
@@ -169,8 +170,12 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
     if not sound:
         return False
     terms = Terms(weights, spaces, blocks)
-    if not score_documents(small, large, lengths, terms, _weightings_of(table), documents, scoring):
-        return False
+    size = scoring.ends.size
+    for a in range(0, documents.size, size):  # as many as it scores at once
+        part = ScoringScratch(sums[a : a + size], scoring.ends, scoring.places)
+        some = documents[a : a + size]
+        if must_stop(stop) or not score_documents(small, large, lengths, terms, _weightings_of(table), some, part):
+            return False
     for x in range(sums.size):
         scores[x] = np.float32(sums[x]) + np.float32(0)  # makes the 0 of a negative number a plain one
     return True
@@ -215,9 +220,9 @@ def _weightings_of(t):
 
 @njit_no_alloc
 def search_segment(
-    table, lengths, values, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts
+    table, lengths, values, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts, stop
 ):  # fmt: skip
-    """Merge a segment's documents into the top k of many queries; False if the segment is damaged.
+    """Merge a segment's documents into the top k of many queries; False if the segment is damaged, or if stopped.
 
     `table`, `lengths`, `values` and `facts`: see `PreparedSegment`; `memory`: see `Scratch`.
     """
@@ -235,7 +240,17 @@ def search_segment(
         if unit > 0:
             segment = SegmentArrays(small, large, lengths, read_bool(table, 7), facts[0], facts[1])
             counts[q] = search_ranges(
-                segment, terms, w, unit, bounds, candidates, scoring, sorting, TopK(scores[q], places[q]), counts[q]
+                segment,
+                terms,
+                w,
+                unit,
+                bounds,
+                candidates,
+                scoring,
+                sorting,
+                TopK(scores[q], places[q]),
+                counts[q],
+                stop,
             )
             if counts[q] < 0:
                 return False

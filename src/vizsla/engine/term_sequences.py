@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from vizsla import stopping
 from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.kernels import njit_no_alloc
 
 BREAK, HOLE = (1 << 32) - 1, (1 << 32) - 2
@@ -92,10 +95,15 @@ class PhrasePattern:
     """By how many steps in all terms may be moved from their places, as Lucene counts them."""
     field: int = ANY_FIELD
 
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """As the kernels read it."""
-        return self.terms, self.offsets, self.slop, self.field
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, int]:
+        """As the kernels read it: with the place in the pattern of the equal term before each term, or -1."""
+        last: dict[int, int] = {}
+        previous = np.full(len(self.terms), -1, np.int64)
+        for place, term in enumerate(self.terms.tolist()):
+            previous[place] = last.get(term, -1)
+            last[term] = place
+        return self.terms, self.offsets, previous, self.slop, self.field
 
     @classmethod
     def of(
@@ -116,10 +124,10 @@ def rows_with_phrase(sequences: TermSequences, rows: np.ndarray, pattern: Phrase
     >>> rows_with_phrase(rows, np.arange(2), PhrasePattern.of([1, 2], [0, 1], slop=2)).tolist()
     [True, True]
     """
-    out, used = np.zeros(len(rows), np.bool_), np.empty(len(pattern.terms), np.int64)
+    out, places = np.zeros(len(rows), np.bool_), np.empty(len(pattern.terms), np.int64)
     wanted = np.ascontiguousarray(rows, np.int64)
-    if not _find_phrases(sequences.numbers, sequences.starts, wanted, *pattern.arrays, used, out):
-        raise DamagedSegmentError
+    if not _find_phrases(sequences.numbers, sequences.starts, wanted, *pattern.arrays, places, out, stopping.flag()):
+        raise failure()
     return out
 
 
@@ -160,33 +168,38 @@ def _follow(numbers, a, z, terms, offsets):
 
 
 @njit_no_alloc
-def _are_near(numbers, a, z, terms, offsets, slop, used):
-    """Whether the terms stand near their places somewhere in a .. z - 1; equal terms take places from left to right."""
+def _are_near(numbers, a, z, terms, offsets, previous, slop, found, stop):
+    """Whether the terms stand near their places somewhere in a .. z - 1; equal terms take places from left to right.
+
+    Each term takes the first place that is not before its own place from `base` on. If the last of them is too far
+    away, no lower base than that place minus the slop can do, so base and places only move to the right: the time is
+    at most linear in the length of the text, for each term. `found`: memory for the place of each term.
+    """
     count = terms.size
-    for p in range(a, z):
-        for i in range(count):
-            if numbers[p] != terms[i]:
-                continue
-            base, found = p - offsets[i], 0
-            for j in range(count):
-                q, end = max(base + offsets[j], a), min(base + offsets[j] + slop, z - 1)
-                for x in range(j):
-                    if terms[x] == terms[j]:
-                        q = max(q, used[x] + 1)
-                while q <= end and numbers[q] != terms[j]:
-                    q += 1
-                if q > end:
-                    break
-                used[j] = q
-                found += 1
-            if found == count:
-                return True
+    base = a - offsets[count - 1]
+    for j in range(count):
+        found[j] = a
+    while not must_stop(stop):
+        farthest = base
+        for j in range(count):
+            p = max(found[j], base + offsets[j])
+            if previous[j] >= 0:
+                p = max(p, found[previous[j]] + 1)
+            while p < z and numbers[p] != terms[j]:
+                p += 1
+            if p >= z:
+                return False
+            found[j] = p
+            farthest = max(farthest, p - offsets[j])
+        if farthest - base <= slop:
+            return True
+        base = farthest - slop
     return False
 
 
 @njit_no_alloc
-def row_has_phrase(numbers, starts, row, terms, offsets, slop, field, used):
-    """1 if a row has a phrase, 0 if it has not, -1 if the arrays are damaged."""
+def row_has_phrase(numbers, starts, row, terms, offsets, previous, slop, field, places, stop):
+    """1 if a row has a phrase, 0 if it has not, -1 if the arrays are damaged. `places`: memory for each term."""
     if row < 0 or row + 1 >= starts.size:
         return -1
     a, z = starts[row], starts[row + 1]
@@ -202,7 +215,7 @@ def row_has_phrase(numbers, starts, row, terms, offsets, slop, field, used):
         if field in (ANY_FIELD, number):
             if slop == 0 and _follow(numbers, a, end, terms, offsets):
                 return 1
-            if slop and _are_near(numbers, a, end, terms, offsets, slop, used):
+            if slop and _are_near(numbers, a, end, terms, offsets, previous, slop, places, stop):
                 return 1
         number += 1
         a = end + 1
@@ -210,11 +223,11 @@ def row_has_phrase(numbers, starts, row, terms, offsets, slop, field, used):
 
 
 @njit_no_alloc
-def _find_phrases(numbers, starts, rows, terms, offsets, slop, field, used, out):
-    """Mark the rows that have a phrase; False if the arrays are damaged."""
+def _find_phrases(numbers, starts, rows, terms, offsets, previous, slop, field, places, out, stop):
+    """Mark the rows that have a phrase; False if the arrays are damaged, or if stopped."""
     for x in range(rows.size):
-        found = row_has_phrase(numbers, starts, rows[x], terms, offsets, slop, field, used)
-        if found < 0:
+        found = row_has_phrase(numbers, starts, rows[x], terms, offsets, previous, slop, field, places, stop)
+        if found < 0 or must_stop(stop):
             return False
         out[x] = found == 1
     return True

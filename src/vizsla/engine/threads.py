@@ -9,6 +9,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
+from vizsla.stopping import carried
+
 T = TypeVar("T")
 
 
@@ -18,7 +20,8 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
     if parts == 1:
         return [call(0, count)]
     ends = list(pairwise(count * i // parts for i in range(parts + 1)))
-    rest = [pool(threads).submit(call, a, z) for a, z in ends[1:]]
+    shared = carried(call)
+    rest = [pool(threads).submit(shared, a, z) for a, z in ends[1:]]
     return [call(*ends[0]), *(future.result() for future in rest)]
 
 

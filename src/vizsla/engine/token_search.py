@@ -13,13 +13,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError, read_only
+from vizsla.engine.arrays import read_only
 from vizsla.engine.products import multiply, padded
+from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows
 from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
+from vizsla.stopping import carried, flag
 
 _BINS = 4096
 _MULTIPLIED, _PROBING, _SUMMED, _REFINED = 2048, 8, 20_000, 64
@@ -80,13 +82,15 @@ def _sift_down(heap, which, size, score, c):
 
 
 @njit_no_alloc
-def _probe(best, which, starts, documents, first, last, gains, marks, met):
+def _probe(best, which, starts, documents, first, last, gains, marks, met, stop):
     """Add up what the documents from `first` to `last` gain by the lists of the best centroids.
 
-    Gives how many are met, and -1 for damage.
+    Gives how many are met, and -1 for damage or if stopped.
     """
     count, probes = 0, best.shape[1]
     for q in range(best.shape[0]):
+        if must_stop(stop):
+            return -1
         mark, worst = q + 1, best[q, probes - 1]
         for p in range(probes):
             gain = best[q, p] - worst
@@ -169,14 +173,14 @@ def _by_centroid(which, centroids):
 
 
 @njit_fastsum
-def _refine(rows, assigned, probing_starts, probing, query, least, documents, out):
-    """The sums of documents by the tokens whose centroids are probed; False for damage."""
+def _refine(rows, assigned, probing_starts, probing, query, least, documents, out, stop):
+    """The sums of documents by the tokens whose centroids are probed; False for damage or if stopped."""
     best = np.empty(least.size, np.float32)
     bits = np.empty(query.shape[1], np.uint32)
     row = bits.view(np.float32)
     for i in range(documents.size):
         a, z = rows.starts[documents[i]], rows.starts[documents[i] + 1]
-        if a < 0 or z > assigned.size or a >= z:
+        if a < 0 or z > assigned.size or a >= z or must_stop(stop):
             return False
         best[:] = least
         for t in range(a, z):
@@ -222,7 +226,9 @@ def search_lists(
     def search(query: np.ndarray) -> np.ndarray:
         return _candidates(rows, lists, query, mask, nprobe, depth, wanted, inner)
 
-    return [search(query) for query in queries] if inner == threads else list(pool(threads).map(search, queries))
+    return (
+        [search(query) for query in queries] if inner == threads else list(pool(threads).map(carried(search), queries))
+    )
 
 
 def _candidates(
@@ -245,10 +251,11 @@ def _candidates(
     assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
-        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z]))
+        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z], stop))
 
+    stop = flag()
     if not all(in_threads(refine, len(kept), threads, _REFINED)):
-        raise DamagedSegmentError
+        raise failure()
     return np.sort(kept[np.argpartition(-refined, wanted - 1)[:wanted]])
 
 
@@ -271,12 +278,12 @@ def _met(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The documents in the lists of probed centroids, and what each document gains by them."""
     gains, marks, met = np.zeros(documents, np.float32), np.zeros(documents, np.int32), np.empty(documents, np.int64)
-    starts, listed = read_only(lists.starts), read_only(lists.documents)
+    starts, listed, stop = read_only(lists.starts), read_only(lists.documents), flag()
 
     def probe(a: int, z: int) -> np.ndarray:
-        size = _probe(best, which, starts, listed, a, z, gains, marks, met)
+        size = _probe(best, which, starts, listed, a, z, gains, marks, met, stop)
         if size < 0:
-            raise DamagedSegmentError
+            raise failure()
         return met[a : a + size]
 
     parts = in_threads(probe, documents, threads, _SUMMED)

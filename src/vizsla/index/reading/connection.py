@@ -9,7 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vizsla import stopping
 from vizsla.index.storage import database, forking
+
+_STEPS = 20_000  # of SQLite's machine between two looks at the stop flag: about a millisecond
+
+
+def _stoppable(db: sqlite3.Connection) -> sqlite3.Connection:
+    """Let a statement end with an error when the thread that runs it must stop."""
+    db.set_progress_handler(stopping.look, _STEPS)
+    return db
 
 
 class ReadConnection:
@@ -18,7 +27,7 @@ class ReadConnection:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = threading.RLock()  # garbage that is collected while it is held may want it, too
-        self.db = database.connect(path, write=False)
+        self.db = _stoppable(database.connect(path, write=False))
         self.close = database.close_with(self, self.db)
 
     @property
@@ -29,9 +38,10 @@ class ReadConnection:
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows that a statement gives."""
         try:
-            with self.lock, forking.gate:
+            with stopping.holding(self.lock), forking.gate:
                 return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as e:
+            stopping.check()  # then this is why
             raise database.plain_error(self.path, e) from e
 
     def begin(self) -> None:
@@ -55,7 +65,7 @@ class ReadConnection:
         """
         if self.is_unlocked or not self.db.in_transaction:
             return False
-        other = database.connect(self.path, write=False)
+        other = _stoppable(database.connect(self.path, write=False))
         try:
             with database.using_sqlite(self.path):
                 if isinstance(other, database.Unlocked) or not database.shorten_log(other, self.path):
