@@ -253,8 +253,8 @@ def test_without_texts_metadata_is_counted(tmp_path: Path) -> None:
 def test_a_column_is_read_once_and_few_are_kept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MAX_COLUMNS", 2)
     reads: list[tuple[str, ...]] = []
-    read = columns.Columns._read
-    monkeypatch.setattr(columns.Columns, "_read", lambda self, path: reads.append(path) or read(self, path))
+    read = columns.Columns._finish
+    monkeypatch.setattr(columns.Columns, "_finish", lambda self, path: reads.append(path) or read(self, path))
     facets(index, ["year", "lang"])
     facets(index, ["year", "lang"], "dog")
     assert reads == [("year",), ("lang",)]
@@ -270,8 +270,8 @@ def test_a_column_is_read_once_and_few_are_kept(index: Index, monkeypatch: pytes
 
 def test_threads_share_a_column(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[tuple[str, ...]] = []
-    read = columns.Columns._read
-    monkeypatch.setattr(columns.Columns, "_read", lambda self, path: reads.append(path) or read(self, path))
+    read = columns.Columns._finish
+    monkeypatch.setattr(columns.Columns, "_finish", lambda self, path: reads.append(path) or read(self, path))
     got: list[Any] = []
     facets(index, [])  # rows are there
     assert index._searcher.columns

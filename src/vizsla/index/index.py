@@ -32,6 +32,7 @@ from vizsla.models import SAMPLE, Model, check_model, fitted_again, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
+from vizsla.stopping import check_seconds, time_limit
 
 
 class Index(SearchableCollection):
@@ -296,6 +297,8 @@ class Index(SearchableCollection):
             Search.prepare(searcher, 1, None, options)
 
     def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
+        if options.timeout is not None:
+            return self._search_with(options, [query], k, filter, True)[0]
         searcher = self._acquired()  # without a context manager: it takes longer than all else that is done here
         try:
             return Search.prepare(searcher, k, filter, options).hits_of(query)
@@ -305,12 +308,12 @@ class Index(SearchableCollection):
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
-        with self._reading() as searcher:
+        with time_limit(check_seconds(options.timeout)), self._reading() as searcher:
             return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
 
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
         texts = list(check_mapping(queries).values())
-        with self._reading() as searcher:
+        with time_limit(check_seconds(options.timeout)), self._reading() as searcher:
             rankings = Search.prepare(searcher, k, filter, options).rankings(texts)
         return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
 

@@ -77,8 +77,8 @@ class SearchableCollection(Retriever):
     def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
         """The same documents, searched with another model or in another way; see `search_many`.
 
-        `options`: combine, search_params, approximate, threads, syntax. A model that the collection has no data for is
-        refused here.
+        `options`: combine, search_params, approximate, threads, syntax, timeout. A model that the collection has no
+        data for is refused here.
         """
         chosen = SearchOptions(self._model_of(model), **options)
         self._check_options(chosen)
@@ -119,6 +119,7 @@ class SearchableCollection(Retriever):
         `threads`: as many as there are processors by default.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
+        `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
         `sort`: a field to sort all results by, as in `year` or, the greatest first, `-year`.
         `collapse`: a field of which each value comes once, with its best result.

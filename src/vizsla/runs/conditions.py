@@ -35,6 +35,7 @@ _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">",
 _WORDS = {"and", "or", "not", "in", "exists", "true", "false", "null"}
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
+MAX_CONDITIONS = 2000
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class _Parser:
         self._tokens = self._tokenize()
         self._at = 0
         self._depth = 0
+        self._count = 0
 
     def _tokenize(self) -> list[_Token]:
         tokens: list[_Token] = []
@@ -222,6 +224,12 @@ class _Parser:
         return condition
 
     def _leaf(self) -> Condition:
+        self._count += 1
+        if self._count > MAX_CONDITIONS:
+            raise VizslaError(
+                f"the filter has more than {MAX_CONDITIONS:,} conditions; many values of a field are one condition "
+                'with in, as in lang in ["en", "de"]'
+            )
         if self._current.kind == "exists":
             self._take()
             self._sign("(")

@@ -27,6 +27,7 @@ SYNTAXES = ("lucene",)
 MAX_CLAUSES = 1024  # as in Lucene
 MAX_DEPTH = 50  # of parentheses in one another
 MAX_SLOP = 1000
+MAX_PHRASE = 256  # terms
 MAX_BOOST = 1e6
 _TOO_MUCH = f"a word counts at most {MAX_BOOST:,.0f} times as much"
 SHOULD, MUST, MUST_NOT = "should", "must", "must_not"

@@ -34,6 +34,7 @@ from vizsla.runs.retriever import (
     document_ids,
     query_with_words,
 )
+from vizsla.stopping import check_seconds, time_limit
 
 FRESH = 1.0
 """Seconds that a client goes on with the statistics it knows before it looks for newer ones."""
@@ -199,12 +200,13 @@ class QdrantIndex(SearchableCollection):
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
     ) -> list[list[Hit]]:
-        plan = Plan.prepare(self.reader, options, self.address, k, filter)
-        return plan.hits(queries, documents=documents)
+        with time_limit(check_seconds(options.timeout)):
+            return Plan.prepare(self.reader, options, self.address, k, filter).hits(queries, documents=documents)
 
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run:
         texts = list(check_mapping(queries).values())
-        rankings = Plan.prepare(self.reader, options, self.address, k, filter).rankings(texts)
+        with time_limit(check_seconds(options.timeout)):
+            rankings = Plan.prepare(self.reader, options, self.address, k, filter).rankings(texts)
         return Run(dict(zip(queries, rankings, strict=True)), (options.model or self.model).name)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:

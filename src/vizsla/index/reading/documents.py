@@ -146,6 +146,20 @@ class DocumentStore:
         rows = self._connection.rows(find, (json.dumps(wanted),))
         yield from ((d.id, d.content) for d in self._documents(self.ids(wanted), rows).values())
 
+    def contents(self, numbers: np.ndarray, with_texts: bool) -> list[Mapping[str, Any]]:
+        """The metadata of some rows by ascending numbers and, if wanted and stored, the texts that the model reads."""
+        wanted: list[int] = numbers.tolist()
+        if not wanted:
+            return []
+        columns, table = "number, NULL, metadata", "documents"
+        if with_texts and self.has_texts:
+            columns, table = "number, fields, metadata", "contents LEFT JOIN documents USING (number)"
+        which: tuple[str, list[Any]] = "number IN (SELECT value FROM json_each(?))", [json.dumps(wanted)]
+        if wanted[-1] - wanted[0] == len(wanted) - 1:  # all in between
+            which = "number BETWEEN ? AND ?", [wanted[0], wanted[-1]]
+        found = self._decoded(self._connection.rows(f"SELECT {columns} FROM {table} WHERE {which[0]}", which[1]))
+        return [found.get(number, {}) for number in wanted]
+
     def by_number(self, numbers: Iterable[int]) -> dict[int, Document]:
         """Stored documents by number."""
         wanted = sorted(numbers)  # as they lie on the disk
@@ -166,6 +180,11 @@ class DocumentStore:
         self, ids: Mapping[int, str], rows: Sequence[tuple[int, str | None, str | None]]
     ) -> dict[int, Document]:
         """Documents by number from their ids, and from the rows of those that have any."""
+        contents = self._decoded(rows)
+        return {number: Document(doc_id, contents.get(number, {})) for number, doc_id in ids.items()}
+
+    def _decoded(self, rows: Sequence[tuple[int, str | None, str | None]]) -> dict[int, Mapping[str, Any]]:
+        """What is stored of documents, by number."""
         contents: dict[int, Mapping[str, Any]] = {}
         try:
             for number, fields, metadata in rows:
@@ -179,7 +198,7 @@ class DocumentStore:
                 contents[number] = content
         except (ValueError, TypeError, RecursionError):
             raise database.damaged(self._connection.path, "what is stored of a document is not a JSON object") from None
-        return {number: Document(doc_id, contents.get(number, {})) for number, doc_id in ids.items()}
+        return contents
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Document]:
         """Stored documents by id, without those that are not there; passages are joined to whole documents."""
@@ -189,7 +208,7 @@ class DocumentStore:
 
     def all(self, numbers: Sequence[int]) -> Iterator[Document]:
         """The documents with these numbers, in their order; passages are joined to whole documents."""
-        batches = (numbers[a : a + _BATCH] for a in range(0, len(numbers), _BATCH))
+        batches = (numbers[a : a + _BATCH] for a in range(0, len(numbers), _BATCH))  # `rows` can be stopped
         rows = (document for batch in batches for _, document in sorted(self.by_number(batch).items()))
         if self._splitter is None:
             yield from rows

@@ -23,6 +23,7 @@ from vizsla.models import DenseComponent, Model
 from vizsla.runs import Filter, FilterLike, Hit, PageOptions, Ranking
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries
+from vizsla.stopping import carried
 
 T = TypeVar("T")
 BATCH_SIZE = 64  # queries that go to a thread together
@@ -42,6 +43,7 @@ class SearchOptions(NamedTuple):
     approximate: float | None = None
     threads: int | None = None
     syntax: str | None = None
+    timeout: float | None = None
     offset: int = 0
     sort: str | None = None
     collapse: str | None = None
@@ -60,6 +62,7 @@ class OtherOptions(TypedDict, total=False):
     approximate: float | None
     threads: int | None
     syntax: str | None
+    timeout: float | None
 
 
 class SearchWay(OtherOptions, total=False):
@@ -200,7 +203,7 @@ class Search:
             found = [search(batch) for batch in batches]
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                found = list(pool.map(search, batches))
+                found = list(pool.map(carried(search), batches))
         return [result for batch in found for result in batch]
 
     def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:

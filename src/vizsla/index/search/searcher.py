@@ -21,11 +21,10 @@ from vizsla.engine import (
 )
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
-from vizsla.index.search.columns import Columns, DocumentRows
-from vizsla.index.search.sql_filter import DocumentTable
+from vizsla.index.search.columns import Columns, DocumentRows, document_columns, row_columns
+from vizsla.index.search.filtering import passing_rows
 from vizsla.index.search.suggestions import Completer
 from vizsla.index.search.words import WordPart, parts_with_words
-from vizsla.index.storage import database
 from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
 
@@ -133,23 +132,14 @@ class Searcher:
 
     def masks(self, condition: Filter) -> Sequence[np.ndarray]:
         """For each segment which of its documents pass a filter."""
-        key, connection = str(condition), self.snapshot.connection
-        with connection.lock, database.using_sqlite(self.snapshot.path):
-            masks = self._masks.get(key)
-            if masks is None:
-                numbers = self._table.numbers(condition)
-                masks = [np.isin(segment.numbers, numbers, assume_unique=True) for segment in self.snapshot.segments]
-                if len(self._masks) >= _MAX_CACHED_FILTERS:
-                    self._masks.clear()
-                self._masks[key] = masks
+        key = str(condition)
+        masks = self._masks.get(key)
+        if masks is None:
+            masks = self.rows.masks(passing_rows(self._row_columns, condition))
+            if len(self._masks) >= _MAX_CACHED_FILTERS:
+                self._masks = {}
+            self._masks[key] = masks
         return masks
-
-    @cached_property
-    def _table(self) -> DocumentTable:
-        snapshot = self.snapshot
-        return DocumentTable(
-            snapshot.connection.rows, snapshot.numbers, snapshot.meta["next_number"], snapshot.model.fields
-        )
 
     @cached_property
     def rows(self) -> DocumentRows:
@@ -158,8 +148,13 @@ class Searcher:
 
     @cached_property
     def columns(self) -> Columns:
-        """The values of fields, to count them."""
-        return Columns(self.snapshot, self.rows)
+        """The values of fields of documents, to count and sort them."""
+        return document_columns(self.snapshot, self.rows)
+
+    @cached_property
+    def _row_columns(self) -> Columns:
+        """The values of fields of rows, to filter them."""
+        return row_columns(self.snapshot, self.rows) if self.rows.has_passages else self.columns
 
     @cached_property
     def words(self) -> list[WordPart]:

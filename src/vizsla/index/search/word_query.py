@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla import stopping
 from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
@@ -24,6 +25,7 @@ from vizsla.models import BM25
 from vizsla.runs import Filter
 from vizsla.runs.conditions import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
+    MAX_PHRASE,
     MUST,
     MUST_NOT,
     SHOULD,
@@ -178,6 +180,7 @@ class WordQuery:
 
     def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
         """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
+        stopping.check()
         if isinstance(node, Leaf):
             return self._leaf_rows(node, s, node in unchecked)
         found: dict[str, list[np.ndarray]] = {MUST: [], SHOULD: [], MUST_NOT: []}
@@ -264,6 +267,9 @@ class WordQuery:
             terms, offsets = part.finder.places(leaf.text)
             if not terms:
                 return None
+            if isinstance(leaf, Phrase) and len(terms) > MAX_PHRASE:
+                problem = f"a phrase has at most {MAX_PHRASE} words, and this one has {len(terms):,}"
+                raise QuerySyntaxError(problem, self._text, leaf.position)
             if isinstance(leaf, Phrase) and len(terms) > 1:
                 shape = PhraseShape(offsets, leaf.slop, leaf.field)
         return _Terms(part, terms, part.numbers(terms), shape)
