@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -391,22 +392,28 @@ def chunked(url: str, body: bytes, path: str = "/v1/pets/search") -> bytes:
         return connection.recv(65536)
 
 
-def test_requests_in_flight(folder: Path) -> None:
-    with served({"pets": folder}, limits=Limits(in_flight=2, seconds=20)) as client:
-        parts = urlsplit(client.url)
-        slow = []
-        for _ in range(2):
-            connection = socket.create_connection((parts.hostname, parts.port))
-            connection.sendall(f"POST /v1/pets/search HTTP/1.1\r\nhost: {parts.netloc}\r\n"
-                               "content-type: application/json\r\ncontent-length: 50\r\n\r\n{".encode())  # fmt: skip
-            slow.append(connection)
-        time.sleep(0.3)
-        answer = client.get("/v1/pets/search", query="dog")
-        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
-        assert client.get("/healthz").status == 200
-        for connection in slow:
-            connection.close()
-        time.sleep(0.3)
+def test_requests_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_many, begun, goes_on = Index.search_many, threading.Semaphore(0), threading.Event()
+
+    def held(*arguments: object, **options: object) -> object:
+        begun.release()
+        assert goes_on.wait(60)
+        return search_many(*arguments, **options)  # type: ignore[arg-type]
+
+    with served({"pets": folder}, limits=Limits(in_flight=1)) as client, ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(Index, "search_many", held)
+        first = pool.submit(client.get, "/v1/pets/search", query="dog")
+        try:
+            assert begun.acquire(timeout=60)
+            for answer in (
+                client.get("/v1/pets/search", query="dog"),
+                client.post("/v1/pets/search", {"query": "dog"}),
+            ):
+                assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+            assert client.get("/healthz").status == 200
+        finally:
+            goes_on.set()
+        assert first.result().status == 200
         assert client.get("/v1/pets/search", query="dog").status == 200
 
 
@@ -416,10 +423,7 @@ def test_slow_clients_and_hang_ups(folder: Path) -> None:
         head = f"POST /v1/pets/search HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
         with socket.create_connection((parts.hostname, parts.port)) as connection:
             connection.sendall(f"{head}content-length: 50\r\n\r\n{{".encode())
-            assert connection.recv(65536).split(b"\r\n")[0] in (
-                b"HTTP/1.1 408 Request Timeout",
-                b"HTTP/1.1 504 Gateway Timeout",
-            )
+            assert connection.recv(65536).split(b"\r\n")[0] == b"HTTP/1.1 408 Request Timeout"
         with socket.create_connection((parts.hostname, parts.port)) as connection:  # never ends its head
             connection.sendall(b"GET /healthz HTTP/1.1\r\n")
             connection.settimeout(10)

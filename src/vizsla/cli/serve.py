@@ -23,7 +23,9 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Default: 8080; 0 takes a free one.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer; default: 1.")] = None,
     write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
-    keys: Annotated[Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY' and 'write KEY'.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY', 'judge KEY', 'write KEY'.")
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", "-m", metavar="NAME=MODEL", help="A model that requests may name; repeatable."),

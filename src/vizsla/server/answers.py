@@ -196,7 +196,8 @@ class IndexesAnswer(Answer):
 
     vizsla: str
     write: bool
-    judging: bool
+    judging: bool = Field(description="Whether the server keeps judgements.")
+    may_judge: bool = Field(description="Whether this request's key may judge, or a key can be given that may.")
     keys: bool
     limits: dict[str, float]
     abilities: list[str] = Field(description="What searches may ask for that servers of earlier versions do not know.")

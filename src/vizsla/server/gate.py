@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import sys
 import time
@@ -13,12 +11,14 @@ from starlette.exceptions import HTTPException
 
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
+from vizsla.server.arriving import Body, Place, Waits, has_body, too_large, too_slow
 from vizsla.server.asgi import App, Message, Receive, Scope, Send
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import public_error
 from vizsla.server.json_text import json_bytes
+from vizsla.server.rights import Doors
 from vizsla.server.service import Service
-from vizsla.server.settings import Keys, is_loopback
+from vizsla.server.settings import is_loopback
 
 _CSP_PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -52,7 +52,8 @@ class Gate:
         self._limits = settings.limits
         self._log_texts = settings.log_texts
         self._access_log = settings.access_log
-        self._keys = _Hashes(settings.keys)
+        self._waits = Waits(settings.limits.bodies, settings.limits.seconds)
+        self._doors = Doors(settings.keys, settings.host)
         self._origins = frozenset(settings.cors)
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         if not self._hosts and is_loopback(settings.host):
@@ -66,27 +67,24 @@ class Gate:
         answered = _Answered(send)
         if scope["method"] == "HEAD":  # as GET; the body is left out when it is sent
             scope = {**scope, "method": "GET"}
-        self._service.in_flight += 1
+        place = Place(self._service)
         try:
-            self._admit(scope)
+            self._admit(scope, place)
             async with asyncio.timeout(self._limits.seconds) as timeout:
                 scope["vizsla.timeout"] = timeout
-                await self._app(
-                    scope, _Bounded(receive, scope, self._body_limit(scope), self._limits.seconds), answered
-                )
+                await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
         except TimeoutError:
-            seconds = self._limits.seconds
-            await answered.refuse(RequestError(f"this took more than {seconds:g} seconds; ask for less", 504))
+            await answered.refuse(self._too_late(scope, place))
         except VizslaError as e:
             await answered.refuse(self._public(e, scope))
         except HTTPException as e:
-            await answered.refuse(RequestError(str(e.detail), e.status_code))
+            await answered.refuse(_refusal(e))
         except Exception:
             if not answered.is_error:  # else it was logged where it was answered
                 log.exception("a request ended with an error that nobody expected")
             await answered.refuse(RequestError("the server made a mistake; its log tells more", 500))
         finally:
-            self._service.in_flight -= 1
+            place.leave()
             self._record(scope, answered.status, time.perf_counter() - started)
 
     def _public(self, error: VizslaError, scope: Scope) -> RequestError:
@@ -94,25 +92,29 @@ class Gate:
         hosted = self._service.hosting.indexes.get(scope.get("path_params", {}).get("index", ""))
         return public_error(error, hosted)
 
-    def _admit(self, scope: Scope) -> None:
-        """Refuse a request before anything is done for it."""
+    def _too_late(self, scope: Scope, place: Place) -> RequestError:
+        if has_body(scope) and not place.is_taken:
+            return _refusal(too_slow())
+        return RequestError(f"this took more than {self._limits.seconds:g} seconds; ask for less", 504)
+
+    def _admit(self, scope: Scope, place: Place) -> None:
+        """Refuse a request before anything is done for it. One without a body takes its place."""
         headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
         if path in _PROBES:
             return
         self._check_host(headers)
         if path in _OPEN_TO_ALL or path.startswith("/page/"):
-            scope["vizsla.may_write"] = False
             return
         if method in _CHANGING:
             self._check_origin(headers)
         if method != "OPTIONS":
-            scope["vizsla.may_write"] = self._keys.check(headers)
-        if self._service.in_flight > self._limits.in_flight:
-            raise RequestError("too many requests at a time; try again later", 429, {"Retry-After": "1"})
+            scope["vizsla.rights"] = self._doors.rights(headers)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._body_limit(scope):
             raise too_large(self._body_limit(scope))
+        if not has_body(scope):
+            place.take()
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         """Refuse names that are not ours: a foreign page may have given its own name the address of this machine."""
@@ -151,59 +153,8 @@ class Gate:
         )
 
 
-class _Hashes:
-    """The keys of a server as hashes, which are compared in the same time whatever they are."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._read = [_hash(key.encode()) for key in keys.read]
-        self._write = [_hash(key.encode()) for key in keys.write]
-
-    def check(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether the key of a request may write; 401 if it may not even read."""
-        if not self._read and not self._write:
-            return True
-        given = _hash(_key_of(headers))
-        may_write = sum(hmac.compare_digest(given, known) for known in self._write) > 0
-        may_read = sum(hmac.compare_digest(given, known) for known in self._read) > 0 or not self._read
-        if not may_write and not may_read:
-            raise RequestError(
-                "a key is needed: send Authorization: Bearer KEY or X-API-Key: KEY", 401, {"WWW-Authenticate": "Bearer"}
-            )
-        return may_write
-
-
-def _hash(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
-
-
-def _key_of(headers: dict[bytes, bytes]) -> bytes:
-    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-
-
-def too_large(limit: int) -> RequestError:
-    """The answer to a body that is too large."""
-    return RequestError(
-        f"the body has more than {limit:,} bytes, the most this server reads", 413, {"Connection": "close"}
-    )
-
-
-class _Bounded:
-    """Receives the body of a request: not more than a limit, and not slower than one."""
-
-    def __init__(self, receive: Receive, scope: Scope, limit: int, seconds: float) -> None:
-        self._receive, self._scope, self._left, self._limit, self._seconds = receive, scope, limit, limit, seconds
-
-    async def __call__(self) -> Message:
-        try:
-            message = await asyncio.wait_for(self._receive(), self._seconds)
-        except TimeoutError:
-            raise HTTPException(408, "the body of the request came too slowly") from None
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise HTTPException(413, str(too_large(self._limit)))
-        return message
+def _refusal(error: HTTPException) -> RequestError:
+    return RequestError(str(error.detail), error.status_code, dict(error.headers or {}))
 
 
 class _Answered:

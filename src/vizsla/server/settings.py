@@ -17,7 +17,7 @@ from vizsla.errors import InputError, VizslaError
 
 PREFIX = "VIZSLA_SERVE_"
 """How names of environment variables begin, as in VIZSLA_SERVE_PORT."""
-READ_KEY, WRITE_KEY = "VIZSLA_READ_KEY", "VIZSLA_WRITE_KEY"
+KEY_VARIABLES = ("VIZSLA_READ_KEY", "VIZSLA_WRITE_KEY", "VIZSLA_JUDGE_KEY")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED = {"indexes"}  # /v1/indexes lists them
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
@@ -38,7 +38,9 @@ class Limits:
     seconds: float = 30.0
     """To read a request and to answer it. An upload may take longer, as long as bytes arrive."""
     in_flight: int = 256
-    """Requests that one worker works on at a time."""
+    """Requests that one worker works on at a time; one whose body has not arrived is not among them."""
+    bodies: int = 512
+    """Requests whose bodies one worker waits for at a time; beyond it the one that sent nothing for longest ends."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -48,16 +50,24 @@ class Limits:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a server; without any, whoever reaches it may read, and write if it serves with --write."""
+    """The keys of a server. All of them read; `judge` also writes judgements; `write` does everything.
+
+    Without any, whoever reaches the server may read, and write if it serves with --write; judgements are then taken
+    from this machine alone.
+    """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    judge: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Keys({len(self.read)} to read, {len(self.write)} to write)"
+        return f"Keys({len(self.read)} to read, {len(self.judge)} to judge, {len(self.write)} to write)"
 
     def __bool__(self) -> bool:
-        return bool(self.read or self.write)
+        return bool(self.read or self.write or self.judge)
+
+    def __add__(self, other: Keys) -> Keys:
+        return Keys(self.read + other.read, self.write + other.write, self.judge + other.judge)
 
 
 @dataclass(frozen=True)
@@ -143,9 +153,8 @@ def read_settings(flags: Mapping[str, Any], file: str | None, environ: Mapping[s
         settings = replace(settings, limits=from_data(Limits, limits))
     except DescriptionError as e:
         raise VizslaError(f"{e}; see 'vizsla serve --help'") from None
-    own = Keys(*((_checked_key(environ[name], name),) if environ.get(name) else () for name in (READ_KEY, WRITE_KEY)))
-    read = read_keys(keys_file) if keys_file else Keys()
-    return check_exposure(replace(settings, keys=Keys(own.read + read.read, own.write + read.write)))
+    own = Keys(*((_checked_key(environ[name], name),) if environ.get(name) else () for name in KEY_VARIABLES))
+    return check_exposure(replace(settings, keys=own + (read_keys(keys_file) if keys_file else Keys())))
 
 
 def check_exposure(settings: Settings) -> Settings:
@@ -258,7 +267,7 @@ def named_values(items: list[str], what: str) -> dict[str, str]:
 
 
 def read_keys(file: str) -> Keys:
-    """The keys in a file: a line `read KEY` or `write KEY` for each. Only its owner may be able to read it."""
+    """The keys in a file: a line `read KEY`, `judge KEY` or `write KEY` for each. Only its owner may read the file."""
     try:
         with open(file, encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -268,17 +277,19 @@ def read_keys(file: str) -> Keys:
         raise InputError(f"the file of keys cannot be read ({reason})", file=file) from None
     if os.name == "posix" and mode & _OTHERS_MAY_READ:
         raise InputError("others can read this file of keys; make it yours alone: chmod 600", file=file)
-    found: dict[str, list[str]] = {"read": [], "write": []}
+    found: dict[str, list[str]] = {"read": [], "write": [], "judge": []}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2 or words[0] not in found:
-            raise InputError("expected 'read KEY' or 'write KEY'", file=file, line=number)
+            raise InputError("expected 'read KEY', 'judge KEY' or 'write KEY'", file=file, line=number)
         found[words[0]].append(_checked_key(words[1], f"{file}:{number}"))
     if not any(found.values()):
-        raise InputError("there is no key in this file; expected lines 'read KEY' or 'write KEY'", file=file)
-    return Keys(tuple(found["read"]), tuple(found["write"]))
+        raise InputError(
+            "there is no key in this file; expected lines 'read KEY', 'judge KEY' or 'write KEY'", file=file
+        )
+    return Keys(**{kind: tuple(keys) for kind, keys in found.items()})
 
 
 def _checked_key(key: str, place: str) -> str:

@@ -24,7 +24,8 @@ async function send(path, { method = "GET", body, signal, raw = false } = {}) {
 		throw e.name === "AbortError" ? e : new ServerError("Cannot reach the server.", 0);
 	}
 	if (answer.status === 401) {
-		if (key === sessionStorage.getItem(KEY)) await askForKey(key);
+		const isChange = method === "PUT";  // a change can be given up; without a key to read there is no page
+		if (key === sessionStorage.getItem(KEY) && !(await askForKey(key, isChange))) throw new ServerError("Nothing was changed: this needs a key.", 401);
 		return send(path, { method, body, signal, raw });
 	}
 	if (answer.ok) return raw ? answer.blob() : answer.json();
@@ -33,12 +34,12 @@ async function send(path, { method = "GET", body, signal, raw = false } = {}) {
 }
 
 let asking = null;
-/** Shows the dialog for a key; all requests that wait for one share it. */
-function askForKey(refused) {
+/** Shows the dialog for a key; all requests that wait for one share it. False if it was closed without one. */
+function askForKey(refused, optional) {
 	asking ??= new Promise((resolve) => {
 		const dialog = $("key");
 		const input = el("input", { type: "password", autocomplete: "off", required: true, "aria-label": "Key" });
-		const form = el("form", el("h2", { id: "key-title" }, "This server needs a key"),
+		const form = el("form", el("h2", { id: "key-title" }, optional ? "Judging needs a key" : "This server needs a key"),
 			el("p", refused ? "That key was not accepted. Try another." : "Ask the person who runs the server for one. It is kept until you close this tab."),
 			el("div.row", input, el("button.button.primary", "Continue")));
 		form.addEventListener("submit", (e) => {
@@ -46,9 +47,13 @@ function askForKey(refused) {
 			sessionStorage.setItem(KEY, input.value.trim());
 			asking = null;
 			dialog.close();
-			resolve();
+			resolve(true);
 		});
-		dialog.oncancel = (e) => e.preventDefault();
+		dialog.oncancel = (e) => {
+			if (!optional) return e.preventDefault();
+			asking = null;
+			resolve(false);
+		};
 		fill(dialog, form);
 		dialog.showModal();
 	});

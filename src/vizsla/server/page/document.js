@@ -31,7 +31,7 @@ function documentNodes(id, fields, info, server) {
 		el("h2.doc-title", { dir: "auto" }, cut(titleOf({ id, document: fields }, info), 600)),
 		el("dl.facts", el("div", el("dt", "id"), el("dd.mono", cut(id, 400))), rest.map(([name, value]) =>
 			el("div", el("dt", cut(name, 80)), el("dd", (Array.isArray(value) ? value.slice(0, 100) : [value]).map((v, i) => [i ? ", " : "", valueNode(v, 2000)]))))),
-		server.judging && q && gradeScale(id),
+		server.may_judge && q && gradeScale(id),
 		texts.map((name) => [texts.length > 1 && el("h3.field-name", name), longText(textOf(fields[name]))]),
 		el("p", button(".button", () => change({ like: id, q: "", page: 1, doc: "" }), icon("similar"), "Similar documents")),
 	];

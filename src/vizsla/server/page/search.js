@@ -59,7 +59,7 @@ const common = (state) => ({ ...(state.like ? { like: state.like } : queryOf(sta
 const queryOf = ({ q, syntax }) => ({ query: q, ...(syntax && { syntax }) });
 const offset = (state) => (state.page - 1) * PAGE_SIZE;
 const highlight = (info) => ({ fields: [...new Set([...(info.fields.includes("title") ? ["title"] : []), ...textFields(info)])], width: 260 });
-const context = (key, state, info, server) => ({ info, side: key, judging: server.judging && state.q, request: { ...common(state), ...sideOf(state[key]) } });
+const context = (key, state, info, server) => ({ info, side: key, judging: server.may_judge && state.q, request: { ...common(state), ...sideOf(state[key]) } });
 
 async function ask(info, body, signal) {
 	const answer = await api.search(info.name, body, signal);

@@ -13,6 +13,7 @@ from vizsla.server.bodies import DeleteBody
 from vizsla.server.errors import RequestError
 from vizsla.server.gate import no_deadline
 from vizsla.server.hosting import Hosted
+from vizsla.server.rights import check_write
 from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.service import Service
 from vizsla.server.staging import ADD, cannot_write
@@ -22,8 +23,7 @@ async def may_write(request: Request, service: InService) -> None:
     """Refuse requests that change something, unless the server and the key allow it."""
     if not service.settings.write:
         raise RequestError("this server is read-only; start it with --write", 403)
-    if not request.scope["vizsla.may_write"]:
-        raise RequestError("this key may read and not write", 403)
+    check_write(request.scope)
     no_deadline(request.scope)  # a commit may take long, and must not be called failed while it goes on
 
 

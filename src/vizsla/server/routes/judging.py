@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from vizsla.retrievers import RerankedRetriever
 from vizsla.runs import Retriever, document_id
@@ -15,6 +15,7 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.judgements import JudgedQuery, measures
 from vizsla.server.limits import check_query_text
+from vizsla.server.rights import check_judge
 from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.service import Service
 
@@ -25,13 +26,23 @@ async def is_judging(service: InService) -> None:
         raise RequestError("this server takes no judgements; it was started with --no-judging", 403)
 
 
+async def may_judge(request: Request) -> None:
+    """Refuse judgements of those who may only read."""
+    check_judge(request.scope)
+
+
 router = APIRouter(tags=["Judging"], dependencies=[Depends(is_judging)])
 _FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
 
 
-@router.put("/v1/{index}/judgements", response_model=None, responses=documented(JudgementAnswer))
+@router.put(
+    "/v1/{index}/judgements",
+    response_model=None,
+    responses=documented(JudgementAnswer),
+    dependencies=[Depends(may_judge)],
+)
 async def judge(body: JudgementBody, service: InService, hosted: InIndex) -> Response:
-    """Say how well a document answers a query, or forget it."""
+    """Say how well a document answers a query, or forget it; with a key that may judge or write."""
     check_query_text(service.settings.limits, body.query)
     return answer(await service.read(_judged, service, hosted, body))
 

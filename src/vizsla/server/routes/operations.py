@@ -29,7 +29,7 @@ _TYPES = {
 
 
 @router.get("/v1/indexes", response_model=None, responses=documented(IndexesAnswer))
-async def indexes(service: InService) -> Response:
+async def indexes(request: Request, service: InService) -> Response:
     """The indexes of this server, and what it allows."""
     settings = service.settings
     described = await service.read(lambda: [describe(service, h) for h in service.hosting.indexes.values()])
@@ -38,6 +38,7 @@ async def indexes(service: InService) -> Response:
             "vizsla": vizsla.__version__,
             "write": settings.write,
             "judging": settings.judging,
+            "may_judge": settings.judging and request.scope["vizsla.rights"].may_judge_later,
             "keys": bool(settings.keys),
             "limits": {"k": settings.limits.k, "offset": settings.limits.offset, "queries": settings.limits.queries,
                        "query_characters": settings.limits.query_characters, "seconds": settings.limits.seconds},
