@@ -1,93 +1,231 @@
-"""Searches that arrive together are searched together: one call of the engine for many queries costs less."""
+"""Searches of a worker: those that arrive together are searched together, and none keeps the others from their turn.
+
+One call of the engine for many queries costs less than many calls. But a query may take long, and a request may bring
+a thousand queries. So there are two lanes, each with threads of its own:
+
+- The quick lane is for requests that ask for little. A call that takes longer than a slice is stopped. Its queries are
+  then searched one by one, so that an expensive one does not spoil the others; one that takes longer than a slice by
+  itself goes to the other lane.
+- The bulk lane is for the others, in small pieces. As long as quick queries come, it pauses nine times as long as it
+  has worked, so that they keep nine tenths of the time.
+
+What nobody waits for any more is stopped: its request came to its time limit, or its client has hung up.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
-from queue import SimpleQueue
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from vizsla.errors import StoppedError
+from vizsla.stopping import Stop
 
 T = TypeVar("T")
 MAX_BATCH = 32
 """Queries of one call: more would make the first of them wait for the last."""
+BULK_RESULTS = 1000
+"""A request that asks for more results than this, over all its queries, goes to the bulk lane."""
+SLICE = 0.5
+"""Seconds that a call of the quick lane may take."""
+_PAUSE, _LONGEST_PAUSE = 9, 1.0  # the bulk lane pauses so many times as long as it worked, and so many seconds at most
+_TICK = 0.05  # seconds between two looks at what is going on
+_JOIN = 5.0  # seconds that a stopped call has to end
 
 Search = Callable[[Sequence[str]], list[T]]
 
 
-class _Waiting(NamedTuple, Generic[T]):
+class Waiting(NamedTuple, Generic[T]):
     """A query that waits, and where its answer goes."""
 
     query: str
     future: asyncio.Future[T]
 
 
-class _Group(NamedTuple, Generic[T]):
+@dataclass
+class _Group(Generic[T]):
     """Queries that can go to one call."""
 
     search: Search[T]
-    waiting: list[_Waiting[T]]
+    waiting: list[Waiting[T]]
+    batch_size: int
+    has_slice: bool = True
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(eq=False)
+class _Call(Generic[T]):
+    """A call that is going on."""
+
+    batch: list[Waiting[T]]
+    stop: Stop
+    has_slice: bool
+    started: float = field(default_factory=time.monotonic)
+
+    def is_over(self) -> bool:
+        """Whether nobody waits for an answer any more."""
+        return all(waiting.future.done() for waiting in self.batch)
+
+
+class Lane(Generic[T]):
+    """Groups of queries in the order they came, and the threads that search them."""
+
+    def __init__(self, name: str, threads: int, work: Callable[[_Group[T], list[Waiting[T]]], None]) -> None:
+        self._work = work
+        self._changed = threading.Condition()
+        self._groups: dict[Hashable, _Group[T]] = {}
+        self._closing = False
+        self.submitted = 0
+        """How many queries have come."""
+        self.threads = [threading.Thread(target=self._run, name=f"{name}-{n}", daemon=True) for n in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def put(self, key: Hashable, waiting: Sequence[Waiting[T]], group: _Group[T]) -> None:
+        """Let queries wait for their turn, those with an equal key together; `group`: one to begin with."""
+        with self._changed:
+            self.submitted += len(waiting)
+            self._groups.setdefault(key, group).waiting.extend(waiting)
+            self._changed.notify(min(len(waiting), len(self.threads)))
+
+    def close(self) -> None:
+        """Begin no other call."""
+        with self._changed:
+            self._closing = True
+            self._groups.clear()
+            self._changed.notify_all()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, or until the lane is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, seconds)
+
+    def longest_wait(self) -> float:
+        """For how many seconds the query that came first has been waiting for its turn."""
+        with self._changed:
+            first = next(iter(self._groups.values()), None)
+            return 0.0 if first is None else time.monotonic() - first.since
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._groups)
+                if self._closing:
+                    return
+                group, batch = self._take()
+            if batch:
+                self._work(group, batch)
+
+    def _take(self) -> tuple[_Group[T], list[Waiting[T]]]:
+        """The first queries of the group that came first; the rest of it goes behind the other groups."""
+        key, group = next(iter(self._groups.items()))
+        del self._groups[key]
+        batch, rest = group.waiting[: group.batch_size], group.waiting[group.batch_size :]
+        if rest:
+            self._groups[key] = _Group(group.search, rest, group.batch_size, group.has_slice)
+            self._changed.notify()
+        return group, [waiting for waiting in batch if not waiting.future.done()]  # clients may have gone
 
 
 class Batcher(Generic[T]):
-    """Searches in threads of its own. Queries with the same options that come while all threads are busy are gathered;
-    when a thread is idle, a query does not wait.
+    """Searches in threads of its own, in two lanes. When a thread is idle, a query does not wait.
 
     Use it from one event loop. `observe` is called with the size of each batch.
     """
 
-    def __init__(self, threads: int = 1, observe: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, threads: int = 1, observe: Callable[[int], None] | None = None, slice_seconds: float = SLICE
+    ) -> None:
         self._observe = observe
-        self._lock = threading.Lock()
-        self._groups: dict[Hashable, _Group[T]] = {}
-        self._tokens: SimpleQueue[bool] = SimpleQueue()  # one for each query that came; False ends a thread
-        self._threads = [threading.Thread(target=self._work, name=f"search-{n}", daemon=True) for n in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._slice = slice_seconds
+        self._calls: dict[_Call[T], None] = {}
+        self._closing = threading.Event()
+        self._quick: Lane[T] = Lane("search", threads, self._search_quickly)
+        self._bulk: Lane[T] = Lane("bulk", threads, self._search_bulk)
+        self._watcher = threading.Thread(target=self._watch, name="search-watch", daemon=True)
+        self._watcher.start()
 
-    def submit(self, key: Hashable, query: str, search: Search[T]) -> asyncio.Future[T]:
-        """What a search gives for a query; queries with an equal `key` may go to one call of `search`."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        with self._lock:
-            group = self._groups.get(key)
-            if group is None:
-                group = self._groups[key] = _Group(search, [])
-            group.waiting.append(_Waiting(query, future))
-        self._tokens.put(True)
-        return future
+    def submit(
+        self, key: Hashable, queries: Sequence[str], search: Search[T], results: int = 10, *, is_slow: bool = False
+    ) -> list[asyncio.Future[T]]:
+        """What a search gives for each query; queries with an equal `key` may go to one call of `search`.
+
+        `results`: how many a query asks for. `is_slow`: a call may take long, and is not stopped after a slice.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = [Waiting(query, loop.create_future()) for query in queries]
+        if len(queries) * results > BULK_RESULTS and len(queries) > 1:
+            size = max(min(BULK_RESULTS // max(results, 1), MAX_BATCH), 1)
+            own = object()  # a group of its own: requests take turns
+            self._bulk.put(own, waiting, _Group(search, [], size))
+        else:
+            self._quick.put(key, waiting, _Group(search, [], MAX_BATCH, has_slice=not is_slow))
+        return [w.future for w in waiting]
+
+    @property
+    def longest_wait(self) -> float:
+        """For how many seconds a query of the quick lane has been waiting for its turn."""
+        return self._quick.longest_wait()
 
     def close(self) -> None:
-        """End the threads, after the calls that are going on."""
-        for _ in self._threads:
-            self._tokens.put(False)
-        for thread in self._threads:
-            thread.join()
+        """Stop the calls that are going on, and end the threads; one that does not stop in time is left."""
+        self._closing.set()
+        for lane in (self._quick, self._bulk):
+            lane.close()
+        self._watcher.join(_JOIN)
+        deadline = time.monotonic() + _JOIN
+        for thread in (*self._quick.threads, *self._bulk.threads):
+            thread.join(max(deadline - time.monotonic(), 0))
 
-    def _work(self) -> None:
-        while self._tokens.get():
-            taken = self._take()
-            if taken is not None:
-                search, batch = taken
+    def _watch(self) -> None:
+        """Stop calls that nobody waits for, and those that have had their slice; at the end all of them."""
+        while not self._closing.wait(_TICK):
+            now = time.monotonic()
+            for call in list(self._calls):
+                if call.is_over():
+                    call.stop.set("nobody waits for this search any more")
+                elif call.has_slice and now - call.started > self._slice:
+                    call.stop.set("this search takes longer than others")
+        for call in list(self._calls):
+            call.stop.set("the server ends")
+
+    def _search_quickly(self, group: _Group[T], batch: list[Waiting[T]]) -> None:
+        unfinished = self._call(group.search, batch, has_slice=group.has_slice)
+        if len(batch) > 1:
+            for waiting in unfinished:
+                self._quick.put(object(), [waiting], _Group(group.search, [], 1, group.has_slice))
+        elif unfinished:
+            self._bulk.put(object(), unfinished, _Group(group.search, [], 1))
+
+    def _search_bulk(self, group: _Group[T], batch: list[Waiting[T]]) -> None:
+        began, before = time.monotonic(), self._quick.submitted
+        self._call(group.search, batch, has_slice=False)
+        if self._quick.submitted > before:
+            self._bulk.pause(min(_PAUSE * (time.monotonic() - began), _LONGEST_PAUSE))
+
+    def _call(self, search: Search[T], batch: list[Waiting[T]], *, has_slice: bool) -> list[Waiting[T]]:
+        """Search, and give the answers to those who wait for them; gives those that were stopped and are wanted."""
+        call = _Call(batch, Stop(), has_slice)
+        self._calls[call] = None
+        if self._closing.is_set():  # the watcher may have gone
+            call.stop.set("the server ends")
+        try:
+            with call.stop.active():
                 answers = _answers(search, [waiting.query for waiting in batch])
-                _tell(batch, answers)
-                if self._observe is not None:
-                    self._observe(len(batch))
-
-    def _take(self) -> tuple[Search[T], list[_Waiting[T]]] | None:
-        """The queries of the group that came first; None if another thread has taken all there were."""
-        with self._lock:
-            if not self._groups:
-                return None
-            key, group = next(iter(self._groups.items()))
-            del self._groups[key]
-            batch, rest = group.waiting[:MAX_BATCH], group.waiting[MAX_BATCH:]
-            if rest:  # behind the other groups
-                self._groups[key] = _Group(group.search, rest)
-        wanted = [waiting for waiting in batch if not waiting.future.done()]  # clients may have gone
-        return (group.search, wanted) if wanted else None
+        except StoppedError:
+            return [waiting for waiting in batch if not waiting.future.done() and not self._closing.is_set()]
+        finally:
+            del self._calls[call]
+        _tell(batch, answers)
+        if self._observe is not None:
+            self._observe(len(batch))
+        return []
 
 
-def _tell(batch: list[_Waiting[T]], answers: list[Any]) -> None:
+def _tell(batch: list[Waiting[T]], answers: list[Any]) -> None:
     """Give the answers to those who wait for them, on their event loop."""
 
     def deliver() -> None:
@@ -108,6 +246,8 @@ def _answers(search: Search[T], queries: list[str]) -> list[Any]:
     """What a search gives for each query, or its error. One bad query does not spoil the others."""
     try:
         return search(queries)
+    except StoppedError:
+        raise
     except Exception as e:
         if len(queries) == 1:
             return [e]

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from vizsla.errors import CannotExplainError, CollectionError, VizslaError
+from vizsla.errors import CannotExplainError, CollectionError, StoppedError, VizslaError
 from vizsla.harmless import harmless
 from vizsla.index.storage.locks import LockedError
 from vizsla.server.judgements import JudgementsError
@@ -46,6 +46,8 @@ def status_of(error: VizslaError) -> int:
     """The status of the answer to a request that an error ended."""
     if isinstance(error, RequestError):
         return error.status
+    if isinstance(error, StoppedError):
+        return 504
     if is_full_disk(error):
         return 507
     if isinstance(error, LockedError):

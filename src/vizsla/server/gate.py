@@ -6,6 +6,8 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 
@@ -34,12 +36,39 @@ _PROBES = ("/healthz", "/readyz")  # by whatever name
 _OPEN_TO_ALL = ("/openapi.json", "/docs", "/favicon.ico", "/")
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 _UPLOAD = "/documents"
+_LOOK = 0.2  # seconds after which a request's client may have hung up
 log = logging.getLogger("vizsla.server")
 
 
 def no_deadline(scope: Scope) -> None:
     """Let a request take as long as it takes."""
     scope["vizsla.timeout"].reschedule(None)
+
+
+@contextmanager
+def _ending_with_client(receive: Receive, place: Place, timeout: asyncio.Timeout) -> Iterator[None]:
+    """End a request at once when its client has hung up. That is looked for when it has taken some time."""
+    loop = asyncio.get_running_loop()
+    watching: asyncio.Task[None] | None = None
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if timeout.when() is not None:  # an upload that has arrived is written, whoever waits
+            timeout.reschedule(loop.time())
+
+    def begin() -> None:
+        nonlocal watching
+        if place.is_taken:  # its body has arrived: what comes now is the end of the connection
+            watching = loop.create_task(watch())
+
+    timer = loop.call_later(_LOOK, begin)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if watching is not None:
+            watching.cancel()
 
 
 class Gate:
@@ -72,7 +101,8 @@ class Gate:
             self._admit(scope, place)
             async with asyncio.timeout(self._limits.seconds) as timeout:
                 scope["vizsla.timeout"] = timeout
-                await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
+                with _ending_with_client(receive, place, timeout):
+                    await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
         except TimeoutError:
             await answered.refuse(self._too_late(scope, place))
         except VizslaError as e:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from vizsla import stopping
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
@@ -76,6 +78,12 @@ class SearchPlan:
         shape = (self.as_pyserini, self.doc_as_text)
         return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
 
+    async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
+        """The answers to queries, which wait for their turn."""
+        results, is_slow = self.k + self.offset, self.reranker is not None
+        futures = service.batcher.submit(self.key, queries, self.answers, results, is_slow=is_slow)
+        return [await futures[0]] if len(futures) == 1 else list(await asyncio.gather(*futures))
+
     def answers(self, queries: Sequence[str]) -> list[bytes]:
         """The answer to each query, as JSON.
 
@@ -142,6 +150,7 @@ class SearchPlan:
         return result
 
     def _hit(self, hit: Hit, rank: int, highlighter: Highlighter | None) -> dict[str, Any]:
+        stopping.check()
         written: dict[str, Any] = {"id": hit.id, "score": hit.score, "rank": rank}
         if hit.passage is not None:
             written["passage"] = hit.passage
@@ -219,7 +228,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
         doc_as_text=not asked.parse, syntax=asked.syntax,
     )  # fmt: skip
-    return await service.batcher.submit(plan.key, text, plan.answers)
+    return (await plan.submit(service, [text]))[0]
 
 
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
@@ -228,10 +237,7 @@ async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> b
     await service.see(hosted, body.generation)
     plan, queries = await service.read(_planned, service, hosted, body)
     generation = hosted.generation
-    if len(queries) == 1:
-        results = [await service.batcher.submit(plan.key, queries[0], plan.answers)]
-    else:
-        results = await service.search_all(plan.key, queries, plan.answers)
+    results = await plan.submit(service, queries)
     head = {
         "index": hosted.name,
         "model": (plan.model or hosted.index.model).name,

@@ -27,7 +27,8 @@ from vizsla.server.protocol import http_protocol
 from vizsla.server.settings import Settings
 
 GRACE = 20
-"""Seconds that requests have to end when the server is stopped."""
+"""Seconds in which a server ends when it is stopped; requests have nearly all of them."""
+_CLOSING = 5  # of these, to stop what is still going on
 _SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client when it is imported
 _SHORT_LIFE = 5.0  # a worker that ends sooner does not start at once again
 _BACKLOG = 2048
@@ -80,7 +81,7 @@ def serve(settings: Settings, opened: socket.socket, announce: Callable[[], None
 def _config(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         AppFactory(settings), factory=True, lifespan="on", access_log=False, log_level="error", server_header=False,
-        timeout_graceful_shutdown=GRACE, timeout_keep_alive=75, ws="none", proxy_headers=False,
+        timeout_graceful_shutdown=GRACE - _CLOSING, timeout_keep_alive=75, ws="none", proxy_headers=False,
         http=http_protocol(settings.limits.seconds), loop="auto", log_config=None,
     )  # fmt: skip
 
@@ -91,6 +92,21 @@ class _Server(uvicorn.Server):
     def __init__(self, settings: Settings, announce: Callable[[], None]) -> None:
         super().__init__(_config(settings))
         self._announce = announce
+        self._last_resort: threading.Timer | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end. What does not end by itself is ended with the process, when the time is over."""
+        super().handle_exit(sig, frame)
+        if self._last_resort is None:
+            self._last_resort = threading.Timer(GRACE, _end_process)
+            self._last_resort.daemon = True
+            self._last_resort.start()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        super().run(sockets)
+        others = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+        if self._last_resort is not None and not others:  # else Python waits for them
+            self._last_resort.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -109,6 +125,12 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+
+def _end_process() -> None:
+    message = f"The server did not end in {GRACE} seconds: it is ended now. The last commit of each index is there."
+    print(message, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _run_worker(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -19,6 +19,7 @@ from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
 from vizsla.server.settings import Settings
 from vizsla.server.staging import Staging, state_folder
+from vizsla.stopping import Stop
 
 log = logging.getLogger("vizsla.server")
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Service:
         self.in_flight = 0
         """Requests that are being answered."""
         self._waiting_writes = 0
+        self._stops: dict[Stop, None] = {}  # of what is being read
         self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
 
     def start(self) -> None:
@@ -59,8 +61,21 @@ class Service:
             await asyncio.sleep(POLL)
 
     async def read(self, call: Callable[..., T], *arguments: object) -> T:
-        """What a function gives, called off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, call, *arguments)
+        """What a function gives, called off the event loop. It is stopped when nobody waits for it any more."""
+        stop = Stop()
+
+        def work() -> T:
+            with stop.active():
+                return call(*arguments)
+
+        self._stops[stop] = None
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, work)
+        except asyncio.CancelledError:
+            stop.set("nobody waits for this any more")
+            raise
+        finally:
+            self._stops.pop(stop, None)
 
     async def see(self, hosted: Hosted, generation: int | None) -> None:
         """Return as soon as searches of an index see this commit or a later one; 503 if they do not in time."""
@@ -73,12 +88,6 @@ class Service:
                 seen = f"the index {hosted.name} has the generation {hosted.generation}"
                 raise UnavailableError(f"{seen}, not {generation} yet")
             await asyncio.sleep(0.05)
-
-    async def search_all(
-        self, key: Hashable, queries: Sequence[str], search: Callable[[Sequence[str]], list[bytes]]
-    ) -> list[bytes]:
-        """What a search gives for many queries; other requests get their turns between them."""
-        return await asyncio.gather(*(self.batcher.submit(key, query, search) for query in queries))
 
     async def write(self, call: Callable[..., T], *arguments: object) -> T:
         """What a function that writes gives; a worker writes one thing at a time, and few may wait."""
@@ -99,8 +108,10 @@ class Service:
         return Judgements(state_folder(self.settings, hosted.name, hosted.folder) / "judgements.db")
 
     def close(self) -> None:
-        """Wait for what is being done, and close the indexes."""
+        """Stop what is being read, wait for what is being written, and close the indexes."""
+        for stop in list(self._stops):
+            stop.set("the server ends")
         self.batcher.close()
-        for executor in (self._reading, self._writing):
-            executor.shutdown(wait=True, cancel_futures=True)
+        self._reading.shutdown(wait=True, cancel_futures=True)
+        self._writing.shutdown(wait=True, cancel_futures=True)
         self.hosting.close()

@@ -18,6 +18,8 @@ from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.service import Service
 
 router = APIRouter(tags=["Operations"])
+BUSY = 5.0
+"""Seconds that a search waits for its turn when a worker is no longer ready for others."""
 page = APIRouter(include_in_schema=False)
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -93,8 +95,10 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=None, responses=documented(StatusAnswer))
 async def readyz(service: InService) -> Response:
-    """Whether all indexes can be searched; 503 if one cannot."""
-    states = {name: "ready" if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
+    """Whether all indexes can be searched, and searches get their turn; 503 if not."""
+    is_busy = service.batcher.longest_wait > BUSY
+    open_state = "busy" if is_busy else "ready"
+    states = {name: open_state if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
     is_ready = all(state == "ready" for state in states.values())
     return answer({"status": "ready" if is_ready else "not ready", "indexes": states}, 200 if is_ready else 503)
 
