@@ -33,7 +33,7 @@ SLICE = 0.5
 """Seconds that a call of the quick lane may take."""
 _PAUSE, _LONGEST_PAUSE = 9, 1.0  # the bulk lane pauses so many times as long as it worked, and so many seconds at most
 _TICK = 0.05  # seconds between two looks at what is going on
-_JOIN = 5.0  # seconds that a stopped call has to end
+_JOIN = 3.0  # seconds that a stopped call has to end
 
 Search = Callable[[Sequence[str]], list[T]]
 

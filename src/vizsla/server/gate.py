@@ -15,7 +15,7 @@ from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
 from vizsla.server.arriving import Body, Place, Waits, has_body, too_large, too_slow
 from vizsla.server.asgi import App, Message, Receive, Scope, Send
-from vizsla.server.errors import RequestError
+from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import public_error
 from vizsla.server.json_text import json_bytes
 from vizsla.server.rights import Doors
@@ -103,6 +103,8 @@ class Gate:
                 scope["vizsla.timeout"] = timeout
                 with _ending_with_client(receive, place, timeout):
                     await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
+        except asyncio.CancelledError:  # the server ends, and has waited as long as it does
+            await answered.refuse(UnavailableError("the server is being stopped; try again later"))
         except TimeoutError:
             await answered.refuse(self._too_late(scope, place))
         except VizslaError as e:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from vizsla import stopping
 from vizsla.engine import Query, Segment
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.searcher import Searcher
@@ -54,6 +55,7 @@ def _rows_with_a_score(segment: Segment, query: Query) -> np.ndarray:
             return np.ones(len(segment), np.bool_)
         rows |= has_vector
     for term in query.terms.tolist():
+        stopping.check()
         for lists in (segment.small, segment.large):
             rows[lists.list_of(term, len(segment))[0]] = True
     return rows

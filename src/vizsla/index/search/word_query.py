@@ -16,7 +16,7 @@ import numpy as np
 
 from vizsla import stopping
 from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
-from vizsla.errors import VizslaError
+from vizsla.errors import StoppedError, VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.sequences import PhraseShape
@@ -241,6 +241,8 @@ class WordQuery:
                 raise QuerySyntaxError(problem, self._text, leaf.position)
             try:
                 masks = self._values[leaf] = list(self._searcher.masks(_filter(leaf.field, leaf.text)))
+            except StoppedError:
+                raise
             except VizslaError as e:
                 said = _PLACE.sub("", str(e))
                 raise QuerySyntaxError(f"{said}; \\: is the sign itself", self._text, leaf.position) from None
@@ -259,6 +261,8 @@ class WordQuery:
         if isinstance(leaf, Prefix | Fuzzy):
             try:
                 terms = part.beginning_with(leaf.text) if isinstance(leaf, Prefix) else part.near(leaf.text, leaf.edits)
+            except StoppedError:
+                raise
             except VizslaError as e:
                 raise QuerySyntaxError(str(e), self._text, leaf.position) from None
             if terms is None:
