@@ -158,3 +158,15 @@ def test_a_server_ends_though_a_search_does_not(folder: Path, search: str) -> No
     assert server.returncode == 0
     assert "Traceback" not in errors
     assert output.endswith("ended\n")
+
+
+def test_a_request_asks_for_so_many_results_at_most(folder: Path) -> None:
+    with served({"pets": folder}) as client:
+        answer = client.post("/v1/pets/search", {"queries": ["cat"] * 1000, "k": 1000})
+        assert answer.status == 400
+        assert answer.error == (
+            "1000 queries with 1000 results each are 1000000, and this server gives at most 100000 a request; "
+            "send fewer queries at a time"
+        )
+        assert client.post("/v1/pets/search", {"queries": ["cat"] * 100, "k": 1000}).status == 200
+        assert client.get("/v1/indexes").data["limits"]["results"] == 100_000

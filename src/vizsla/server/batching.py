@@ -29,13 +29,23 @@ MAX_BATCH = 32
 """Queries of one call: more would make the first of them wait for the last."""
 BULK_RESULTS = 1000
 """A request that asks for more results than this, over all its queries, goes to the bulk lane."""
-SLICE = 0.5
-"""Seconds that a call of the quick lane may take."""
-_PAUSE, _LONGEST_PAUSE = 9, 1.0  # the bulk lane pauses so many times as long as it worked, and so many seconds at most
+SLICE = 0.2
+"""Seconds of a processor that a call of the quick lane may take."""
+_PAUSE, _LONGEST_PAUSE = 9, 10.0  # the bulk lane pauses so many times as long as it worked, so many seconds at most
 _TICK = 0.05  # seconds between two looks at what is going on
 _JOIN = 3.0  # seconds that a stopped call has to end
 
 Search = Callable[[Sequence[str]], list[T]]
+
+
+def thread_clock() -> Callable[[], float]:
+    """How many seconds of a processor this thread has taken since now; any thread may ask. Elsewhere plain seconds."""
+    if hasattr(time, "pthread_getcpuclockid"):
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        started = time.clock_gettime(clock)
+        return lambda: time.clock_gettime(clock) - started
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
 
 
 class Waiting(NamedTuple, Generic[T]):
@@ -63,7 +73,7 @@ class _Call(Generic[T]):
     batch: list[Waiting[T]]
     stop: Stop
     has_slice: bool
-    started: float = field(default_factory=time.monotonic)
+    used: Callable[[], float] = field(default_factory=lambda: thread_clock())
 
     def is_over(self) -> bool:
         """Whether nobody waits for an answer any more."""
@@ -183,11 +193,10 @@ class Batcher(Generic[T]):
     def _watch(self) -> None:
         """Stop calls that nobody waits for, and those that have had their slice; at the end all of them."""
         while not self._closing.wait(_TICK):
-            now = time.monotonic()
             for call in list(self._calls):
                 if call.is_over():
                     call.stop.set("nobody waits for this search any more")
-                elif call.has_slice and now - call.started > self._slice:
+                elif call.has_slice and call.used() > self._slice:
                     call.stop.set("this search takes longer than others")
         for call in list(self._calls):
             call.stop.set("the server ends")
@@ -201,10 +210,10 @@ class Batcher(Generic[T]):
             self._bulk.put(object(), unfinished, _Group(group.search, [], 1))
 
     def _search_bulk(self, group: _Group[T], batch: list[Waiting[T]]) -> None:
-        began, before = time.monotonic(), self._quick.submitted
+        used, before = thread_clock(), self._quick.submitted
         self._call(group.search, batch, has_slice=False)
         if self._quick.submitted > before:
-            self._bulk.pause(min(_PAUSE * (time.monotonic() - began), _LONGEST_PAUSE))
+            self._bulk.pause(min(_PAUSE * len(self._bulk.threads) * used(), _LONGEST_PAUSE))
 
     def _call(self, search: Search[T], batch: list[Waiting[T]], *, has_slice: bool) -> list[Waiting[T]]:
         """Search, and give the answers to those who wait for them; gives those that were stopped and are wanted."""

@@ -29,9 +29,14 @@ def check_query_text(limits: Limits, query: str) -> str:
     return query.encode("utf-8", "replace").decode() if not query.isprintable() else query
 
 
-def check_queries_count(limits: Limits, queries: Sequence[str]) -> None:
-    """Refuse more queries than one request may have."""
+def check_queries_count(limits: Limits, queries: Sequence[str], results: int) -> None:
+    """Refuse more queries than one request may have, and more results over all of them."""
     if not queries:
         raise RequestError("there is no query; give query, queries or like")
     if len(queries) > limits.queries:
         raise RequestError(f"there are {len(queries)} queries, and this server answers {limits.queries} a request")
+    if len(queries) > 1 and len(queries) * results > limits.results:
+        raise RequestError(
+            f"{len(queries)} queries with {results} results each are {len(queries) * results}, and this server gives "
+            f"at most {limits.results} a request; send fewer queries at a time"
+        )

@@ -46,7 +46,7 @@ class SearchPlan:
     hosted: Hosted
     k: int
     offset: int
-    filter: str | None
+    filter: Filter | None
     model: Model | None
     combine: str | None = None
     search_params: str | None = None
@@ -76,7 +76,15 @@ class SearchPlan:
             self.depth,
         )
         shape = (self.as_pyserini, self.doc_as_text)
-        return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
+        return (
+            self.hosted.name,
+            self.k,
+            self.offset,
+            None if self.filter is None else str(self.filter),
+            how,
+            extra,
+            shape,
+        )
 
     async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
         """The answers to queries, which wait for their turn."""
@@ -207,10 +215,9 @@ def _counts(counted: Facets) -> dict[str, Any]:
     }
 
 
-def filter_text(condition: FilterBody | None) -> str | None:
-    """A filter as text; a wrong one is refused here."""
-    parsed = Filter.of(condition or None)
-    return None if parsed is None else str(parsed)
+def parsed_filter(condition: FilterBody | None) -> Filter | None:
+    """A filter from a request; a wrong one is refused here."""
+    return Filter.of(condition or None)
 
 
 async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:
@@ -223,7 +230,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     model = None
     if asked.model is not None or asked.expand is not None:  # a new name has to be parsed, off the event loop
         model = await service.read(hosted.models.model, asked.model, None, asked.expand)
-    condition = None if asked.filter is None else filter_text(asked.filter)
+    condition = parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
         doc_as_text=not asked.parse, syntax=asked.syntax,
@@ -257,7 +264,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
     if not queries and body.k == 0 and body.facets is not None and body.facets.over == "all":
         queries = [""]  # the values of all documents
     elif like is None:
-        check_queries_count(limits, queries)
+        check_queries_count(limits, queries, body.k + body.offset)
         queries = [check_query_text(limits, query) for query in queries]
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
@@ -269,7 +276,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         check_page(limits, body.facets.over, 0)
     highlight = HighlightBody.model_validate({}) if body.highlight is True else body.highlight or None
     plan = SearchPlan(
-        hosted, body.k, body.offset, filter_text(body.filter), model, body.combine, body.search_params,
+        hosted, body.k, body.offset, parsed_filter(body.filter), model, body.combine, body.search_params,
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
         syntax=None if like is not None else body.syntax,

@@ -31,6 +31,8 @@ class Limits:
     offset: int = 10_000
     query_characters: int = 4096
     queries: int = 1000
+    results: int = 100_000
+    """Over all queries of a request that has several."""
     body_bytes: int = 4 << 20
     upload_bytes: int = 4 << 30
     documents: int = 1_000_000

@@ -43,6 +43,7 @@ async def indexes(request: Request, service: InService) -> Response:
             "may_judge": settings.judging and request.scope["vizsla.rights"].may_judge_later,
             "keys": bool(settings.keys),
             "limits": {"k": settings.limits.k, "offset": settings.limits.offset, "queries": settings.limits.queries,
+                       "results": settings.limits.results,
                        "query_characters": settings.limits.query_characters, "seconds": settings.limits.seconds},
             "abilities": ["syntax", "sort", "collapse", "min_score"],
             "indexes": described,
