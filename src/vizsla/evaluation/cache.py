@@ -11,7 +11,7 @@ from pathlib import Path
 
 import vizsla
 from vizsla.datasets import BeirDataset
-from vizsla.datasets.beir import find_file
+from vizsla.datasets.files import find_file
 from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError
 from vizsla.evaluation.comparison import SystemFacts
