@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.cli.console import parse_size
-from vizsla.datasets import Document, Source, read_documents
-from vizsla.datasets.beir import read_queries
+from vizsla.datasets import Document, Source, read_documents, read_queries
 from vizsla.index import Index
 
 CHANGED = 10_000

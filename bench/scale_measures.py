@@ -25,8 +25,7 @@ WIDTH = 384
 
 def measure(o: argparse.Namespace) -> None:
     """Measure everything and write FOLDER/figures.json."""
-    from vizsla.datasets import read_documents
-    from vizsla.datasets.beir import read_queries
+    from vizsla.datasets import read_documents, read_queries
 
     o.folder.mkdir(parents=True, exist_ok=True)
     sizes = sorted(int(size) for size in o.sizes.split(","))
@@ -224,8 +223,7 @@ def measure_cluster(o: argparse.Namespace) -> None:
     """Fill a server with more and more passages, ask it, and add what it takes to FOLDER/figures.json."""
     from vizsla import open as open_location
     from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
-    from vizsla.datasets import read_documents
-    from vizsla.datasets.beir import read_queries
+    from vizsla.datasets import read_documents, read_queries
     from vizsla.index import encode_shard
 
     file = o.folder / "figures.json"

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from vizsla import Index
-from vizsla.datasets.beir import read_queries
+from vizsla.datasets import read_queries
 
 CORES = os.cpu_count() or 1
 THREADS = (1, 2, 4)

@@ -103,6 +103,27 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("nq-train.qa.csv", 'who was it\t[\'him\', "Destiny\'s Child"]\nwhen was it\t"[\'in ""1900""\']"\n'),
+        ("nq.tsv", "who was it\t['him']\nwhen was it\t['then', 'later']\n"),
+        ("P1.json", '[{"question": "who was it", "answers": ["him"]}, {"question": "when was it", "answers": ["1"]}]'),
+        ("train.jsonl", '{"_id": "1", "text": "who was it", "answers": ["him"]}\n{"_id": "2", "text": "when was it"}'),
+        ("topics.tsv", "1\twho was it\n2\twhen was it\n"),
+    ],
+)
+def test_questions_to_train_on_are_never_their_answers(start: Path, tmp_path: Path, name: str, content: str) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    assert read_questions(DistillationSettings(questions=str(file))) == ["who was it", "when was it"]
+    settings = DistillationSettings(dev_questions=str(file), depth=2, top_positives=1, bottom_negatives=1)
+    analyzer = base_encoder(str(start)).analyzer
+    those = [Document(str(i), {"text": "him then later 1900"}) for i in range(3)]  # the answers, not the questions
+    with pytest.raises(VizslaError, match="none of the questions in"):
+        distillation_data(those, BM25(), analyzer, settings)
+
+
 def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match="needs real questions"):
         DistillationSettings(question_queries=0.5)

@@ -70,7 +70,7 @@ def test_counts_are_tuned(cli: Cli, tmp_path: Path) -> None:
     values = {p.name: p.values for p in tunable_parameters(parse_model("bm25 + counts"))}
     assert list(values) == ["words.k1", "words.b", "counts.k1", "counts.b", "counts.weight"]
     assert max(values["words.k1"]) < 18 < max(values["counts.k1"])
-    with pytest.raises(VizslaError, match="has no delta"):
+    with pytest.raises(VizslaError, match="unknown parameter 'delta'; known: k1, b, weight"):
         with_parameter(parse_model("counts"), "delta", 1.0)
     both = with_parameter(parse_model("bm25 + counts"), "k1", 7.0)
     assert [part.component.k1 for part in both.parts] == [7.0, 7.0]

@@ -89,7 +89,9 @@ Datasets = Annotated[
 QuestionSets = Annotated[
     list[str], typer.Argument(metavar="DATASET...", help="Data sets, or files of questions with answers.")
 ]
-_QUERIES = typer.Option("--queries", metavar="FILE", help="A file of queries: JSON lines {_id, text} or id TAB text.")
+_QUERIES = typer.Option(
+    "--queries", metavar="FILE", help="A file of queries: JSON lines, id TAB text, or DPR's questions."
+)
 Queries = Annotated[Path, _QUERIES]
 QueriesOrNone = Annotated[Path | None, _QUERIES]
 

@@ -25,6 +25,7 @@ def tune_parameters(
 ) -> None:  # fmt: skip
     """Index a data set, try settings on one of its splits, and print the best model."""
     from vizsla.evaluation import Parameter, tunable_parameters, tune
+    from vizsla.evaluation.tuning import with_parameter
     from vizsla.index import Index
     from vizsla.models import expression, parse_model
 
@@ -36,9 +37,13 @@ def tune_parameters(
     model = parse_model(name)
     expression(model)  # a model that cannot be written down is refused before it is tuned
     varied = [Parameter.parse(s) for s in settings] if settings else tunable_parameters(model)
+    if not varied:
+        raise VizslaError(f"{name} has neither k1 and b nor weights; name an option to vary, as in --set option=1,2,3")
+    for parameter in varied:
+        with_parameter(model, parameter.name, parameter.values[-1])  # what cannot be varied is refused before indexing
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
-        Index.create(Path(folder) / "index", model, store=False) as index,
+        Index.create(Path(folder) / "index", model, store=model.needs_texts) as index,
     ):
         _add_documents(index, member)
         with console.progress("Tuning", 0, "settings") as advance:

@@ -7,10 +7,10 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vizsla.datasets.beir import BeirDataset, TrainingDocuments, read_answers, read_queries
+    from vizsla.datasets.beir import BeirDataset, TrainingDocuments
     from vizsla.datasets.columns import parse_types
     from vizsla.datasets.passages import Splitter, document_of, passage_of
-    from vizsla.datasets.questions import Questions, read_questions
+    from vizsla.datasets.questions import Questions, read_answers, read_queries, read_questions
     from vizsla.datasets.raw_lines import RawLines
     from vizsla.datasets.registry import (
         DATA_VARIABLE,
@@ -44,9 +44,9 @@ _HOMES = {
     "open_datasets": "registry",
     "parse_types": "columns",
     "passage_of": "passages",
-    "read_answers": "beir",
+    "read_answers": "questions",
     "read_documents": "sources",
-    "read_queries": "beir",
+    "read_queries": "questions",
     "read_questions": "questions",
 }
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from vizsla.datasets.files import COMPRESSIONS, read_json_lines, read_lines
-from vizsla.datasets.irds import SCHEME, beir_folder
+from vizsla.datasets.files import COMPRESSIONS, find_file, read_json_lines
+from vizsla.datasets.irds import beir_folder
+from vizsla.datasets.questions import read_answers, read_queries
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
 from vizsla.runs.documents import Document, Origin, document_id
-
-
-def find_file(folder: Path, name: str) -> Path:
-    """The path of a file in a folder, plain or compressed."""
-    for ending in ("", *COMPRESSIONS):
-        path = folder / (name + ending)
-        if path.is_file():
-            return path
-    raise InputError(f"{name} does not exist in this folder", file=str(folder))
 
 
 def is_beir(folder: Path) -> bool:
@@ -141,80 +131,3 @@ def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
         negative_ids = None if negatives is None else tuple(document_id(d, origin) for d in negatives)
         by_query[query_id] = TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
     return by_query
-
-
-def read_queries(path: Path) -> dict[str, str]:
-    """Queries by id from JSON lines ({_id, text}) or tab-separated lines (id, text), or those of `irds:NAME`."""
-    if str(path).startswith(SCHEME):
-        path = find_file(beir_folder(path), "queries.jsonl")
-    queries: dict[str, str] = {}
-    for line, query_id, text in _json_queries(path) if _is_json(path) else _tab_queries(path):
-        if query_id in queries:
-            raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
-        queries[query_id] = text
-    return queries
-
-
-def read_answers(path: Path) -> dict[str, list[str]]:
-    """Answers by question id, from JSON lines with `metadata.answers` or `answers`."""
-    by_question: dict[str, list[str]] = {}
-    for line, record in read_json_lines(path):
-        query = Document.from_record(record, Origin(str(path), line))
-        metadata = query.get("metadata")
-        answers = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
-        if answers is None:
-            continue
-        answers = parse_answers(answers) if isinstance(answers, str) else answers
-        if not isinstance(answers, list) or not all(isinstance(answer, str | int | float) for answer in answers):
-            raise InputError(f"the answers of {query.id!r} are not a list of texts", file=str(path), line=line)
-        by_question[query.id] = [str(answer) for answer in answers]
-    return by_question
-
-
-def parse_answers(text: str) -> list[Any]:
-    """The answers in a text: a Python list, also one that lacks quotes around an apostrophe, or a single answer.
-
-    >>> parse_answers("['A', 'B']"), parse_answers("['A', Destiny's Child]"), parse_answers("A, B")
-    (['A', 'B'], ['A', "Destiny's Child"], ['A, B'])
-    """
-    stripped = text.strip()
-    try:
-        value = ast.literal_eval(stripped)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        value = None
-    if isinstance(value, list) and all(isinstance(answer, str) for answer in value):
-        return value
-    if not (stripped.startswith("[") and stripped.endswith("]")) or not re.search(r"['\"],|, ['\"]", stripped):
-        return [text]
-    parts = re.split(r"(?<=['\"]),\s+|,\s+(?=['\"])", stripped[1:-1])
-    return [part.strip().strip("'\"") for part in parts if part.strip()]
-
-
-def _is_json(path: Path) -> bool:
-    """Whether a file of queries is JSON: by its name, else by its first character."""
-    if ".tsv" in path.name or ".json" in path.name:
-        return ".tsv" not in path.name
-    return next((text.lstrip()[:1] for _, text in read_lines(path) if text.strip()), "{") in ("{", "[")
-
-
-def _json_queries(path: Path) -> Iterator[tuple[int, str, str]]:
-    for line, record in read_json_lines(path):
-        query = Document.from_record(record, Origin(str(path), line))
-        text = query.get("text")
-        if not isinstance(text, str):
-            raise InputError(f"the query {query.id!r} has no text; expected a field 'text'", file=str(path), line=line)
-        yield line, query.id, text
-
-
-_QUERY_HEADERS = {("id", "text"), ("_id", "text"), ("qid", "query"), ("query-id", "text"), ("query_id", "query")}
-
-
-def _tab_queries(path: Path) -> Iterator[tuple[int, str, str]]:
-    for line, row in read_lines(path):
-        columns = row.rstrip("\r\n").split("\t")
-        if not row.strip() or (line == 1 and tuple(c.strip().lower() for c in columns) in _QUERY_HEADERS):
-            continue
-        if len(columns) != 2 or not columns[0].strip():
-            actual = f", not {len(columns)} columns" if len(columns) != 2 else ""
-            raise InputError(f"expected a query id, a tab and a text{actual}", file=str(path), line=line)
-        yield line, columns[0], columns[1]

@@ -132,6 +132,15 @@ def not_utf8(file: InputFile, e: UnicodeDecodeError, line: int) -> InputError:
     return file.refusal(f"this is not UTF-8 (byte 0x{bad:02x} at position {e.start + 1} of the line)", line)
 
 
+def find_file(folder: Path, name: str) -> Path:
+    """The path of a file in a folder, plain or compressed."""
+    for ending in ("", *COMPRESSIONS):
+        path = folder / (name + ending)
+        if path.is_file():
+            return path
+    raise InputError(f"{name} does not exist in this folder", file=str(folder))
+
+
 def read_json_lines(source: Path | InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
     """The numbers and JSON values of the lines of a file; empty lines are skipped."""
     file = InputFile.of(source)

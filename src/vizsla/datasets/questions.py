@@ -1,60 +1,148 @@
-"""Questions with answers, in the formats they come in: JSON lines, DPR's tab-separated files, EntityQuestions' JSON."""
+"""Queries and questions, with answers or without, in the formats they come in."""
 
 from __future__ import annotations
 
+import ast
+import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vizsla.datasets.beir import parse_answers, read_answers, read_queries
-from vizsla.datasets.files import InputFile
+from vizsla.datasets.files import InputFile, find_file, read_lines
+from vizsla.datasets.irds import SCHEME, beir_folder
 from vizsla.datasets.records import read_json_records
 from vizsla.datasets.tables import csv_rows
 from vizsla.errors import InputError
+from vizsla.runs.documents import Document, Origin
 
 
 class Questions(NamedTuple):
-    """Questions and their answers by id."""
+    """Questions by id, and the answers of those that have some."""
 
     texts: dict[str, str]
     answers: dict[str, list[str]]
 
 
+class _Row(NamedTuple):
+    line: int
+    id: str
+    text: str
+    answers: list[str] | None = None
+
+
+def read_queries(path: str | Path) -> dict[str, str]:
+    """Queries by id from a file, or those of `irds:NAME`.
+
+    A file has JSON lines ({_id, text}), tab-separated lines (id, text), or questions with answers in DPR's format
+    (question, list of answers) or EntityQuestions' JSON. Where queries have no ids, the name of the file and a number
+    stand for them.
+    """
+    return _read(path).texts
+
+
+def read_answers(path: str | Path) -> dict[str, list[str]]:
+    """Answers by question id, of the questions in a file that have answers."""
+    return _read(path).answers
+
+
 def read_questions(path: str | Path) -> Questions:
-    """The questions of a file that have answers; questions without ids get the name of the file and a number."""
-    file = Path(path)
-    if ".jsonl" in file.name:
-        answers = read_answers(file)
-        texts = {q: text for q, text in read_queries(file).items() if q in answers}
-    else:
-        rows = list(_entity_questions(file) if file.suffix == ".json" else _dpr(file))
-        texts = {f"{file.name}-{i}": text for i, (text, _) in enumerate(rows)}
-        answers = {f"{file.name}-{i}": row_answers for i, (_, row_answers) in enumerate(rows)}
-    if not texts:
+    """The questions of a file that have answers; a file without any is refused."""
+    texts, answers = _read(path)
+    if not answers:
         raise InputError("this file has no questions with answers", file=str(path))
-    return Questions(texts, answers)
+    return Questions({q: text for q, text in texts.items() if q in answers}, answers)
 
 
-def _dpr(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """The rows of a file of DPR's: tab-separated values with csv's quotes."""
-    for line, row in csv_rows(InputFile.of(file), "\t"):
-        if not any(row):
+def _read(path: str | Path) -> Questions:
+    file = find_file(beir_folder(path), "queries.jsonl") if str(path).startswith(SCHEME) else Path(path)
+    found = Questions({}, {})
+    for line, question, text, answers in _rows(file):
+        if question in found.texts:
+            raise InputError(f"the query id {question!r} appears a second time", file=str(file), line=line)
+        found.texts[question] = text
+        if answers is not None:
+            found.answers[question] = answers
+    return found
+
+
+def _rows(file: Path) -> Iterator[_Row]:
+    """The rows of a file; what it is follows from its first line where its name does not say it."""
+    if ".json" in file.name:
+        return _json_rows(file)
+    first = next((text for _, text in read_lines(file) if text.strip()), "")
+    if ".tsv" not in file.name and first.lstrip()[:1] in ("{", "["):
+        return _json_rows(file)
+    return _dpr_rows(file) if _is_dpr(first, file.name) else _tab_rows(file)
+
+
+def _json_rows(file: Path) -> Iterator[_Row]:
+    """JSON records: queries as BEIR has them, perhaps with answers, or EntityQuestions'."""
+    for number, (line, record) in enumerate(read_json_records(InputFile.of(file))):
+        if isinstance(record, dict) and "question" in record and "text" not in record:
+            record = {"_id": f"{file.name}-{number}", "text": record["question"], **record}
+        query = Document.from_record(record, Origin(str(file), line))
+        text, metadata = query.get("text"), query.get("metadata")
+        if not isinstance(text, str):
+            raise InputError(f"the query {query.id!r} has no text; expected a field 'text'", file=str(file), line=line)
+        answers = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
+        answers = parse_answers(answers) if isinstance(answers, str) else answers
+        if answers is not None and not _are_answers(answers):
+            raise InputError(f"the answers of {query.id!r} are not a list of texts", file=str(file), line=line)
+        yield _Row(line, query.id, text, None if answers is None else [str(answer) for answer in answers])
+
+
+def _are_answers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(answer, str | int | float) for answer in value)
+
+
+_HEADERS = {("id", "text"), ("_id", "text"), ("qid", "query"), ("query-id", "text"), ("query_id", "query")}
+
+
+def _tab_rows(file: Path) -> Iterator[_Row]:
+    for line, row in read_lines(file):
+        columns = row.rstrip("\r\n").split("\t")
+        if not row.strip() or (line == 1 and tuple(c.strip().lower() for c in columns) in _HEADERS):
             continue
+        if len(columns) != 2 or not columns[0].strip():
+            actual = f", not {len(columns)} columns" if len(columns) != 2 else ""
+            raise InputError(f"expected a query id, a tab and a text{actual}", file=str(file), line=line)
+        yield _Row(line, columns[0], columns[1])
+
+
+def _is_dpr(first: str, name: str) -> bool:
+    """Whether a line is a question, a tab and a list of answers; in a .csv the list may lack quotes."""
+    try:
+        row = next(csv.reader([first], delimiter="\t"), [])
+    except csv.Error:
+        return False
+    listed = len(row) == 2 and row[1].lstrip().startswith("[")
+    return listed and (".csv" in name or parse_answers(row[1]) != [row[1]])
+
+
+def _dpr_rows(file: Path) -> Iterator[_Row]:
+    """The rows of a file of DPR's: tab-separated values with csv's quotes."""
+    filled = ((line, row) for line, row in csv_rows(InputFile.of(file), "\t") if any(row))
+    for number, (line, row) in enumerate(filled):
         if len(row) != 2 or not row[1].strip().startswith("["):
             raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
-        yield row[0], _checked(parse_answers(row[1]), file, line)
+        yield _Row(line, f"{file.name}-{number}", row[0], parse_answers(row[1]))
 
 
-def _entity_questions(file: Path) -> Iterator[tuple[str, list[str]]]:
-    for line, row in read_json_records(InputFile.of(file)):
-        question = row.get("question") if isinstance(row, dict) else None
-        if not isinstance(question, str) or not isinstance(row.get("answers"), list):
-            message = 'expected a list of {"question": ..., "answers": [...]}'
-            raise InputError(message, file=str(file), line=line)
-        yield question, _checked(row["answers"], file, line)
+def parse_answers(text: str) -> list[str]:
+    """The answers in a text: a Python list, also one that lacks quotes around an apostrophe, or a single answer.
 
-
-def _checked(answers: Any, file: Path, line: int | None) -> list[str]:
-    if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
-        raise InputError("expected a question, a tab and a list of answers", file=str(file), line=line)
-    return answers
+    >>> parse_answers("['A', 'B']"), parse_answers("['A', Destiny's Child]"), parse_answers("A, B")
+    (['A', 'B'], ['A', "Destiny's Child"], ['A, B'])
+    """
+    stripped = text.strip()
+    try:
+        value = ast.literal_eval(stripped)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = None
+    if isinstance(value, list) and all(isinstance(answer, str) for answer in value):
+        return value
+    if not (stripped.startswith("[") and stripped.endswith("]")) or not re.search(r"['\"],|, ['\"]", stripped):
+        return [text]
+    parts = re.split(r"(?<=['\"]),\s+|,\s+(?=['\"])", stripped[1:-1])
+    return [part.strip().strip("'\"") for part in parts if part.strip()]

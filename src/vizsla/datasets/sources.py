@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vizsla.datasets.beir import find_file, is_beir
+from vizsla.datasets.beir import is_beir
 from vizsla.datasets.columns import TYPES, Types, checked_types, joined_type, public_type
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
     Progress,
+    find_file,
     is_pipe,
     spool,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
+from vizsla.datasets import open_datasets, read_answers, read_queries
 from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.answers import answer_ranks
 from vizsla.evaluation.figures import evaluate
@@ -49,7 +49,7 @@ class QuestionSet:
         """The questions in a file, or the queries of a data set's split, by its folder or name."""
         path = Path(source)
         if path.is_file():
-            return cls._of_file(path)
+            return cls(path.name.partition(".")[0], read_queries(path), read_answers(path))
         if path.suffix in (".jsonl", ".tsv", ".csv", ".json"):
             raise InputError("this file does not exist", file=source)
         group = open_datasets(source, data)
@@ -58,15 +58,6 @@ class QuestionSet:
         member = group.members[0]
         qrels = member.qrels(group.split(split))
         return cls(member.name, member.queries_of(qrels), {}, qrels)
-
-    @classmethod
-    def _of_file(cls, path: Path) -> QuestionSet:
-        name = path.name.partition(".")[0]
-        if ".tsv" in path.name:
-            return cls(name, read_queries(path))
-        if ".jsonl" not in path.name:
-            return cls(name, *read_questions(path))
-        return cls(name, read_queries(path), read_answers(path))
 
     def first(self, count: int | None) -> QuestionSet:
         """The first `count` questions; all if it is None."""

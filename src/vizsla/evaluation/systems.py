@@ -141,14 +141,15 @@ def _model_runs(
     """The run of each model on a data set, and whether it comes from the cache."""
     digest = dataset_digest(dataset, split) if cache and models else ""
     keys = {name: cache_key(digest, model, depth, rules.own_ids) for name, model in models.items()} if cache else {}
-    runs = {name: (known, True) for name, key in keys.items() if cache and (known := cache.find(key))}
+    runs = {name: (known, True) for name, key in keys.items() if cache and key and (known := cache.find(key))}
     missing = {name: model for name, model in models.items() if name not in runs}
     if missing:
         for name, result in _search(dataset, split, missing, depth, rules, documents).items():
             runs[name] = result, False
-            if cache:
+            key = keys.get(name)
+            if cache and key:
                 try:
-                    cache.store(keys[name], result)
+                    cache.store(key, result)
                 except OSError as e:
                     notes.append(f"the runs could not be cached ({e})")
                     cache = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, retrieve
-from vizsla.models import BM25, BM25OverCounts, Component, Model, Part, Sum
+from vizsla.models import BM25OverCounts, Component, Model, Part, Sum
 from vizsla.models.retriever import ModelRetriever
 from vizsla.numbers import short
 from vizsla.runs import Fusion, Measure, Qrels, Run
+from vizsla.spec import Option, options_of
 
 MAX_COMBINATIONS = 150  # beyond, one parameter at a time is varied until nothing gets better
 MAX_VALUES = 10_000
@@ -26,15 +27,14 @@ DEFAULTS = {
 }
 COUNTS_K1 = (0.5, 0.9, 2.0, 5.0, 10.0, 18.0, 30.0, 60.0, 120.0)
 """Values of k1 for counts that are given: they may go to a hundred, where a text repeats a word a few times."""
-_OPTIONS = ("k1", "b", "delta", "weight")
 
 
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of a model and the values to try.
 
-    The name is `k1`, `b` or `delta` of all parts of a model, or of the part with a namespace (`title.k1`), or the
-    weight of a part (`title.weight`).
+    The name is an option of all parts of a model that have it, such as `k1`, or of the part with a namespace
+    (`title.k1`), or the weight of a part (`title.weight`).
 
     >>> Parameter.parse("k1=0.6:1.2:0.3"), Parameter.parse("title.weight=0.5,1").values
     (Parameter(name='k1', values=(0.6, 0.9, 1.2)), (0.5, 1.0))
@@ -68,11 +68,12 @@ def tunable_parameters(model: Model) -> list[Parameter]:
 
     Where one part counts words and another is given counts, k1 and b of each are tuned apart.
 
+    >>> from vizsla.models import BM25
     >>> [p.name for p in tunable_parameters(2 * BM25() + BM25(fields=("title",), namespace="title"))]
     ['k1', 'b', 'title.weight']
     """
     weights = [Parameter(f"{p.component.namespace}.weight", DEFAULTS["weight"]) for p in model.parts[1:]]
-    with_k1 = [p.component for p in model.parts if "k1" in _options_of(p.component)]
+    with_k1 = [p.component for p in model.parts if {"k1", "b"} <= numeric_options(p.component).keys()]
     counted = [isinstance(component, BM25OverCounts) for component in with_k1]
     if any(counted) and not all(counted):
         apart = [(f"{component.namespace}.", given) for component, given in zip(with_k1, counted, strict=True)]
@@ -89,6 +90,7 @@ def tunable_parameters(model: Model) -> list[Parameter]:
 def with_parameter(model: Model, name: str, value: float) -> Model:
     """The model with another value for a parameter.
 
+    >>> from vizsla.models import BM25
     >>> with_parameter(BM25(), "k1", 1.5).parts[0].component.k1
     1.5
     """
@@ -97,29 +99,45 @@ def with_parameter(model: Model, name: str, value: float) -> Model:
         raise UnknownNameError("part of the model", namespace, model.namespaces)
     if option == "weight" and not dot:
         raise VizslaError("a weight belongs to a part; write its namespace first, as in title.weight")
-    if option not in _OPTIONS:
-        raise UnknownNameError("parameter", option, _OPTIONS)
     chosen = [p for p in model.parts if not dot or p.component.namespace == namespace]
-    if option != "weight" and not any(option in _options_of(p.component) for p in chosen):
-        where = f"the part {namespace!r} of {model.name!r}" if dot else repr(model.name)
-        raise VizslaError(f"{where} has no {option}, so it cannot be tuned")
+    known = dict.fromkeys(o for p in chosen for o in (*numeric_options(p.component), "weight"))
+    if option not in known:
+        raise UnknownNameError("parameter", option, tuple(known))
     parts = []
     for part in model.parts:
         if part in chosen and option == "weight":
             parts.append(Part(value, part.component))
-        elif part in chosen and option in _options_of(part.component):
-            changed: Any = replace(part.component, **{option: value})  # type: ignore[type-var]
-            parts.append(Part(part.weight, changed))
+        elif part in chosen and option in numeric_options(part.component):
+            parts.append(Part(part.weight, _with_option(part.component, option, value)))
         else:
             parts.append(part)
     return parts[0].component if len(parts) == 1 and parts[0].weight == 1 else Sum(tuple(parts), model.name)
 
 
-def _options_of(component: Component) -> tuple[str, ...]:
-    """The parameters of a part that change no index."""
-    if isinstance(component, BM25):
-        return "k1", "b", "delta"
-    return ("k1", "b") if isinstance(component, BM25OverCounts) else ()
+def numeric_options(component: Component) -> dict[str, Option]:
+    """The options of a component that are numbers, by name.
+
+    >>> from vizsla.models import BM25
+    >>> list(numeric_options(BM25()))
+    ['k1', 'b', 'delta', 'query_norm']
+    """
+    options = options_of(type(component), **{f.name: "" for f in fields(component)})  # type: ignore[arg-type]
+    return {o.name: o for o in options if o.type.removesuffix(" | None") in ("int", "float")}
+
+
+def _with_option(component: Component, option: str, value: float) -> Component:
+    """The component with another value for an option; one that changes what an index stores is refused."""
+    whole = numeric_options(component)[option].type.startswith("int")
+    if whole and not float(value).is_integer():
+        raise VizslaError(f"{option} of {component.name} is a whole number, not {value:g}")
+    given = int(value) if whole else value
+    changed: Any = replace(component, **{option: given})  # type: ignore[type-var]
+    if changed.index_signature != component.index_signature:
+        raise VizslaError(
+            f"{option} of {component.name} changes what an index stores, so it cannot be tuned; compare a model for "
+            "each value with vizsla compare"
+        )
+    return cast(Component, changed)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from vizsla.encoders.hub import HUB
@@ -11,7 +13,7 @@ from vizsla.models.checkpoints import open_model
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
 from vizsla.numbers import number_text
-from vizsla.spec import Call, format_call, parse_sum
+from vizsla.spec import Call, format_call, is_plugin, parse_sum
 
 
 def check_model(model: object) -> Model:
@@ -82,28 +84,62 @@ def expression(model: Model) -> str:
     text = " + ".join(
         ("" if weight == 1 else f"{number_text(weight)} * ") + _call_of(component) for weight, component in model.parts
     )
-    try:
-        same = _unnamed(parse_model(text)) == _unnamed(model)
-    except VizslaError:
-        same = False
-    if not same:  # a path, a field or a namespace with a character that means something in an expression
-        raise VizslaError(f"{model.name} cannot be written as an expression; save the model")
+    if not _stands_for(text, model):  # a path, a field or a namespace with a character that means something
+        raise _not_an_expression(model)
     return text
 
 
+def _not_an_expression(model: Model) -> VizslaError:
+    return VizslaError(f"{model.name} cannot be written as an expression; save the model")
+
+
+def _stands_for(text: str, model: Model) -> bool:
+    """Whether a text reads back as a model, whatever the names of its parts."""
+    try:
+        return _unnamed(parse_model(text)) == _unnamed(model)
+    except VizslaError:
+        return False
+
+
 def _call_of(component: Component) -> str:
-    """A component by its name, and the options in which it differs from what the name alone means.
+    """A component by its name, and the options in which it differs from what the name alone means."""
+    plugin = is_plugin(type(component).__module__)
+    calls = chain(_registered_calls(component), _own_calls(component)) if plugin else _own_calls(component)
+    text = next((text for text in calls if not plugin or _stands_for(text, component)), None)
+    if text is None:
+        raise _not_an_expression(component)
+    return text
+
+
+def _registered_calls(component: Component) -> Iterator[str]:
+    """How a component of a plugin may be written: by each name that its file registers, with the options it takes."""
+    entries = [entry for entry in MODELS if entry.module == type(component).__module__]
+    for entry in sorted(entries, key=lambda entry: entry.make is not type(component)):
+        try:
+            default = entry.make()
+        except (TypeError, VizslaError):  # there are options that must be given
+            default = None
+        values = {o.name: getattr(component, o.name, o.default) for o in entry.options}
+        usual = {o.name: getattr(default, o.name, o.default) for o in entry.options}
+        yield format_call(entry.name, {name: value for name, value in values.items() if value != usual[name]})
+
+
+def _own_calls(component: Component) -> Iterator[str]:
+    """How a component is written by the name or folder that it says itself, if it has one.
 
     A folder takes no options: where there are some, it is the option `network` of a model, where one has it.
     """
     name = component.expression_name
+    if not name:
+        return
     default = MODELS[name].make() if name in MODELS else Model.load(name)
     differing = [o for o in component.expression_options if getattr(component, o) != getattr(default, o, None)]
     options = {option: getattr(component, option) for option in differing}
     kind = component.kind
     if options and name not in MODELS and kind in MODELS and any(o.name == "network" for o in MODELS[kind].options):
-        return format_call(kind, {"network": name, **options})
-    return format_call(name, options)
+        yield format_call(kind, {"network": name, **options})
+    else:
+        yield format_call(name, options)
 
 
 def _unnamed(model: Model) -> list[Part]:

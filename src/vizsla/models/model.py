@@ -209,8 +209,11 @@ class Component(Model):
 
     @property
     def expression_name(self) -> str:
-        """The name or folder that stands for this component in an expression."""
-        raise VizslaError(f"{self.name} cannot be written as an expression; save the model")
+        """The name or folder that stands for this component in an expression; empty if there is none.
+
+        A component of a plugin goes by the name that its file registers.
+        """
+        return ""
 
     def with_frozen_statistics(self, held: Component) -> Self:  # noqa: ARG002 (most components freeze nothing)
         """The component with the statistics that were frozen into one of the same signature."""

@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
+from vizsla.spec.code import is_plugin, note_code
 from vizsla.spec.notation import Call, format_value, parse_call
 from vizsla.spec.plugins import load_plugins
 
@@ -164,7 +165,9 @@ class Registry(Generic[T]):
                     f"two files register the {self.what} {name!r}: {known.make.__module__} and {make.__module__}; "
                     "rename one of them"
                 )
-            self._entries[name] = Entry(name, make, help, tuple(options), tuple(needs))
+            self._entries[name] = entry = Entry(name, make, help, tuple(options), tuple(needs))
+            if is_plugin(entry.module):
+                note_code(entry.module)
             return make
 
         return add
