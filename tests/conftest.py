@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import browser
 import qdrant_server
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
@@ -50,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line each what this machine could not test."""
+    skipped = [report for report in terminalreporter.getreports("skipped") if browser.ABSENT in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests of the page were skipped: {browser.ABSENT}")
     if any("[stand-in" in report.nodeid for report in terminalreporter.getreports("passed")):
         missed = qdrant_server.program()
         if isinstance(missed, str):
