@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import pytest
 from served import Answer, Client, build, doc_path, served
 from vizsla.index import Index
 from vizsla.server.settings import Keys, Limits
+from waiting import LIMIT, eventually
 
 DOCUMENTS = [
     {"id": "d1", "title": "Dogs", "text": "A dog barks at the other dogs.", "year": 1999, "tags": ["pets", "noise"]},
@@ -392,7 +392,7 @@ def chunked(url: str, body: bytes, path: str = "/v1/pets/search") -> bytes:
 
 
 def test_requests_in_flight(folder: Path) -> None:
-    with served({"pets": folder}, limits=Limits(in_flight=2, seconds=20)) as client:
+    with served({"pets": folder}, limits=Limits(in_flight=2, seconds=LIMIT)) as client:
         parts = urlsplit(client.url)
         slow = []
         for _ in range(2):
@@ -400,14 +400,12 @@ def test_requests_in_flight(folder: Path) -> None:
             connection.sendall(f"POST /v1/pets/search HTTP/1.1\r\nhost: {parts.netloc}\r\n"
                                "content-type: application/json\r\ncontent-length: 50\r\n\r\n{".encode())  # fmt: skip
             slow.append(connection)
-        time.sleep(0.3)
-        answer = client.get("/v1/pets/search", query="dog")
-        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        eventually(lambda: client.get("/v1/pets/search", query="dog").status == 429)
+        assert client.get("/v1/pets/search", query="dog").headers["retry-after"] == "1"
         assert client.get("/healthz").status == 200
         for connection in slow:
             connection.close()
-        time.sleep(0.3)
-        assert client.get("/v1/pets/search", query="dog").status == 200
+        eventually(lambda: client.get("/v1/pets/search", query="dog").status == 200)
 
 
 def test_slow_clients_and_hang_ups(folder: Path) -> None:
@@ -422,28 +420,28 @@ def test_slow_clients_and_hang_ups(folder: Path) -> None:
             )
         with socket.create_connection((parts.hostname, parts.port)) as connection:  # never ends its head
             connection.sendall(b"GET /healthz HTTP/1.1\r\n")
-            connection.settimeout(10)
+            connection.settimeout(LIMIT)
             assert connection.recv(100) == b""
         for _ in range(50):
             with socket.create_connection((parts.hostname, parts.port)) as connection:
                 connection.sendall(f"{head}content-length: 5000\r\n\r\n{{".encode())
-        assert client.get("/v1/pets/search", query="dog").status == 200
+        eventually(lambda: client.get("/v1/pets/search", query="dog").status == 200)
 
 
 def test_a_search_that_takes_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served({"pets": folder}, limits=Limits(seconds=0.3)) as client:
-        search_many = Index.search_many
+        search_many, told = Index.search_many, threading.Event()
 
         def slow(*arguments: object, **options: object) -> object:
-            time.sleep(1)
+            assert told.wait(LIMIT)
             return search_many(*arguments, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Index, "search_many", slow)
         answer = client.get("/v1/pets/search", query="dog")
         assert (answer.status, answer.error) == (504, "this took more than 0.3 seconds; ask for less")
         monkeypatch.undo()
-        time.sleep(1)
-        assert client.get("/v1/pets/search", query="dog").status == 200
+        told.set()
+        eventually(lambda: client.get("/v1/pets/search", query="dog").status == 200)
 
 
 def test_a_mistake_of_the_server_shows_nothing(
