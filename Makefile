@@ -33,16 +33,20 @@ PEERS_READY := $(PEERS)/.ready
 # Two processes; a file of tests stays with one of them, which then makes its fixtures and kernels once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo dist test browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(WORKERS)
+
+# Chromium for the tests of the page, where there is none: Debian's for root, else Playwright's own.
+browser: $(READY)
+	@$(BIN)/python tests/browser.py
 
 # Tests that take ten seconds or more each: several processes, kills, whole trainings. About six minutes.
 test-slow: $(READY)

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from qdrant_server import server, where  # noqa: F401 (fixtures)
+import browser
+import qdrant_server
+from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import compiling
 from vizsla.cli import main
@@ -24,8 +26,8 @@ from vizsla.datasets import read_documents
 from vizsla.index import Index
 from written import records
 
-# Kernels are compiled on first use, which no deadline foresees.
-settings.register_profile("vizsla", deadline=None, max_examples=60)
+# Kernels are compiled on first use, which no deadline foresees; and how fast an example is says nothing about it.
+settings.register_profile("vizsla", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 settings.load_profile("vizsla")
 
 # The tests start some two hundred processes; each would compile the package's bytecode again.
@@ -40,9 +42,22 @@ LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile kernels once, before processes are started that would each compile them."""
+    """Compile kernels once, and look for a Qdrant server once, before processes are started that would each do it."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         warm_up()
+        found = qdrant_server.program()
+        os.environ[qdrant_server.VARIABLE] = qdrant_server.NONE if isinstance(found, str) else str(found)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line each what this machine could not test."""
+    skipped = [report for report in terminalreporter.getreports("skipped") if browser.ABSENT in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests of the page were skipped: {browser.ABSENT}")
+    if any("[stand-in" in report.nodeid for report in terminalreporter.getreports("passed")):
+        missed = qdrant_server.program()
+        if isinstance(missed, str):
+            terminalreporter.write_line(f"tests of clusters ran with a stand-in for Qdrant alone: {missed}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
+from waiting import LIMIT
+
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
 VALUES: tuple[object, ...] = (
     None, True, -1, 0, 1, 10**30, 1.5, -0.0, 1e308, "", " ", "dog", "\x00", "\ud800", "\U0001f415" * 50, "a" * 5000,
@@ -64,7 +66,7 @@ def requests(paths: list[str], indexes: list[str], rng: random.Random) -> Iterat
 
 def answer_of(address: tuple[str, int], request: bytes) -> bytes:
     """What the server sends back; nothing if it hangs up."""
-    with socket.create_connection(address, timeout=20) as connection:
+    with socket.create_connection(address, timeout=LIMIT) as connection:
         try:
             connection.sendall(request)
             received = b""

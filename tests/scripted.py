@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -101,9 +100,9 @@ def hang_up_half_way(connection: socket.socket) -> None:
     hang_up(connection)
 
 
-def wait(seconds: float) -> Act:
-    """Do not answer for a while."""
-    return lambda _: time.sleep(seconds)
+def never(connection: socket.socket) -> None:
+    """Do not answer as long as the other side waits."""
+    connection.recv(1)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from vizsla.index import Index
 from vizsla.server.running import _Server, bind, url_of
 from vizsla.server.settings import Settings
+from waiting import LIMIT
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Client:
             path += "?" + urlencode(parameters)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         kind = {} if body is None or isinstance(body, bytes) else {"content-type": "application/json"}
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=LIMIT)
         try:
             connection.request(method, path, data, {**kind, **self.headers, **(headers or {})})
             response = connection.getresponse()
@@ -96,11 +96,11 @@ def served(indexes: Mapping[str, Path | str], **settings: Any) -> Iterator[Clien
     thread = threading.Thread(target=server.run, args=([opened],))
     thread.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(LIMIT)
         yield Client(url_of(opened), {})
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(LIMIT)
         opened.close()
 
 
@@ -112,7 +112,7 @@ class Running:
     client: Client
     log: list[str]
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = LIMIT) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(seconds)
@@ -162,22 +162,14 @@ def running(*arguments: object, env: Mapping[str, str] | None = None) -> Iterato
         if process.poll() is None:
             process.terminate()
         try:
-            process.wait(30)
+            process.wait(LIMIT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         if rest is not None:
-            rest.join(10)
+            rest.join(LIMIT)
         for stream in (process.stdout, process.stderr):
             stream.close()
-
-
-def eventually(check: Any, seconds: float = 10.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "this did not happen in time"
-        time.sleep(0.02)
 
 
 def build(folder: Path, documents: list[dict[str, Any]], model: Any = "bm25", **options: Any) -> Path:

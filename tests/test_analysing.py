@@ -28,6 +28,7 @@ from vizsla.index.writing import analysing, term_numbers
 from vizsla.models import Model, parse_model
 from vizsla.text import Analyzer, register_filter
 from vizsla.text.lexicon import Lexicon
+from waiting import LIMIT
 
 
 def made_words(rng: random.Random, count: int) -> list[str]:
@@ -264,7 +265,7 @@ def test_a_build_that_is_stopped_leaves_the_last_commit(tmp_path: Path, corpus: 
     assert process.stdout is not None
     assert process.stdout.readline() == "at work\n"
     os.kill(process.pid, how)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=LIMIT)
     assert out == ("interrupted\n" if how == signal.SIGINT else "")
     with Index.open(tmp_path / "i") as index:
         assert [d.id for d in index.documents()] == ["a"]

@@ -302,7 +302,7 @@ def test_the_strongest_are_kept_beside_a_querys_own(seed: int, most: int) -> Non
     st.floats(0.1, 1),
     st.integers(0, 8),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_weights_go_part_of_the_way(
     own: dict[str, int], learned: dict[str, float], strength: float, long_query: int
 ) -> None:

@@ -119,7 +119,7 @@ def segment_of(rows: list[list[int]], values: list[int]) -> object:
     return build_segment(np.arange(len(rows)), sizes.astype(np.uint8), sizes, pointers, flat, weights)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
     st.lists(st.integers(1, 9), min_size=1, max_size=7),
@@ -146,7 +146,7 @@ def test_frequencies_follow_deletions_in_other_ranges() -> None:
     assert found.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
     st.lists(st.integers(1, 9), min_size=1, max_size=7),

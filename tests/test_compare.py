@@ -21,6 +21,7 @@ from vizsla.models import parse_model
 from vizsla.reports import as_markdown, write_report
 from vizsla.reports.charts import Axis, number
 from vizsla.runs import Run, parse_measures
+from waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -171,7 +172,7 @@ def test_a_page_shows_all_columns(dataset: Path, tmp_path: Path, width: int) -> 
         "--dump-dom",
         page.as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT)
     found = re.search(r"<title>(.*?)</title>", done.stdout)
     assert found
     whole, *tables = json.loads(found[1])

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from vizsla.cli import warming
 from vizsla.errors import CollectionError
 from vizsla.index import Index
 from vizsla.kernels.signatures import signature_of
+from waiting import LIMIT, eventually
 
 COMMANDS = r"""
 import contextlib, pathlib, sys, tempfile
@@ -111,7 +111,7 @@ main()
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command, pipe = [sys.executable, "-c", code], subprocess.PIPE
     both = [subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60) for process in both]
+    said = [process.communicate(timeout=LIMIT) for process in both]
     assert sorted(out for out, _ in said) == ["", "compiles\n"]
     assert [process.returncode for process in both] == [0, 0]
     assert all(f"kernels in {tmp_path}" in err for _, err in said)
@@ -182,25 +182,25 @@ def clean_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("clean_compiling")
 def test_a_command_waits_for_the_kernel_that_it_needs_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels: dict[str, str] = {}
-    started: list[threading.Timer] = []
+    begun, at_work, looks = list[int](), [True], list[int]()
 
     def hook() -> Callable[[], bool]:
-        started.append(threading.Timer(0.05, lambda: kernels.update(first="code")))
-        started.append(threading.Timer(60, lambda: kernels.update(second="code")))
-        for timer in started:
-            timer.start()
-        return started[1].is_alive
+        begun.append(1)
+        return lambda: at_work[0]
+
+    def compiled_at_the_third_look() -> str | None:
+        looks.append(1)
+        return "code" if len(looks) == 3 else None
 
     monkeypatch.setattr(compiling, "hook", hook)
     compiling.start()
     assert compiling.find(lambda: "stored") == "stored"
     assert compiling.seconds == 0
-    assert compiling.find(lambda: kernels.get("first")) == "code"
-    assert 0 < compiling.seconds < 30
-    started[1].cancel()  # the processes fail, or compile something else
-    assert compiling.find(lambda: kernels.get("second")) is None
-    assert len(started) == 2
+    assert compiling.find(compiled_at_the_third_look) == "code"
+    assert compiling.seconds > 0
+    at_work[0] = False  # the processes fail, or compile something else
+    assert compiling.find(lambda: None) is None
+    assert len(begun) == 1
 
 
 @pytest.mark.usefixtures("clean_compiling")
@@ -215,25 +215,24 @@ def test_kernels_are_compiled_beside_a_command_unless_they_are_there(
     monkeypatch.setattr(warming, "_marker", lambda: tmp_path / "warm")
     monkeypatch.setattr(compiling, "_announced", True)
     go = threading.Event()
-    monkeypatch.setattr(warming, "_compile_all", lambda **_: go.wait(20))
+    monkeypatch.setattr(warming, "_compile_all", lambda **_: go.wait(LIMIT))
     running = warming.start()
     assert running is not None
     assert running()
     go.set()
-    while running():
-        time.sleep(0.01)
+    eventually(lambda: not running())
     assert (tmp_path / "warm").exists()
     assert warming.start() is None
 
 
 def test_workers_end_with_who_wants_them(tmp_path: Path) -> None:
     code = (
-        "from vizsla.cli import warming\nimport time\nwarming.PARTS['x'] = lambda _: time.sleep(60)\nwarming.work('x')"
+        "from vizsla.cli import warming\nimport time\nwarming.PARTS['x'] = lambda _: time.sleep(600)\nwarming.work('x')"
     )
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=tmp_path)
     assert worker.stdin is not None
     worker.stdin.close()
-    assert worker.wait(timeout=20) == 1
+    assert worker.wait(timeout=LIMIT) == 1
 
 
 def test_starting_loads_no_linear_algebra_and_hides_none(tmp_path: Path) -> None:

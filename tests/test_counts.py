@@ -53,7 +53,7 @@ def plain_scores(counts: dict[str, dict[str, int]], query: str, model: TermCount
     return scores
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     before=st.lists(COUNTS, min_size=1, max_size=6),
     after=st.lists(COUNTS, max_size=3),

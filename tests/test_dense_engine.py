@@ -62,7 +62,7 @@ def exhaustive(
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
@@ -88,7 +88,7 @@ def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
         assert found.scores.tolist() == [score for _, score in expected]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_the_best_are_exact_whatever_the_size_of_numbers(data: st.DataObject) -> None:
     """Segments, queries and words on scales of their own, up to those that 32 bits cannot multiply."""

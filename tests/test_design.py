@@ -8,16 +8,19 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Container, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 import vizsla
 from vizsla.engine import packed_arrays
+from waiting import unless_it_never_ends
 
 ROOT = Path(vizsla.__file__).parent
 LAYERS = [
@@ -154,20 +157,45 @@ def test_adapters_are_small() -> None:
             assert modules()[name].read_text().count("\n") <= 60, name
 
 
-def best_time(code: str) -> float:
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - started)
-    return min(times)
+def loaded(code: str) -> set[str]:
+    """The modules that some code loads, beyond those of a bare interpreter."""
+    code = f"import sys; bare = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - bare), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stderr.split())
 
 
 def test_importing_is_cheap() -> None:
-    numpy = best_time("import numpy")
-    assert best_time("import vizsla") < 2 * numpy
-    run_help = "import sys; sys.argv = ['vizsla', '--help']; from vizsla.cli import main; main()"
-    assert best_time(run_help) < 3 * numpy
+    """The package loads next to nothing, and help loads less than twice what numpy does, and not numpy itself."""
+    numpy = loaded("import numpy")
+    assert len(loaded("import vizsla")) < 15
+    run_help = "sys.argv = ['vizsla', '--help']\nfrom vizsla.cli import main\ntry: main()\nexcept SystemExit: pass"
+    found = loaded(run_help)
+    assert len(found) < 2 * len(numpy)
+    assert {name.partition(".")[0] for name in found} & {"numpy", "numba", "torch", "pydantic", "sqlite3"} == set()
+
+
+CLOCKS = ("perf_counter", "process_time", "monotonic", "time.time(", "thread_time", "timeit")
+
+
+def test_no_test_looks_at_a_clock() -> None:
+    """Tests count steps, or wait for a state (`waiting.py`): how long something takes depends on the machine."""
+    found = {
+        f"{file.name}: {clock}"
+        for file in Path(__file__).parent.glob("test_*.py")
+        for clock in CLOCKS
+        if clock in file.read_text() and file.name != "test_design.py"
+    }
+    # Clocks that a test sets itself, and that of processor seconds beside another measurement of them.
+    assert found == {"test_cli.py: perf_counter", "test_replacing.py: monotonic", "test_scale.py: process_time"}
+
+
+def test_what_never_ends_is_stopped() -> None:
+    def squares() -> None:
+        while True:
+            re.search("(a|b|ab)*c", "ab" * 10)
+
+    with pytest.raises(AssertionError, match=r"did not end within 0\.2 seconds"), unless_it_never_ends(0.2):
+        squares()
 
 
 def test_vectors_and_runs_need_no_numba() -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from vizsla.expansion import expand
 from vizsla.expansion.output import ExpansionFile
 from vizsla.expansion.settings import ExpansionSettings, settings_file
 from vizsla.models.generator import Sampling
+from waiting import LIMIT, eventually
 
 THREE = Sampling(texts=3)
 SCRIPT = Path(__file__).with_name("expanding.py")
@@ -296,16 +296,14 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
 def test_killed_twice_and_gone_on_with_the_file_is_the_same(tmp_path: Path) -> None:
     source, output = write(tmp_path / "documents.jsonl", records(60)), tmp_path / "e.jsonl"
-    command = [sys.executable, SCRIPT, "0.1", "expand", source, "-o", output, "--model", "echo", "--batch", "2"]
+    command = [sys.executable, SCRIPT, "1", "expand", source, "-o", output, "--model", "echo", "--batch", "2"]
     sizes = []
     for _ in range(2):
         before = output.stat().st_size if output.exists() else 0
         process = subprocess.Popen([*map(str, command), "--queries", "3"], stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while (not output.exists() or output.stat().st_size <= before) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        eventually(lambda size=before: output.exists() and output.stat().st_size > size)
         process.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LIMIT)
         assert process.returncode == -signal.SIGKILL, err.decode()
         sizes.append(output.stat().st_size)
     run(source, tmp_path / "at-once.jsonl", block=2)

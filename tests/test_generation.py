@@ -102,7 +102,7 @@ def test_long_inputs_are_cut(tmp_path: Path) -> None:
     assert generator.generate([words], sampling, ["k"]) == generator.generate([cut], sampling, ["k"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-9, 9, width=32), min_size=2, max_size=30),
     st.floats(0, 0.999),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from vizsla.kernels import native, njit_no_alloc, numba_cache, store
 from vizsla.kernels.kernel import Kernel
 from vizsla.kernels.signatures import DTYPES, Signature, signature_of
+from waiting import LIMIT
 
 KERNEL = """
 import sys
@@ -172,7 +173,7 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
     both = [
         subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    assert [process.communicate(timeout=60)[0].split() for process in both] == [["10.0", "True"]] * 2
+    assert [process.communicate(timeout=LIMIT)[0].split() for process in both] == [["10.0", "True"]] * 2
     assert run(tmp_path) == ["10.0", "False"]
     assert [file.name[0] for file in stored(tmp_path)] == ["t"]  # and nothing half written
 
@@ -267,7 +268,7 @@ def test_named_tuples_and_errors() -> None:
         _weighted(pair, rows, -1, False, out)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(["float64", "int64"]), st.lists(st.integers(0, 9), max_size=6), st.integers(-20, 20))
 def test_an_entry_computes_what_python_does(dtype: str, numbers: list[int], start: int) -> None:
     xs = np.array(numbers, dtype)

@@ -223,5 +223,5 @@ class Life(RuleBasedStateMachine):
             assert (document and document.content) == self.committed.get(i)
 
 
-Life.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+Life.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
 TestLife = Life.TestCase

@@ -22,6 +22,7 @@ from vizsla import Index, VizslaError
 from vizsla.server.hosting import Hosting
 from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.settings import Settings
+from waiting import LIMIT
 
 pytest.importorskip("mcp")
 
@@ -338,9 +339,9 @@ def test_a_server_has_the_tools_at_mcp(folder: Path, tmp_path: Path, arguments: 
         import httpx2
 
         headers = {"Authorization": "Bearer a-key-for-reading"}
-        async with httpx2.AsyncClient(timeout=60) as refused:
+        async with httpx2.AsyncClient(timeout=LIMIT) as refused:
             assert (await refused.post(f"{url}/mcp", json=CALL)).status_code == 401
-        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:  # noqa: SIM117
+        async with httpx2.AsyncClient(headers=headers, timeout=LIMIT) as http:  # noqa: SIM117
             async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
                 assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
                 for _ in range(8):
@@ -349,10 +350,13 @@ def test_a_server_has_the_tools_at_mcp(folder: Path, tmp_path: Path, arguments: 
                 with Index.open(folder) as writer:
                     writer.add([{"id": "u", "text": "A unicorn."}])
                     writer.commit()
-                await asyncio.sleep(1)
-                for _ in range(8):
-                    result = await client.call_tool("search", {"query": "unicorn"})
-                    assert result.structured_content["results"][0]["id"] == "u"  # type: ignore[index]
+
+                async def first(query: str) -> list[str]:
+                    result = await client.call_tool("search", {"query": query})
+                    return [hit["id"] for hit in result.structured_content["results"][:1]]  # type: ignore[index]
+
+                while [await first("unicorn") for _ in range(8)] != [["u"]] * 8:
+                    await asyncio.sleep(0.05)
 
     with running(f"dogs={folder}", "--keys", keys, *arguments) as server:
         asyncio.run(main(server.client.url))
@@ -526,7 +530,7 @@ def test_only_the_protocol_is_written_to_standard_output(folder: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe) as process:
         ask(process, HELLO)
         assert ask(process, CALL)["result"]["structuredContent"]["results"][0]["id"] == "d1"
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out) == (0, b"")
     assert b"printed" in err
     assert b"echoed" in err

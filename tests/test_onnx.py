@@ -197,7 +197,7 @@ def test_a_sample_keeps_channels_that_run_high_from_drowning_the_others(tmp_path
     budget=st.sampled_from([0, 1, 30, 1000]),
     threads=st.sampled_from([1, 3]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_ragged_texts_come_back_in_their_order(lengths: list[int], budget: int, threads: int, opened: Opener) -> None:
     rng = np.random.default_rng(sum(lengths))
     rows = [rng.integers(1, VOCABULARY, n) for n in lengths]

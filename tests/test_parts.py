@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +183,7 @@ def test_weights_passages_and_texts_that_are_not_stored(tmp_path: Path) -> None:
 WORDS = st.lists(st.sampled_from(["a", "dog", "Dogs", "ß", "猫", " ", "\n", "\0", "e\u0301", "7 "])).map("".join)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(WORDS, max_size=9), st.integers(1, 4), st.integers(1, 3))
 def test_any_texts_shards_and_batches(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], shards: int, batch: int
@@ -227,27 +226,30 @@ def test_a_stopped_run_goes_on_from_any_byte(tmp_path: Path) -> None:
         part.unlink()
 
 
-SLOW = """
+STOPPING = """
 import sys, time
+from pathlib import Path
 from vizsla.datasets import read_documents
 from vizsla.index import encode_shard
-def slow():
+from vizsla.index.parts.unfinished import unfinished_file
+def stopping():
     for document in read_documents(sys.argv[1]):
-        time.sleep(0.003)
+        unfinished = unfinished_file(Path(sys.argv[2]))
+        if unfinished.exists() and unfinished.stat().st_size > 8_000:
+            print("half", flush=True)
+            time.sleep(600)
         yield document
-encode_shard(slow(), sys.argv[2], "bm25", "1/2", batch=2)
+encode_shard(stopping(), sys.argv[2], "bm25", "1/2", batch=2)
 """
 
 
 def test_a_killed_process_goes_on(tmp_path: Path) -> None:
     source, part = tmp_path / "documents.jsonl", tmp_path / "part.parquet"
     source.write_text("".join(json.dumps(d) + "\n" for d in documents_of(200)))
-    process = subprocess.Popen([sys.executable, "-c", SLOW, source, part])
-    while not (unfinished_file(part).exists() and unfinished_file(part).stat().st_size > 8_000):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with subprocess.Popen([sys.executable, "-c", STOPPING, source, part], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"half\n"
+        process.send_signal(signal.SIGKILL)
     report = encode_shard(stream(documents_of(200)), part, "bm25", "1/2", batch=2)
     assert 0 < report.resumed < report.documents == 100
     encode_shard(stream(documents_of(200)), tmp_path / "whole.parquet", "bm25", "1/2", batch=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from vizsla.backends.qdrant.inspection import matching_ids
 from vizsla.errors import UncommittedChangesWarning, VizslaError
 from vizsla.index import term_statistics
 from vizsla.models import BM25, Model
+from waiting import eventually
 
 MODELS: dict[str, Model | str] = {
     "bm25": "bm25",
@@ -34,14 +34,14 @@ MODELS: dict[str, Model | str] = {
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_rankings_are_those_of_an_index(tmp_path: Path, where: str, model: Model | str) -> None:
-    local, cluster = both(tmp_path, where, model, documents(300))
+    local, cluster = both(tmp_path, where, model, documents(120))  # three times what a part of a sum names at first
     cancelling = not isinstance(model, str)
     with local, cluster:
-        assert len(cluster) == 300
-        for k in (1, 10, 100, 400):
-            assert differences(local, cluster, queries(15), k, cancelling=cancelling) == []
+        assert len(cluster) == 120
+        for k in (1, 10, 50, 200):
+            assert differences(local, cluster, queries(8), k, cancelling=cancelling) == []
         condition = "year < 2000 and not tags = 'a'"
-        assert differences(local, cluster, queries(10), 20, condition, cancelling=cancelling) == []
+        assert differences(local, cluster, queries(8), 20, condition, cancelling=cancelling) == []
         for doc_id in ("d7", "d8"):
             mine, yours = local.explain("word1 word2 word50", doc_id), cluster.explain("word1 word2 word50", doc_id)
             assert str(mine) == str(yours)
@@ -78,7 +78,7 @@ def test_terms_documents_and_facts_are_those_of_an_index(tmp_path: Path, where: 
         assert snippet == local.highlighter("word1").snippet(local.search("word1")[0].document)
 
 
-def test_a_change_is_seen_at_the_commit_and_by_others_within_a_second(where: str) -> None:
+def test_a_change_is_seen_at_the_commit_and_soon_by_others(where: str) -> None:
     with QdrantIndex.create(where) as writer, open_location(where) as reader:
         assert writer.add([{"id": "1", "text": "a dog"}, {"id": "2", "text": "a cat"}]).replaced == 0
         assert len(writer) == len(reader) == 0
@@ -90,9 +90,7 @@ def test_a_change_is_seen_at_the_commit_and_by_others_within_a_second(where: str
         writer.rollback()
         assert writer.delete("2") == 1
         writer.commit()
-        deadline = time.monotonic() + 5
-        while len(reader) != 1 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        eventually(lambda: len(reader) == 1)
         assert reader.search("cat") == []
         assert [h.id for h in reader.search("dog")] == ["1"]
 

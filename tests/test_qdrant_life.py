@@ -126,12 +126,10 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(("models", "examples"), [(MODELS, 8), ([WITH_LENGTHS], 3)], ids=["without", "with-lengths"])
-def test_a_life_beside_an_index(tmp_path: Path, models: list[Model], examples: int) -> None:
-    with nodes(tmp_path) as (node,):
+def test_a_life_beside_an_index(tmp_path: Path, qdrant_command: list[str], models: list[Model], examples: int) -> None:
+    with nodes(tmp_path, command=qdrant_command) as (node,):
         Life.server, Life.models = node, models
         run_state_machine_as_test(
             Life,
-            settings=settings(
-                max_examples=examples, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
-            ),
+            settings=settings(max_examples=examples, stateful_step_count=14, suppress_health_check=list(HealthCheck)),
         )

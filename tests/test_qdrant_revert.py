@@ -22,6 +22,7 @@ from vizsla.backends.qdrant.reverting import revert
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.state import BUILDING, WRITING, read_state, write_state
 from vizsla.errors import CollectionError
+from waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,9 @@ def test_there_and_back_again(where: str) -> None:
         assert len(client) == 32
 
 
-def test_what_cannot_be_gone_back_to(where: str, server: Node, connection: Connection) -> None:
+def test_what_cannot_be_gone_back_to(
+    where: str, server: Node, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = name_of(where)
     revert(where)
     with pytest.raises(CollectionError, match=f"'{name}' at .* has no earlier generation; kept are {name}@2"):
@@ -101,6 +104,7 @@ def test_what_cannot_be_gone_back_to(where: str, server: Node, connection: Conne
         revert(where, f"{name}@2")
     with pytest.raises(CollectionError, match="there is no collection 'nothing' at"):
         revert(address([server], "nothing"))
+    monkeypatch.setattr(locks, "DEAD", LIMIT)
     with WriteLock(connection, f"{name}@1"), pytest.raises(CollectionError, match="is being written to"):
         revert(where, timeout=0.1)
 

@@ -17,8 +17,8 @@ from vizsla.server.hosting import check_hosting
 from vizsla.server.settings import Settings, index_names
 
 
-def test_a_collection_is_served_as_an_index_is(tmp_path: Path) -> None:
-    with nodes(tmp_path / "nodes") as (node,), Index.create(tmp_path / "i") as local:
+def test_a_collection_is_served_as_an_index_is(tmp_path: Path, qdrant_command: list[str]) -> None:
+    with nodes(tmp_path / "nodes", command=qdrant_command) as (node,), Index.create(tmp_path / "i") as local:
         where = address([node], "dogs")
         for index in (local, QdrantIndex.create(where)):
             index.add(documents(40))

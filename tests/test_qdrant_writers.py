@@ -40,7 +40,7 @@ def test_writers_take_turns_and_wait_for_each_other(where: str) -> None:
         def write(index: QdrantIndex, first: int) -> None:
             try:
                 for i in range(first, first + 5):
-                    with index.writer() as writer:
+                    with index.writer(timeout=None) as writer:
                         writer.add([{"id": str(i), "text": f"dog number{i}"}])
                         writer.commit()
             except BaseException as e:
@@ -127,8 +127,8 @@ def test_another_server_is_asked_where_one_fails(server: Node) -> None:
         assert len(index) == 3
 
 
-def test_a_key_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with nodes(tmp_path, key="secret") as (node,):
+def test_a_key_is_asked_for(tmp_path: Path, qdrant_command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with nodes(tmp_path, key="secret", command=qdrant_command) as (node,):
         where = address([node], "locked")
         with pytest.raises(CollectionError, match=r"it asks for a key .*; set QDRANT_API_KEY"):
             open_location(where)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, replace_index
 from vizsla.index.storage import folder
 from vizsla.index.storage.verify import verify
+from waiting import LIMIT
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:
@@ -157,11 +159,18 @@ def test_an_old_index_that_cannot_be_had_is_not_waited_for_at_full_speed(
     old = place.rename(place.with_name(old_name(place)))
     (old / "writer.lock").unlink()
     (old / "writer.lock").mkdir()
-    monkeypatch.setattr(folder, "_LONGEST_SWAP", 0.2)
-    started = time.process_time()
+    now, looks, lock = 0.0, [], folder.database.lock_for_writing
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(folder, "time", SimpleNamespace(monotonic=lambda: now, sleep=pause))
+    monkeypatch.setattr(folder.database, "lock_for_writing", lambda *a, **o: looks.append(1) or lock(*a, **o))
     with pytest.raises(CollectionError, match="this folder does not exist"):
         Index.open(place)
-    assert time.process_time() - started < 0.15
+    assert now >= folder._LONGEST_SWAP
+    assert len(looks) <= folder._LONGEST_SWAP / 0.005
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -212,7 +221,7 @@ def test_readers_between_the_renamings_wait(place: Path, monkeypatch: pytest.Mon
     seen: list[int] = []
 
     def read() -> None:
-        assert between.wait(10)
+        assert between.wait(LIMIT)
         seen.append(size(place))
 
     reader = threading.Thread(target=read)

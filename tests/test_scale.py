@@ -166,10 +166,11 @@ def test_what_a_process_and_a_folder_take(tmp_path: Path) -> None:
     import os
     import time
 
-    before, deadline = measures.server_seconds(os.getpid()), time.process_time() + 0.3
-    while time.process_time() < deadline:
+    begun, before = time.process_time(), measures.server_seconds(os.getpid())
+    for _ in range(3_000_000):
         pass
-    assert 0.2 < measures.server_seconds(os.getpid()) - before < 1.0
+    taken, ended = measures.server_seconds(os.getpid()) - before, time.process_time()
+    assert 0 < taken <= ended - begun + 0.1  # it counts in hundredths
     assert 1_000_000 < measures.server_memory(os.getpid()) < 100e9
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file").write_bytes(b"x" * 100_000)

@@ -20,7 +20,7 @@ from vizsla.models import Dense, Model
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 1000), tokens=st.integers(1, 6))
 def test_what_is_pooled(seed: int, tokens: int) -> None:
     from vizsla.networks.texts import pool

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from served import Client, build, eventually, running
+from served import Client, build, running
 from vizsla.index import Index
+from waiting import LIMIT, eventually
 
 DOCUMENTS = [{"id": str(n), "text": f"a dog number{n}"} for n in range(50)]
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def refused(*arguments: object, env: dict[str, str] | None = None) -> str:
     """What `vizsla serve` says when it does not start; it exits with 2."""
     command = [sys.executable, "-m", "vizsla", "serve", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=LIMIT)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
     return line.removeprefix("vizsla: ")
@@ -100,12 +101,12 @@ def test_settings_from_a_file_and_the_environment(folder: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_worker_killed_under_load(folder: Path) -> None:
-    """No wrong answer, and no errors later than a second after it was killed."""
+    """No wrong answer, and no errors once another one has started."""
     with running(folder, "--workers", 2, "--quiet") as server:
         eventually(lambda: len(server.workers()) == 2)
         time.sleep(2)  # both answer
         expected = server.client.get("/v1/dogs/search", query="number7 dog", hits=5).data
-        stop, wrong, failures = threading.Event(), [], []
+        stop, wrong, failures, answers = threading.Event(), [], [], []
 
         def ask() -> None:
             while not stop.is_set():
@@ -113,24 +114,25 @@ def test_a_worker_killed_under_load(folder: Path) -> None:
                     answer = server.client.get("/v1/dogs/search", query="number7 dog", hits=5)
                     if answer.status != 200 or answer.data != expected:
                         wrong.append(answer)
+                    answers.append(1)
                 except OSError:
-                    failures.append(time.monotonic())
+                    failures.append(1)
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        eventually(lambda: len(answers) > 100)
         victim = server.workers()[0]
         os.kill(victim, signal.SIGKILL)
-        killed = time.monotonic()
-        time.sleep(3)
+        eventually(lambda: any("another one starts" in line for line in server.log))
+        eventually(lambda: len(server.workers()) == 2 and victim not in server.workers())
+        failed, answered = len(failures), len(answers)
+        eventually(lambda: len(answers) > answered + 500)
         stop.set()
         for thread in threads:
             thread.join()
         assert wrong == []
-        assert all(moment - killed < 1.0 for moment in failures)
-        eventually(lambda: len(server.workers()) == 2 and victim not in server.workers(), 20)
-        eventually(lambda: any("another one starts" in line for line in server.log))
+        assert len(failures) == failed
         assert server.stop() == 0
 
 
@@ -145,9 +147,8 @@ def test_workers_see_commits_and_share_figures(tmp_path: Path) -> None:
         with Index.open(own) as other:
             other.add([{"id": "newer", "text": "a newer dog"}])
             other.commit()
-        time.sleep(1)
-        for _ in range(20):
-            assert server.client.get("/v1/own/search", query="newer").data["candidates"]
+        newer = "/v1/own/search"
+        eventually(lambda: all(server.client.get(newer, query="newer").data["candidates"] for _ in range(20)))
         text = server.client.get("/metrics").body.decode()
         counted = [line for line in text.splitlines() if line.startswith("vizsla_requests_total{")]
         assert sum(float(line.split()[-1]) for line in counted) >= 41
@@ -161,7 +162,7 @@ def test_workers_end_with_their_supervisor(folder: Path) -> None:
         workers = server.workers()
         server.process.kill()
         server.process.wait()
-        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 30)
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on open files")
@@ -192,7 +193,7 @@ def test_a_search_in_flight_is_answered_before_the_server_stops(folder: Path) ->
         answers: list[int] = []
 
         def ask(client: Client) -> None:
-            for _ in range(5):
+            while True:
                 try:
                     answers.append(client.post("/v1/dogs/search", {"queries": ["dog"] * 1000, "k": 50}).status)
                 except OSError:
@@ -200,8 +201,7 @@ def test_a_search_in_flight_is_answered_before_the_server_stops(folder: Path) ->
 
         thread = threading.Thread(target=ask, args=(server.client,))
         thread.start()
-        time.sleep(0.3)
+        eventually(lambda: answers)
         assert server.stop() == 0
         thread.join()
-        assert answers
         assert set(answers) == {200}

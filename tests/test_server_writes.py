@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from served import Client, build, doc_path, eventually, served
+from served import Client, build, doc_path, served
 from vizsla.index import Index
 from vizsla.server.settings import Limits
 from vizsla.server.staging import Staging
+from waiting import eventually
 
 FIRST = [{"id": str(n), "text": f"a dog number{n}", "year": 1990 + n} for n in range(10)]
 
@@ -172,9 +173,7 @@ def test_a_search_may_wait_for_a_commit_of_another_process(folder: Path) -> None
         assert answer.data["generation"] == 2
         other.add([{"id": "later", "text": "a later dog"}])
         other.commit()
-        started = time.monotonic()
-        eventually(lambda: "later" in found(client, "later"), 1.0)
-        assert time.monotonic() - started < 1.0
+        eventually(lambda: "later" in found(client, "later"))
 
 
 def test_an_error_while_it_looks_for_commits_does_not_end_the_looking(
@@ -186,7 +185,7 @@ def test_an_error_while_it_looks_for_commits_does_not_end_the_looking(
             eventually(lambda: "looking for new commits failed" in caplog.text)
         other.add([{"id": "late", "text": "a late dog"}])
         other.commit()
-        eventually(lambda: "late" in found(client, "late"), 3)
+        eventually(lambda: "late" in found(client, "late"))
 
 
 def test_a_generation_that_never_comes(folder: Path) -> None:
@@ -243,7 +242,7 @@ def test_two_writers(folder: Path) -> None:
             assert (answer.status, answer.headers["retry-after"]) == (409, "1")
             assert str(folder.parent) not in answer.error
             writer.commit()
-        assert client.add("dogs", [{"id": "ours", "text": "a dog"}]).status == 200
+        eventually(lambda: client.add("dogs", [{"id": "ours", "text": "a dog"}]).status == 200)
         assert {"ours", "other"} <= found(client)
 
 
@@ -269,20 +268,20 @@ def test_an_index_replaced_while_it_is_served(folder: Path, tmp_path: Path) -> N
         assert len(found(client)) == 10
         folder.rename(tmp_path / "old")
         other.rename(folder)
-        eventually(lambda: found(client, "cat") == {"cat"}, 3)
+        eventually(lambda: found(client, "cat") == {"cat"})
         assert found(client) == set()
 
 
 def test_an_index_damaged_or_gone_while_it_is_served(folder: Path, tmp_path: Path) -> None:
     with served({"dogs": folder}) as client:
         folder.rename(tmp_path / "away")
-        eventually(lambda: client.get("/v1/dogs").data["status"] == "stale", 5)
+        eventually(lambda: client.get("/v1/dogs").data["status"] == "stale")
         assert str(tmp_path) not in client.get("/v1/dogs").data["reason"]
         assert len(found(client)) == 10  # what was opened stays searchable
         (tmp_path / "away").rename(folder)
-        eventually(lambda: client.get("/v1/dogs").data["status"] == "ready", 5)
+        eventually(lambda: client.get("/v1/dogs").data["status"] == "ready")
         shutil.rmtree(folder)
         folder.mkdir()
         (folder / "index.db").write_bytes(b"this is no database" * 100)
-        eventually(lambda: client.get("/v1/dogs").data["status"] == "stale", 5)
+        eventually(lambda: client.get("/v1/dogs").data["status"] == "stale")
         assert client.get("/healthz").status == 200

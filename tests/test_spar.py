@@ -32,7 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dense, Dense]:
     return small_dense(folder / "a", seed=1, name="a"), small_dense(folder / "b", seed=2, name="b")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(weight=st.floats(0.01, 50), seed=st.integers(0, 5))
 def test_vectors_behind_one_another_score_as_the_sum(pair: tuple[Dense, Dense], weight: float, seed: int) -> None:
     first, second = pair

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from vizsla.datasets import Origin, read_documents
 from vizsla.datasets.html import html_text, unescaped
 from vizsla.datasets.texts import _trec_document, front_matter, markdown_text
 from vizsla.errors import InputError
+from waiting import unless_it_never_ends
 
 
 def test_trec_documents_that_share_lines(tmp_path: Path) -> None:
@@ -123,23 +123,13 @@ def trec(source: str) -> None:
         (html_text, "<template>", ""), (html_text, '<a b="', ""), (html_text, "<?", ""), (html_text, "= ", ""),
     ],
 )  # fmt: skip
-def test_time_grows_with_length(read: Callable[[str], object], piece: str, end: str) -> None:
-    """A text 32 times as long takes about 32 times as long; where time grew with the square it would be 1,024."""
-
-    def seconds(length: int) -> float:
-        source = piece * (length // len(piece)) + end
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
-            read(source)
-            times.append(time.perf_counter() - started)
-        return min(times)
-
-    assert seconds(64_000) < 150 * max(seconds(2_000), 5e-5)
+def test_a_megabyte_of_anything_is_read(read: Callable[[str], object], piece: str, end: str) -> None:
+    """It takes a second or so. Where the time grew with the square of the length, it would be hours."""
+    with unless_it_never_ends():
+        read(piece * (1_000_000 // len(piece)) + end)
 
 
 def test_blanks_after_a_heading_and_a_docno_are_read_at_once() -> None:
-    started = time.perf_counter()
-    assert markdown_text("# a" + " " * 200_000 + "b")[0] == "a" + " " * 200_000 + "b"
-    trec("<DOCNO>" + " " * 200_000)
-    assert time.perf_counter() - started < 2
+    with unless_it_never_ends():
+        assert markdown_text("# a" + " " * 1_000_000 + "b")[0] == "a" + " " * 1_000_000 + "b"
+        trec("<DOCNO>" + " " * 1_000_000)

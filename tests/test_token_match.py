@@ -100,7 +100,7 @@ def exhaustive(
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_the_best_are_those_of_comparing_everything(data: st.DataObject) -> None:
     """Repeated tokens, equal scores, documents of no token, filters, tokens that do not occur, sums with words."""

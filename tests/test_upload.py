@@ -6,8 +6,8 @@ import os
 import random
 import signal
 import threading
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from vizsla.errors import CollectionError, InputError, VizslaError
 from vizsla.index import PartSet, term_statistics
 from vizsla.index.parts.counting import count_parts
 from vizsla.models import BM25, Model
+from waiting import LIMIT, eventually
 
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}
 TITLE, TEXT = BM25(fields=("title",), namespace="title", name="title"), BM25(fields=("text",), lengths="exact")
@@ -136,11 +137,12 @@ def test_a_collection_is_replaced_at_once_and_the_old_one_kept(tmp_path: Path, w
 
     thread = threading.Thread(target=search)
     thread.start()
+    eventually(lambda: sizes or errors)
     report = upload_parts(new, where)
+    eventually(lambda: 80 in sizes or errors)
     assert report.replaced == bases(where)[1][0]
     assert bases(where)[0] == report.base
     again = upload_parts(new, where, options=UploadOptions(drop_old=True))
-    time.sleep(0.5)
     stop.set()
     thread.join()
     assert errors == []
@@ -256,6 +258,7 @@ def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatc
     connection = Connection(Address.parse(where).servers)
     base = bases(where)[0]
     assert base is not None
+    monkeypatch.setattr(locks, "DEAD", LIMIT)
     with (
         WriteLock(connection, base),
         pytest.raises(CollectionError, match=rf"is being written to \(process {os.getpid()} on"),
@@ -396,9 +399,15 @@ def test_below_the_threshold_nothing_is_done(where: str) -> None:
         reweigh(f"{where}-nothing")
 
 
-def test_searches_go_on_while_weights_are_renewed(where: str) -> None:
+def test_searches_go_on_while_weights_are_renewed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old collection is kept until clients have had time to leave it, here until one has."""
     drifted(where, BM25())
     seen, errors, stop = set[tuple[Any, ...]](), list[BaseException](), threading.Event()
+    graces: list[float] = []
+
+    def grace(seconds: float) -> None:
+        graces.append(seconds)
+        eventually(lambda: len(seen) == 2 or errors)
 
     def search() -> None:
         try:
@@ -410,12 +419,12 @@ def test_searches_go_on_while_weights_are_renewed(where: str) -> None:
 
     thread = threading.Thread(target=search)
     thread.start()
-    time.sleep(0.2)
+    eventually(lambda: seen or errors)
+    monkeypatch.setattr(generations, "time", SimpleNamespace(sleep=grace))
     report = reweigh(where, drop_old=True)
-    time.sleep(0.5)
     stop.set()
     thread.join()
-    assert errors == []
+    assert (errors, graces) == ([], [generations.GRACE])
     assert report.renewed
     assert len(report.dropped) == 1
     assert len(seen) == 2  # the old ranking and the new one, never a mixture
@@ -467,7 +476,7 @@ def test_a_record_comes_back_as_it_was(done: set[int]) -> None:
         FillingRecord.of({"source": "x"})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @example(texts=[[]], shards=1)
 @given(st.lists(st.lists(st.sampled_from(WORDS[:9]), max_size=8), max_size=25), st.integers(1, 3))
 def test_parts_are_counted_as_an_index_counts(

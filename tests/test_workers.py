@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.index.storage.verify import verify
+from waiting import LIMIT, eventually
 
 PROGRAM = """
 import itertools, multiprocessing, sys, time
@@ -75,18 +75,11 @@ def alive(pid: int) -> bool:
         return False
 
 
-def seconds_until_gone(pids: list[int], most: float = 5) -> float:
-    started = time.monotonic()
-    while any(map(alive, pids)) and time.monotonic() < started + most:
-        time.sleep(0.02)
-    return time.monotonic() - started
-
-
 def test_workers_end_with_the_process_that_started_them(folder: Path) -> None:
     process, workers = begun(folder, AT_WORK)
     process.kill()
     process.wait()
-    assert seconds_until_gone(workers) < 3
+    eventually(lambda: not any(map(alive, workers)))
     process.communicate()
     with Index.open(folder) as index:
         assert [d.id for d in index.documents()] == ["a"]
@@ -97,9 +90,9 @@ def test_workers_end_with_the_process_that_started_them(folder: Path) -> None:
 def test_ctrl_c_ends_workers_at_once_and_without_a_word_of_theirs(folder: Path, most: int) -> None:
     process, workers = begun(folder, most)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=LIMIT)
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
-    assert seconds_until_gone(workers) < 3
+    eventually(lambda: not any(map(alive, workers)))
 
 
 def test_a_killed_worker_is_one_sentence_and_nothing_half_written(

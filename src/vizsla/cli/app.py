@@ -85,10 +85,9 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 def run() -> int:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
-    with _streams(), _stopping():
+    with _streams(), _stopping(), _compiling_beside():
         try:
             _check_arguments(sys.argv[1:])
-            compiling.hook = _start_compiling
             code = typer.main.get_command(application(sys.argv[1:])).main(prog_name="vizsla", standalone_mode=False)
             sys.stdout.flush()
             return code or 0
@@ -113,6 +112,16 @@ def run() -> int:
             _show_bug()
             return BUG
         return WRONG_USE
+
+
+@contextmanager
+def _compiling_beside() -> Iterator[None]:
+    """Where a kernel is missing, other processes compile all of them; after the command they do no more."""
+    before, compiling.hook = compiling.hook, _start_compiling
+    try:
+        yield
+    finally:
+        compiling.hook = before
 
 
 def _start_compiling() -> Callable[[], bool] | None:
