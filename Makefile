@@ -1,6 +1,6 @@
 # Everything sets itself up from a fresh clone: a virtual environment, the pinned packages, then the job.
 # The demo has what a user installs, without torch (.venv-light); the tests have everything (.venv); the docs are run in
-# an environment that is made anew each time (.venv-docs); the site is built in .venv-site.
+# environments that docs/run.py makes (.venv-docs); the site is built in .venv-site.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -11,10 +11,6 @@ LIGHT_READY := $(LIGHT)/.ready
 DOCS := .venv-docs
 SITE := .venv-site
 SITE_READY := $(SITE)/.ready
-EXTRAS := neural,train,dense,faiss,parquet,measures,server,mcp,client,qdrant
-ifeq ($(shell uname -sm),Linux aarch64)
-EXTRAS := neural,train,dense,faiss,parquet,server,mcp,client,qdrant
-endif
 
 ADAPTERS := .venv-adapters
 ADAPTERS_READY := $(ADAPTERS)/.ready
@@ -61,13 +57,10 @@ test-adapters: $(ADAPTERS_READY)
 docs: $(SITE_READY)
 	$(SITE)/bin/python docs/site/build.py
 
-# README and docs from top to bottom, in a fresh environment; data sets that are under $VIZSLA_DATA are used.
+# README and docs from top to bottom, each page with what it installs itself and nothing else; data sets that are under
+# $VIZSLA_DATA are used. FILES names pages, if not all are meant.
 docs-run:
-	rm -rf $(DOCS)
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
-	$(DOCS)/bin/pip install -q --disable-pip-version-check -c constraints.txt ".[$(EXTRAS)]" ./weights/doc2query-small ./weights/augmenter-general
-	$(DOCS)/bin/python docs/run.py
+	$(PYTHON) docs/run.py $(FILES)
 
 # What a release uploads: the wheel and the source, at most 45 MB each, and the weights that are packages of their own.
 # The wheel has the kernels as code of LLVM for this system, so that whoever installs it waits less for the first result.

@@ -2,13 +2,17 @@
 
     python docs/run.py [FILE.md ...] [--no-install]
 
-Each file is run in a fresh copy of the repository, in the environment of this Python, with a home of its own in which
-`data` is $VIZSLA_DATA, or empty. A block fails if a command does; a block whose commands begin with `$`, or a Python
-session, also if something else comes out than it shows. What stands in front of a block decides how it is taken:
+Each file is run in a fresh clone of the last commit, with a home of its own in which `data` is $VIZSLA_DATA, or empty.
+A block runs in an environment that has what the page's lines `pip install ...` up to here install, and nothing else.
+Environments are kept in .venv-docs for all pages with the same lines. With --no-install such lines and those with
+`make` are left out, and blocks run in the environment of this Python.
 
-    <!-- not run: REASON -->         it is only shown; the reason is listed at the end
-    <!-- needs: scifact, torch -->   it is run where these data sets and Python packages are, and listed elsewhere
-    <!-- file: NAME -->              it is a file; those of the README are there for all
+A block fails if a command does; a block whose commands begin with `$`, or a Python session, also if something else
+comes out than it shows. What stands in front of a block decides how it is taken:
+
+    <!-- not run: REASON -->             it is only shown; the reason is listed at the end
+    <!-- needs: scifact, nfcorpus -->    it is run where these data sets are, and listed elsewhere
+    <!-- file: NAME -->                  it is a file; those of the README are there for all
 
 Blocks of other languages are only shown; indented blocks are refused, so that none is overlooked.
 """
@@ -16,7 +20,7 @@ Blocks of other languages are only shown; indented blocks are refused, so that n
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import hashlib
 import os
 import re
 import shutil
@@ -25,12 +29,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = ROOT / ".venv-docs"
+SOURCES = ("src", "weights", "pyproject.toml", "constraints.txt")
+"""What an environment depends on, beside the lines of a page."""
 NOTE = re.compile(r"<!-- (not run|needs|file): (.+) -->")
+INSTALL = re.compile(r"^pip install .*\n", re.MULTILINE)
+MAKE = re.compile(r"^make .*\n", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.(\d+))?)(%?)[-+*]?(?!\w)")
 """A figure, its decimals, whether it is a percentage; a mark of significance may follow."""
 COMPILING = "vizsla: compiling kernels"
@@ -77,43 +86,112 @@ def blocks(file: Path) -> Iterator[Block]:
         yield Block(f"{place}:{start + 1}", line[3:].strip(), text, *(note.groups() if note else ()))
 
 
+@dataclass
+class Page:
+    """Where the blocks of a page are run: a clone of the repository, and an environment that grows with the page."""
+
+    clone: Path
+    install: bool = True
+    installed: list[str] = field(default_factory=list)
+    """The lines that have installed something, up to here."""
+
+    def run(self, block: Block) -> str | None:
+        """Run a block; why it was not run, or None."""
+        if block.note == "file":
+            (self.clone / block.value).write_text(block.text)
+        elif block.note == "not run":
+            return block.value
+        elif block.note == "needs" and (absent := missing(block.value)):
+            return f"needs {', '.join(absent)}"
+        elif block.language == "python":
+            self.run_python(block.text)
+        elif block.text.startswith("$ "):
+            self.run_transcript(block.text)
+        else:
+            return self.run_commands(block.text)
+        return None
+
+    def run_commands(self, text: str) -> str | None:
+        """Commands, of which those that install something come first; which ones were left out, or None."""
+        lines = [line.partition("  #")[0].strip() for line in INSTALL.findall(text)]
+        text = INSTALL.sub("", text)
+        left_out = None
+        if self.install:
+            environment([*self.installed, *lines], self.clone)
+            self.installed += lines
+        else:
+            lines += [line.partition("  #")[0].strip() for line in MAKE.findall(text)]
+            text = MAKE.sub("", text)
+            left_out = f"--no-install ({', '.join(lines)})" if lines else None
+        self.execute(["bash", "-c", SHELL + text])
+        return left_out
+
+    def run_python(self, text: str) -> None:
+        """A script, or a session whose answers are compared."""
+        script = self.clone / "block.py"
+        script.write_text(text)
+        self.execute(["python", *(["-c", SESSION] if text.startswith(">>> ") else []), str(script)])
+
+    def run_transcript(self, text: str) -> None:
+        """Commands after `$`, each with what a terminal shows of it."""
+        for command, shown in re.findall(r"^\$ ((?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            printed = self.execute(["bash", "-c", f"exec 2>&1\n{SHELL}{command}"])
+            if (difference := differs(shown, printed)) is not None:
+                raise Failed(f"{command.strip()}\n{difference}\nprinted:\n{printed}")
+
+    def execute(self, command: list[str]) -> str:
+        """Standard output of a command; an error if it fails."""
+        home = self.clone.parent / "home"
+        own = {
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(home / ".cache"),
+            "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path("~/.cache/pip").expanduser())),
+            "VIZSLA_DATA": str(home / "data"),
+        }
+        if self.install:
+            own["NUMBA_CACHE_DIR"] = str(ENVIRONMENTS / "kernels")  # they are the same in all environments
+            return execute(command, self.clone, environment(self.installed, self.clone), own)
+        return execute(command, self.clone, Path(sys.executable).parent, own)
+
+
 def missing(needs: str) -> list[str]:
-    """Which of these data sets and packages are not here."""
-    importlib.invalidate_caches()  # a block before this one may have installed it
+    """Which of these data sets are not here."""
     data = Path(os.environ.get("VIZSLA_DATA", os.devnull))
-    return [n for n in needs.split(", ") if not ((data / n).is_dir() or importlib.util.find_spec(n))]
+    return [name for name in needs.split(", ") if not (data / name).is_dir()]
 
 
-def run(block: Block, folder: Path) -> str | None:
-    """Run a block in a folder; why it was not run, or None."""
-    if block.note == "file":
-        (folder / block.value).write_text(block.text)
-    elif block.note == "not run":
-        return block.value
-    elif block.note == "needs" and (absent := missing(block.value)):
-        return f"needs {', '.join(absent)}"
-    elif block.language == "python":
-        run_python(block.text, folder)
-    elif block.text.startswith("$ "):
-        run_transcript(block.text, folder)
-    else:
-        execute(["bash", "-c", SHELL + block.text], folder)
-    return None
+def environment(lines: list[str], clone: Path) -> Path:
+    """The programs of an environment in which these lines were run, and no others; it is made once."""
+    sources = git("rev-parse", *(f"HEAD:{name}" for name in SOURCES), folder=clone)
+    digest = hashlib.sha256("\n".join([sys.version, sources, *lines]).encode()).hexdigest()
+    folder = ENVIRONMENTS / digest[:16]
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    if not (folder / "ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        execute([sys.executable, "-m", "venv", str(folder)], clone, programs)
+        for line in lines:
+            execute(["bash", "-c", SHELL + line], clone, programs)
+        (folder / "ready").write_text("".join(f"{line}\n" for line in lines))
+    return programs
 
 
-def run_python(text: str, folder: Path) -> None:
-    """A script, or a session whose answers are compared."""
-    script = folder / "block.py"
-    script.write_text(text)
-    execute([sys.executable, *(["-c", SESSION] if text.startswith(">>> ") else []), str(script)], folder)
+def execute(command: list[str], folder: Path, programs: Path, own: dict[str, str] | None = None) -> str:
+    """Standard output of a command that finds these programs first; an error if it fails."""
+    variables = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"} | (own or {})
+    if programs != Path(sys.executable).parent:
+        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # those of this Python
+            variables.pop(name, None)
+    done = subprocess.run(
+        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Failed(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
 
 
-def run_transcript(text: str, folder: Path) -> None:
-    """Commands after `$`, each with what a terminal shows of it."""
-    for command, shown in re.findall(r"^\$ ((?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        printed = execute(["bash", "-c", f"exec 2>&1\n{SHELL}{command}"], folder)
-        if (difference := differs(shown, printed)) is not None:
-            raise Failed(f"{command.strip()}\n{difference}\nprinted:\n{printed}")
+def git(*arguments: str, folder: Path = ROOT) -> str:
+    """What git prints."""
+    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def differs(shown: str, printed: str) -> str | None:
@@ -143,32 +221,11 @@ def about(shown: str, printed: str) -> bool:
     return True
 
 
-def execute(command: list[str], folder: Path) -> str:
-    """Standard output of a command; an error if it fails."""
-    home = folder.parent / "home"
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(home),
-        "XDG_CACHE_HOME": str(home / ".cache"),
-        "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path("~/.cache/pip").expanduser())),
-        "VIZSLA_DATA": str(home / "data"),
-    }
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise Failed(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return done.stdout
-
-
-def lay_out(folder: Path) -> None:
-    """A copy of the repository, the README's files in it, and beside it a home with the data sets."""
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    home = folder.parent / "home"
+def lay_out(folder: Path, install: bool) -> Page:
+    """A clone of the last commit, the README's files in it, and beside it a home with the data sets."""
+    page = Page(folder / "vizsla", install)
+    git("clone", "--quiet", "--shared", str(ROOT), str(page.clone))
+    home = folder / "home"
     home.mkdir()
     if "VIZSLA_DATA" in os.environ:
         (home / "data").symlink_to(Path(os.environ["VIZSLA_DATA"]).absolute())
@@ -176,32 +233,21 @@ def lay_out(folder: Path) -> None:
         (home / "data").mkdir()
     for block in blocks(ROOT / "README.md"):
         if block.note == "file":
-            run(block, folder)
-
-
-def without_installing(block: Block) -> tuple[Block, list[str]]:
-    """A block without the lines that install something, and these lines."""
-    lines = block.text.split("\n")
-    left_out = [line for line in lines if re.match(r"(pip|make) ", line)]
-    return replace(block, text="\n".join(line for line in lines if line not in left_out)), left_out
+            page.run(block)
+    return page
 
 
 def run_file(file: Path, install: bool) -> tuple[list[str], list[tuple[str, str]]]:
     """Run a file's blocks: the places of those that failed, and of those not run with the reason."""
-    failed, left = [], []
+    failed, left, fine = [], [], 0
     with tempfile.TemporaryDirectory(prefix="vizsla-docs-") as temporary:
-        folder = Path(temporary) / "vizsla"
-        folder.mkdir()
-        lay_out(folder)
+        page = lay_out(Path(temporary), install)
         for block in blocks(file):
             if block.note != "file" and block.language not in ("console", "python"):
                 continue
-            if not install and block.note != "not run":
-                block, lines = without_installing(block)
-                left += [(block.place, f"--no-install ({line.partition('  ')[0]})") for line in lines]
             started = time.perf_counter()
             try:
-                reason = run(block, folder)
+                reason = page.run(block)
             except Failed as e:
                 failed.append(block.place)
                 print(f"{block.place}: FAILED\n{e}\n", flush=True)
@@ -209,16 +255,20 @@ def run_file(file: Path, install: bool) -> tuple[list[str], list[tuple[str, str]
             if reason:
                 left.append((block.place, reason))
             else:
+                fine += 1
                 print(f"{block.place}: fine ({time.perf_counter() - started:.0f} s)", flush=True)
+    print(f"{file.name}: {fine} fine, {len(failed)} failed, {len(left)} not run", flush=True)
     return failed, left
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run what the README and the docs show.")
     parser.add_argument("files", nargs="*", type=Path, help="all unless named")
-    parser.add_argument("--no-install", action="store_true", help="leave out lines that begin with pip or make")
+    parser.add_argument("--no-install", action="store_true", help="take this environment as it is")
     options = parser.parse_args()
     files = [f.resolve() for f in options.files] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if git("status", "--porcelain"):
+        print("Clones are of the last commit, without what has changed since.", flush=True)
     failed, left = [], []
     for file in files:
         outcome = run_file(file, not options.no_install)

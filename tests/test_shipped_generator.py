@@ -1,13 +1,17 @@
-"""The query generator that comes with the package."""
+"""The query generator of Vizsla's own, and what is said where its weights, or the augmenter's, are not installed."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from conftest import Cli
+from vizsla.errors import VizslaError
+from vizsla.models import Augmenter, augmenter, generator
 from vizsla.models.generator import SHIPPED_GENERATOR, Sampling, open_generator
 from vizsla.text import Analyzer
 
@@ -46,3 +50,14 @@ def test_expand_uses_it_by_default(tmp_path: Path, cli: Cli) -> None:
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [len(row["queries"]) for row in rows] == [3, 3]
     assert all(query.strip() for row in rows for query in row["queries"])
+
+
+@pytest.mark.parametrize("module", [generator, augmenter], ids=["generator", "augmenter"])
+def test_the_error_names_what_to_install_from_a_clone(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHIPPED", tmp_path)
+    with pytest.raises(VizslaError, match="are not installed") as said:
+        open_generator() if module is generator else Augmenter.load("general")
+    (folder,) = re.findall(r"\(in a clone of Vizsla: pip install \./(\S+) onnxruntime\)", str(said.value))
+    assert (Path(__file__).parents[1] / folder / "pyproject.toml").is_file()

@@ -47,13 +47,16 @@ _PACKAGES = (
 
 
 def own_package(name: str, extra: str, size: str) -> WeightPackage:
-    """The package with the weights of one of Vizsla's own models, which an extra installs.
+    """The package with the weights of one of Vizsla's own models: an extra installs it, and so does a clone.
 
     >>> own_package("doc2query-small", "doc2query", "30 MB").module
     'vizsla_doc2query_small'
+    >>> own_package("doc2query-small", "doc2query", "30 MB").install
+    "pip install 'vizsla[doc2query]' (in a clone of Vizsla: pip install ./weights/doc2query-small onnxruntime)"
     """
     module = f"vizsla_{name.replace('-', '_')}"
-    return WeightPackage(re.escape(name), module, "model", f"pip install 'vizsla[{extra}]'", size)
+    install = f"pip install 'vizsla[{extra}]' (in a clone of Vizsla: pip install ./weights/{name} onnxruntime)"
+    return WeightPackage(re.escape(name), module, "model", install, size)
 
 
 def package_of(which: str | Path) -> WeightPackage | None:
