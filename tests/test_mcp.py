@@ -234,7 +234,7 @@ def test_indexes_are_listed_with_what_a_filter_may_name(folder: Path, tmp_path: 
         ("search", {"query": "dogs", "filter": "year >"}, "the filter ends too early"),
         ("search", {"query": "dogs", "model": "bm225"}, "unknown model 'bm225'; did you mean 'bm25'?"),
         ("search", {"query": "dogs", "model": "dense(checkpoint=/etc)"}, "a request cannot name the model dense"),
-        ("search", {"query": "dogs", "index": "dogz"}, "there is no index 'dogz' here; there is dogs"),
+        ("search", {"query": "dogs", "index": "dogz"}, "there is no index 'dogz' here; the index here is 'dogs'"),
         ("get_document", {"id": "nobody"}, "there is no document with the id 'nobody' in dogs"),
         ("get_document", {"id": "d2", "offset": 18}, "the text of 'd2' has 17 characters, so none from 18 on"),
         ("explain", {"query": "dogs", "id": "nobody"}, "there is no document with the id 'nobody'"),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from files import contents, write
 from vizsla.datasets import Origin, read_documents
 from vizsla.datasets.html import html_text, unescaped
-from vizsla.datasets.texts import _trec_document, front_matter, markdown_text
+from vizsla.datasets.markdown import markdown_text
+from vizsla.datasets.texts import _trec_document, front_matter
 from vizsla.errors import InputError
 from waiting import unless_it_never_ends
 
@@ -114,6 +115,9 @@ def trec(source: str) -> None:
         (markdown_text, "[", ""), (markdown_text, "[](", ""), (markdown_text, "[a](b(", ""), (markdown_text, "![", ""),
         (markdown_text, "# a" + " " * 100, "b"), (markdown_text, " ", "# a"), (markdown_text, "#", "\na"),
         (markdown_text, "*", ""), (markdown_text, "1", ""), (markdown_text, "- [ ", ""), (markdown_text, "\n", "x"),
+        (markdown_text, "<!--", ""), (markdown_text, "<!--\n", "-->"), (markdown_text, "` `` ", ""),
+        (markdown_text, "|", ""), (markdown_text, "|-", ""), (markdown_text, "a|b\n-|-\n", ""),
+        (markdown_text, "```\n", ""),
         (markdown_text, "# a ", "b"), (markdown_text, "[]((a)", ""), (front_matter, "---\na: b\n", ""),
         (trec, "<TITLE>", ""), (trec, "<TITLE></TI>", ""), (trec, "<DOCNO> ", ""), (trec, "<DOCNO>a</DOCNO><a", ""),
         (html_text, "<!--", ""), (html_text, "<a", ""), (html_text, "<a =", ""), (html_text, "<a ='", ""),

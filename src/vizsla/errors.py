@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -59,6 +60,16 @@ _LARGE = 10**50
 
 def _shortened(text: str, max_length: int = 40) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
+def in_words(names: Iterable[object]) -> str:
+    """Names for a sentence, quoted.
+
+    >>> in_words(["dogs", "cats", "fish"]), in_words(["dogs"])
+    ("'dogs', 'cats' and 'fish'", "'dogs'")
+    """
+    *first, last = map(repr, map(str, names))
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class UnknownNameError(VizslaError):

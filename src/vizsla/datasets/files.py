@@ -51,7 +51,7 @@ class InputFile:
     path: Path
     name: str
     max_document: int = MAX_DOCUMENT
-    remedy: str = "--max-document allows larger ones"
+    remedy: str = "--max-document (in Python max_document=) allows larger ones"
     """What to do about a document that is too large."""
 
     @classmethod

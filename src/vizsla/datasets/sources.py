@@ -131,7 +131,9 @@ class Source:
 
     def _check_empty(self, count: int) -> None:
         if not count and not self.allow_empty:
-            raise InputError("this source has no documents; --allow-empty allows that", file=self.name)
+            raise InputError(
+                "this source has no documents; --allow-empty (in Python allow_empty=True) allows that", file=self.name
+            )
 
     def _documents(self, part: Part, progress: Progress) -> Iterator[Document]:
         file = part.file
@@ -240,11 +242,12 @@ def _offset(progress: Progress, by: int) -> Progress:
 def _format_of(path: Path) -> str:
     format = _ending_format(path)
     if format is None:
-        endings = ", ".join(endings[0] for endings in ENDINGS.values())
-        message = (
-            f"the format is unknown; expected a folder or a file of {endings} (with .gz, .xz or .zst), or --format"
+        endings = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        raise InputError(
+            f"the format is unknown; expected a folder, or a file of {endings} (with .gz, .xz or .zst), or name the "
+            "format with --format (in Python format=)",
+            file=str(path),
         )
-        raise InputError(message, file=str(path))
     return format
 
 
@@ -254,7 +257,9 @@ def _ending_format(path: Path) -> str | None:
 
 def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
     if format is None:
-        message = "a pipe has no ending that says what it holds; name its format, as in --format jsonl"
+        message = (
+            "a pipe has no ending that says what it holds; name its format, as in --format jsonl (in Python format=)"
+        )
         raise InputError(message, file=str(source))
     return Part(InputFile(spool(source), str(source), max_document), format, str(source))
 

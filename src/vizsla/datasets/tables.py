@@ -120,7 +120,8 @@ class Table:
             return read(cell)
         except ValueError:
             message = (
-                f"{cell[:40]!r} in the column {name!r} is not of type {public_type(kind)}; choose another with --types"
+                f"{cell[:40]!r} in the column {name!r} is not of type {public_type(kind)}; choose another with "
+                "--types (in Python types=)"
             )
             raise self.file.refusal(message, line) from None
 
@@ -163,10 +164,16 @@ def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: Fi
         raise file.refusal(f"the column {repeated!r} appears a second time; every column needs a name of its own", line)
     for option, name in (("id", names.id), ("text", names.text), ("title", names.title)):
         if name is not None and name not in header:
-            message = f"the column {name!r} (--{option}-field) does not exist; the columns are {listed(header)}"
+            message = (
+                f"the column {name!r} (--{option}-field, in Python FieldNames({option}=...)) does not exist; "
+                f"the columns are {listed(header)}"
+            )
             raise file.refusal(message, line)
     if names.resolve(header).id is None:
-        advice = "name the id with --id-field, or the separator of columns with --delimiter"
+        advice = (
+            "name the id with --id-field (in Python FieldNames(id=...)), or the separator of columns with --delimiter "
+            "(in Python delimiter=)"
+        )
         raise file.refusal(f"none of the columns {listed(header)} is the id; {advice}", line)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from vizsla.datasets.columns import cell_reader, infer_types
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, read_lines
 from vizsla.datasets.html import html_text, tidied, unescaped
+from vizsla.datasets.markdown import markdown_text
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 
@@ -42,33 +43,6 @@ def read_text_file(file: InputFile, doc_id: str) -> Document:
         title, text = markdown_text(text)
     content = {**fields, "title": str(fields.get("title") or title or Path(file.name).name), "text": text}
     return Document(doc_id, content, Origin(file.name, 1))
-
-
-_FENCE = re.compile(r"^(```|~~~).*$", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\[\]]*+)\]\((?:[^()\n]|\([^()\n]*+\))*+\)")
-_MARKS = re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+\.\s+)|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s++(?=\S)")
-
-
-def markdown_text(source: str) -> tuple[str, str]:
-    """The title (the first heading) and the text of a Markdown file, without markup.
-
-    >>> markdown_text("# Dogs\\n\\nDogs **bark** at [cats](cats.md).")
-    ('Dogs', 'Dogs\\nDogs bark at cats.')
-    """
-    text = source
-    for _ in range(2):  # an image may be the text of a link
-        text = _LINK.sub(r"\1", text)
-    return _first_heading(source), tidied(_MARKS.sub("", _FENCE.sub("", text)))
-
-
-def _first_heading(source: str) -> str:
-    for line in source.splitlines():
-        mark = _HEADING.match(line)
-        if mark is not None:
-            heading = line[mark.end() :].rstrip().rstrip("#").rstrip()
-            return _MARKS.sub("", heading)
-    return ""
 
 
 _KEY = re.compile(r"([A-Za-z_][\w.-]{0,100}):(?:[ \t]+(\S.*))?")

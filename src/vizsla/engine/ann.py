@@ -121,14 +121,14 @@ class AnnIndex:
 
     def _read(self, faiss: Any) -> Any:
         damaged = CollectionError(
-            f"{self._name} is damaged: its content is not what was written; search with --search-params exact, or "
-            "build it again with 'vizsla compact INDEX --vector-index ...'"
+            f"{self._name} is damaged: its content is not what was written; search with --search-params exact (in "
+            "Python search_params='exact'), or build it again with 'vizsla compact INDEX --vector-index ...'"
         )
         if not self.trusted:
             raise CollectionError(
                 f"{self._name} was not built on this machine, and faiss could be made to do harm by it; search with "
-                "--search-params exact, build it again with 'vizsla compact INDEX --vector-index ...', or run "
-                "'vizsla trust INDEX' if you know where the index comes from"
+                "--search-params exact (in Python search_params='exact'), build it again with 'vizsla compact INDEX "
+                "--vector-index ...', or run 'vizsla trust INDEX' if you know where the index comes from"
             )
         if hashlib.sha256(self._data.data).hexdigest() != self.sha256:
             raise damaged

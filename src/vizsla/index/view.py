@@ -9,7 +9,14 @@ from functools import lru_cache
 from typing import Any, Unpack
 
 from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.plan import ONE_TEXT, OtherOptions, SearchKeywords, SearchOptions, SearchWay
+from vizsla.index.search.plan import (
+    ONE_TEXT,
+    OtherOptions,
+    SearchKeywords,
+    SearchOptions,
+    SearchWay,
+    check_options,
+)
 from vizsla.models import Model, check_model, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import query_with_words
@@ -71,6 +78,7 @@ class SearchableCollection(Retriever):
 
     def _options(self, options: SearchKeywords | SearchWay, threads: int | None = None) -> SearchOptions:
         told: dict[str, Any] = {"threads": threads, **options}
+        check_options(told)
         model = told.pop("model", None)
         return SearchOptions(None if model is None else self._model_of(model), **told)
 
@@ -80,6 +88,7 @@ class SearchableCollection(Retriever):
         `options`: combine, search_params, approximate, threads, syntax, timeout. A model that the collection has no
         data for is refused here.
         """
+        check_options(options)
         chosen = SearchOptions(self._model_of(model), **options)
         self._check_options(chosen)
         return IndexView(self, chosen)

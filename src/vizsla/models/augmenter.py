@@ -7,14 +7,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
-from vizsla.encoders.network import Network
+from vizsla.encoders.network import Network, runtime
 from vizsla.encoders.packages import own_package
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
@@ -199,18 +199,31 @@ class Augmenter(QueryExpander):
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 
+@cache
+def general_augmenter() -> Augmenter:
+    """Vizsla's own augmenter, opened once; without its weights, or what runs a network, an error says what to install.
+
+    A folder called `general` in the current one is not looked at.
+    """
+    runtime()
+    return Augmenter.load(_general_folder())
+
+
 def _augmenter_folder(which: str | Path) -> Path:
-    """The folder of Vizsla's own augmenter: in a checkout, or in a package of its own; another folder as it is."""
+    """A folder as it is; `general`, where there is no such folder, is the one of Vizsla's own augmenter."""
     path = Path(which)
-    if (path / ABOUT).is_file() or str(which) != GENERAL:
-        return path
+    return path if (path / ABOUT).is_file() or str(which) != GENERAL else _general_folder()
+
+
+def _general_folder() -> Path:
+    """The folder of Vizsla's own augmenter: in a checkout, or in a package of its own."""
     if (SHIPPED / GENERAL / ABOUT).is_file():
         return SHIPPED / GENERAL
     if (installed := _PACKAGE.path()) is not None:
         return installed
     raise VizslaError(
         f"the weights of the augmenter {GENERAL} are not installed; get them ({_PACKAGE.size}) with: "
-        f"{_PACKAGE.install}, or search with --expand rm3, which needs none"
+        f"{_PACKAGE.install}, or expand queries with rm3, which needs none"
     )
 
 

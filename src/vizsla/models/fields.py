@@ -62,8 +62,11 @@ def missing_problem(content: Mapping[str, Any], fields: Sequence[str]) -> str | 
     needed = ["text"] if "text" in fields else list(fields)
     if any(content.get(f) is not None for f in needed):
         return None
+    null = next((name for name in needed if name in content), None)
+    if null is not None:
+        return f"has null in the field {null!r}; expected a text"
     names = ("text", "contents") if needed == ["text"] else needed
     what = "text" if "text" in needed else needed[0]
-    hint = "; name another with --text-field" if what == "text" else ""
+    hint = "; name another with --text-field, or in Python call it 'text'" if what == "text" else ""
     among = f" among its fields {', '.join(map(repr, [*content][:12]))}{hint}" if content else ""
     return f"has no {what}; expected a field {' or '.join(map(repr, names))}{among}"

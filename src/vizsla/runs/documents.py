@@ -161,7 +161,7 @@ def listed(names: Iterable[object]) -> str:
 
 def _expected_id(names: FieldNames, record: Mapping[str, Any]) -> str:
     expected = f"{names.id!r}" if names.id else "'_id' or 'id'"
-    among = f" among its fields {listed(record)}; name it with --id-field" if record else ""
+    among = f" among its fields {listed(record)}; name it with --id-field, or in Python call it 'id'" if record else ""
     return f"expected a field {expected}{among}"
 
 

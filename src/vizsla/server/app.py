@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
@@ -25,7 +25,7 @@ from vizsla.server.errors import without_paths
 from vizsla.server.gate import Gate
 from vizsla.server.hosting import public_error
 from vizsla.server.mcp import McpApp, mcp_server
-from vizsla.server.routes import answer, documents, judging, operations, search
+from vizsla.server.routes import JSON, answer, documents, judging, known_parameters, operations, search
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
 from vizsla.server.shortcut import Shortcut
@@ -56,7 +56,9 @@ def create_app(settings: Settings) -> App:
     )  # fmt: skip
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for router in (operations.router, search.router, documents.router, judging.router, operations.page):
+    for router in (operations.indexes, search.router, documents.router, judging.router):
+        app.include_router(router, dependencies=[Depends(known_parameters)])
+    for router in (operations.router, operations.page):
         app.include_router(router)
     if settings.mcp:
         app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
@@ -117,19 +119,22 @@ async def _refusal(request: Request, error: Exception) -> Response:
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
     """The answer to a request whose fields have wrong names or types."""
-    del request
     assert isinstance(error, RequestValidationError)
-    return answer({"error": sentence_of(error.errors())}, 400)
+    return answer({"error": sentence_of(error.errors(), request.headers.get("content-type", ""))}, 400)
 
 
-def sentence_of(problems: Any) -> str:
-    """What is wrong with a request, in one sentence.
+def sentence_of(problems: Any, content_type: str = JSON) -> str:
+    """What is wrong with a request whose body is of a type, in one sentence.
 
     >>> sentence_of([{"loc": ("body", "k"), "msg": "Input should be a valid integer", "type": "int_type"}])
     'k: input should be a valid integer'
     """
     first = problems[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    if first["loc"] == ("body",) and first["type"] in ("missing", "model_attributes_type"):
+        if content_type.partition(";")[0].strip().lower() != JSON:
+            return "the body must be JSON and say so: send it with the header Content-Type: application/json"
+        return "the body must be a JSON object with named fields, as in {...}"
     if first["type"] == "missing":
         return f"{place} is missing"
     if first["type"] == "extra_forbidden":

@@ -79,6 +79,8 @@ class SearchBody(ModelChoice, QueryLanguage):
 class SearchParameters(BaseModel):
     """The parameters of a search by GET. The first three are Anserini's and Pyserini's, the others Vizsla's own."""
 
+    model_config = ConfigDict(extra="forbid")
+
     query: str
     hits: int = 10
     parse: bool = Field(True, description="false gives each document as its JSON text.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vizsla.errors import VizslaError
+from vizsla.errors import VizslaError, in_words
 from vizsla.harmless import harmless
 from vizsla.models import Model, Reranker, parse_model
 from vizsla.runs.query_language import QuerySyntaxError
@@ -144,7 +144,8 @@ class Hosting:
     def __getitem__(self, name: str) -> Hosted:
         hosted = self.indexes.get(name)
         if hosted is None:
-            raise NotFoundError(f"there is no index {name[:80]!r} here; there is {', '.join(self.indexes)}")
+            here = "index here is" if len(self.indexes) == 1 else "indexes here are"
+            raise NotFoundError(f"there is no index {name[:80]!r} here; the {here} {in_words(self.indexes)}")
         return hosted
 
     def reranker(self, name: str) -> Reranker:

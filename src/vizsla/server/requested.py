@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from vizsla.models import BM25, Model, parse_expander, parse_model, with_expansion
+from vizsla.errors import VizslaError, in_words
+from vizsla.models import BM25, Model, QueryExpander, parse_model, with_expansion
+from vizsla.models.augmenter import GENERAL, general_augmenter
 from vizsla.models.expansion import EXPANDERS
 from vizsla.models.model import Part, Sum
 from vizsla.models.registry import MODELS
@@ -88,10 +91,16 @@ class RequestedModels:
         ]
 
     def expanders(self) -> list[str]:
-        """The query expanders that a request may name; they need a BM25."""
-        if not any(isinstance(part.component, BM25) for part in self.own.parts):
+        """The query expanders that a request may name; they need a BM25, and Vizsla's own one that fits it."""
+        own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
+        if not own:
             return []
-        return [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
+        names = [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
+        with suppress(VizslaError):  # its weights, or what runs a network, are not installed
+            general = general_augmenter()
+            if any(general.problem(bm25) is None for bm25 in own):
+                names.append(GENERAL)
+        return names
 
     def _made(self, text: str | None, weights: tuple[float, ...] | None, expand: str | None) -> Model:
         model = self.own
@@ -101,9 +110,21 @@ class RequestedModels:
             model = parse_model(self._named[text]) if text in self._named else self._parsed(text)
         if expand is None:
             return model
-        call = parse_call(expand, EXPANDERS.what, EXPANDERS.example)
-        self._check(EXPANDERS[call.name], call)
-        return with_expansion(model, parse_expander(expand))
+        return with_expansion(model, self._expander(expand))
+
+    def _expander(self, text: str) -> QueryExpander:
+        if text.strip() == GENERAL:
+            return general_augmenter()
+        call = parse_call(text, EXPANDERS.what, EXPANDERS.example)
+        open_ones = [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
+        if call.name not in open_ones:
+            raise RequestError(
+                f"a request cannot name the query expander {call.name[:80]!r}, only {in_words([*open_ones, GENERAL])}; "
+                'start the server with --model NAME="bm25-augmented(network=DIR)" and ask for the model NAME to use '
+                "an augmenter of your own"
+            )
+        self._check_options(EXPANDERS[call.name], call)
+        return EXPANDERS.parse(text)
 
     def _weighted(self, weights: tuple[float, ...]) -> Model:
         parts = self.own.parts
@@ -129,7 +150,11 @@ class RequestedModels:
         if written in by_name:
             return by_name[written]
         entry = MODELS[call.name]
-        self._check(entry, call)
+        if not is_open_to_requests(entry):
+            raise RequestError(
+                f"a request cannot name the model {entry.name}; start the server with --model NAME=MODEL"
+            )
+        self._check_options(entry, call)
         own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
         like = [bm25 for bm25 in own if bm25.expression_name == call.name]
         if len(like) == 1:
@@ -137,11 +162,7 @@ class RequestedModels:
         return MODELS.make(call).with_name(written)
 
     @staticmethod
-    def _check(entry: Entry[Any], call: Call) -> None:
-        if not is_open_to_requests(entry):
-            raise RequestError(
-                f"a request cannot name the model {entry.name}; start the server with --model NAME=MODEL"
-            )
+    def _check_options(entry: Entry[Any], call: Call) -> None:
         for name, value in entry.read_options(call).items():
             if name in _NEVER_FROM_OUTSIDE:
                 raise RequestError(f"a request cannot set the option {name}; the index's own is used")

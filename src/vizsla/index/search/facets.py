@@ -79,7 +79,10 @@ def column_of(searcher: Searcher, name: str) -> Column:
     """The values of a field; one in which no document has any is refused."""
     column = searcher.columns.column(field_path(name))
     if not column.values and len(searcher.rows):
-        raise VizslaError(f"no document has a text, a number, or true or false in the field {name!r}")
+        raise VizslaError(
+            f"no document has a value in the field {name!r} that can be counted or sorted by: a text, a number, true "
+            "or false; check the name of the field"
+        )
     return column
 
 

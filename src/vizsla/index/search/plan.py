@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict, TypeVar
 import numpy as np
 
 from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
-from vizsla.errors import VizslaError, kind_of
+from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
 from vizsla.index.search.hits import best_passages, documents_by_id, hits_of, page_hits
@@ -48,6 +48,13 @@ class SearchOptions(NamedTuple):
     sort: str | None = None
     collapse: str | None = None
     min_score: float | None = None
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Refuse an option of a search that does not exist."""
+    for name in given:
+        if name not in SearchOptions._fields:
+            raise UnknownNameError("search option", name, SearchOptions._fields)
 
 
 ONE_TEXT = SearchOptions(threads=1)

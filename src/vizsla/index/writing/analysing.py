@@ -153,7 +153,7 @@ class _Processes(SpawnContext):
             )
         return (
             f"worker process {first} was killed ({signal.Signals(-code).name}), probably because memory ran "
-            "out; try again with fewer workers or less memory (--workers, --memory)"
+            "out; try again with fewer workers or less memory (--workers and --memory, in Python workers= and memory=)"
         )
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
+from vizsla.errors import in_words
+from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted, Hosting
 from vizsla.server.json_text import json_bytes
 from vizsla.server.service import Service
@@ -27,6 +29,18 @@ async def hosted_of(request: Request, index: str) -> Hosted:
 
 InService = Annotated[Service, Depends(service_of)]
 InIndex = Annotated[Hosted, Depends(hosted_of)]
+
+
+async def known_parameters(request: Request) -> None:
+    """Refuse parameters of an address that its route does not describe, which would change nothing."""
+    if not request.query_params:
+        return
+    described = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
+    known = [parameter["name"] for parameter in described.get("parameters", ()) if parameter["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            told = f"the parameters here are {in_words(known)}" if known else "this address takes none"
+            raise RequestError(f"there is no parameter {name[:80]!r}; {told}")
 
 
 def answer(value: object, status: int = 200) -> Response:

@@ -20,6 +20,7 @@ from vizsla.server.service import Service
 router = APIRouter(tags=["Operations"])
 BUSY = 5.0
 """Seconds that a search waits for its turn when a worker is no longer ready for others."""
+indexes = APIRouter(tags=["Operations"])
 page = APIRouter(include_in_schema=False)
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -30,8 +31,8 @@ _TYPES = {
 }
 
 
-@router.get("/v1/indexes", response_model=None, responses=documented(IndexesAnswer))
-async def indexes(request: Request, service: InService) -> Response:
+@indexes.get("/v1/indexes", response_model=None, responses=documented(IndexesAnswer))
+async def all_indexes(request: Request, service: InService) -> Response:
     """The indexes of this server, and what it allows."""
     settings = service.settings
     described = await service.read(lambda: [describe(service, h) for h in service.hosting.indexes.values()])
@@ -51,7 +52,7 @@ async def indexes(request: Request, service: InService) -> Response:
     )  # fmt: skip
 
 
-@router.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
+@indexes.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
 async def index_info(service: InService, hosted: InIndex, generation: int | None = None) -> Response:
     """One index: its model, its size, what can be asked of it; `generation`: as of this commit or a later one."""
     await service.see(hosted, generation)
