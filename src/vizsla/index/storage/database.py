@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, forking, living, term_blocks
+from vizsla.index.storage import checksums, exiting, forking, living, term_blocks
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -102,7 +102,7 @@ def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finaliz
 
     Python alone would leave the connection open, and the database locked.
     """
-    return weakref.finalize(owner, _close, connection, os.getpid())
+    return exiting.finalize(owner, _close, connection, os.getpid())
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
