@@ -43,6 +43,7 @@ JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
+NOTES = "notes"  # the key of what `Writer.set_note` stores
 LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
 
@@ -256,6 +257,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     DENSE: lambda v: isinstance(v, str),
     POSITIONS: lambda v: isinstance(v, bool),
+    NOTES: lambda v: isinstance(v, dict),
     term_blocks.FOLDED: is_count,
     checksums.KEY: checksums.are_checksums,
 }
