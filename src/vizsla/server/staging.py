@@ -1,7 +1,8 @@
 """Changes that wait on disk for a commit: documents to add and documents to delete, in the order they came.
 
 Any worker may take them in, and any may commit them. A change is a file. It is written under a name of its own and
-renamed when it is complete, so that a crash leaves no half of it.
+renamed when it is complete, so that a crash leaves no half of it. A commit notes in the index the names of the changes
+that it holds, so that a change whose file is still there after a crash is not applied a second time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
+from vizsla.index.storage.arrays import sync_folder
 from vizsla.server.errors import RequestError
 from vizsla.server.settings import Settings
 
@@ -57,11 +60,7 @@ class Staging:
         os.fsync(file.fileno())
         target = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}{suffix}"
         os.rename(file.name, target)
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(self.folder)
         return target
 
     def keep_deletion(self, request: dict[str, object]) -> Path:
@@ -77,9 +76,24 @@ class Staging:
         return sorted(path for path in self.folder.iterdir() if path.name.endswith((ADD, DELETE)))
 
     def discard(self, changes: list[Path]) -> None:
-        """Remove changes that are committed, or not wanted."""
+        """Remove changes that are committed, or not wanted; they do not come back after a crash."""
         for path in changes:
             path.unlink(missing_ok=True)
+        if changes:
+            sync_folder(self.folder)
+
+    @property
+    def note(self) -> str:
+        """Under which name an index notes what it holds of these changes: another one for each folder of changes."""
+        named = self.folder / "name"
+        if not named.exists():
+            with self.incoming() as file, contextlib.suppress(FileExistsError):
+                file.write(f"staged {uuid4().hex}".encode())
+                file.flush()
+                os.fsync(file.fileno())
+                os.link(file.name, named)
+                sync_folder(self.folder)
+        return named.read_text()
 
 
 def cannot_write(error: OSError) -> RequestError:

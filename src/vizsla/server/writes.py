@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,19 +65,37 @@ def commit(
     """
     totals = {"added": 0, "replaced": 0, "deleted": 0}
     with hosted.index.writer(timeout=limits.seconds) as writer:
-        staged = staging.changes()
+        staged = _not_committed(writer, staging)
+        applied: list[str] = []
+
+        def commit_applied() -> None:
+            if applied:
+                writer.set_note(staging.note, applied)
+            writer.commit()
+
         for change in staged:
             if change.name.endswith(ADD):
                 _add(writer, change, limits, totals)
             else:
-                _delete(writer, hosted, json.loads(change.read_bytes()), totals)
+                _delete(writer, hosted, json.loads(change.read_bytes()), totals, commit_applied)
+            applied.append(change.name)
         if upload is not None:
             _add(writer, upload, limits, totals)
         if deletion is not None:
-            _delete(writer, hosted, deletion, totals)
-        writer.commit()
+            _delete(writer, hosted, deletion, totals, commit_applied)
+        commit_applied()
         staging.discard(staged)  # before another one may commit, who would apply them a second time
     return {"index": hosted.name, **totals, "generation": hosted.generation, "committed": True}
+
+
+def _not_committed(writer: AnyWriter, staging: Staging) -> list[Path]:
+    """The staged changes to apply; those that a commit holds, after which a server died, are removed."""
+    changes = staging.changes()
+    if not changes:
+        return []
+    committed = set(writer.notes().get(staging.note, ()))
+    staging.discard([change for change in changes if change.name in committed])
+    return [change for change in changes if change.name not in committed]
 
 
 def compact(hosted: Hosted, limits: Limits) -> dict[str, Any]:
@@ -95,11 +113,17 @@ def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, int]) 
     totals["replaced"] += added.replaced
 
 
-def _delete(writer: AnyWriter, hosted: Hosted, deletion: dict[str, Any], totals: dict[str, int]) -> None:
+def _delete(
+    writer: AnyWriter,
+    hosted: Hosted,
+    deletion: dict[str, Any],
+    totals: dict[str, int],
+    commit_applied: Callable[[], None],
+) -> None:
     ids = deletion.get("ids")
     if ids is None:
         if writer.has_changes:
-            writer.commit()  # a filter looks at committed documents
+            commit_applied()  # a filter looks at committed documents
         ids = matching_ids(hosted.index, deletion["filter"])
     totals["deleted"] += writer.delete(ids) if ids else 0
 

@@ -52,6 +52,8 @@ class Staging:
     """By namespace: documents, their total length, the longest; of all that were added."""
     sample: list[dict[str, Any]] = field(default_factory=list)
     """The fields of the first documents, for models whose weights are fitted to some."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What is noted with the commit, by name; None removes a note."""
 
     def add(self, batch: AnalysedBatch, namespaces: tuple[str, ...]) -> None:
         """Stage documents."""

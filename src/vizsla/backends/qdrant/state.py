@@ -93,6 +93,8 @@ class CollectionState:
     documents: int = 0
     next_number: int = 0
     next_term: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What `QdrantWriter.set_note` has stored."""
     writer: dict[str, Any] | None = field(default=None, compare=False)
 
     def payload(self) -> dict[str, Any]:

@@ -25,9 +25,17 @@ from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, check_batch
 from vizsla.backends.qdrant.rest import bodies, upsert
 from vizsla.backends.qdrant.staging import Deletion, Staging
-from vizsla.backends.qdrant.state import READY, WRITING, CollectionState, check_writable, with_fitted_weights
+from vizsla.backends.qdrant.state import (
+    READY,
+    WRITING,
+    CollectionState,
+    check_writable,
+    read_state,
+    with_fitted_weights,
+)
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
+from vizsla.errors import CollectionError
 from vizsla.index import Added
 from vizsla.index.writing.analysing import Analysis
 from vizsla.index.writing.analysis import AnalysedBatch
@@ -55,11 +63,12 @@ class QdrantWriter:
         self._timeout = float("inf") if timeout is None else timeout
         self._turns = threading.RLock()
         self._staging = Staging()
+        self._seen_notes: dict[str, Any] | None = None
 
     @property
     def has_changes(self) -> bool:
         """Whether there is something to commit."""
-        return self._staging.count > 0
+        return self._staging.count > 0 or bool(self._staging.notes)
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
@@ -140,15 +149,31 @@ class QdrantWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def notes(self) -> dict[str, Any]:
+        """What `set_note` has stored, by name; a commit refuses to change what another writer has changed since."""
+        with self._turns:
+            self._seen_notes = read_state(self._connection, self._base).notes
+            return dict(self._seen_notes)
+
+    def set_note(self, name: str, value: Any) -> None:
+        """Store a JSON value under a name with the next commit, or remove it with None; as `Writer.set_note`."""
+        with self._turns:
+            self._staging.notes[name] = value
+
     def commit(self) -> CollectionState | None:
         """Send all changes, one writer at a time; gives the new state, or None if there was nothing to send."""
         with self._turns:
             if not self.has_changes:
                 return None
             with WriteLock(self._connection, self._base, self._timeout) as lock:
-                state = Commit(self._connection, self._model, lock).apply(self._staging)
+                commit = Commit(self._connection, self._model, lock)
+                if self._seen_notes is not None:
+                    commit.check_notes(self._seen_notes, self._staging.notes)
+                state = commit.apply(self._staging)
                 lock.release(state)
             self.rollback()
+            if self._seen_notes is not None:
+                self._seen_notes = state.notes
             return state
 
 
@@ -166,6 +191,13 @@ class Commit:
             self._state = scanning.recount(connection, self._state, model)
         self._ledger = TermLedger(connection, self._state.base, self._state.next_term)
         self._numbers = BatchNumbers(self._ledger.numbers, model.namespaces)
+
+    def check_notes(self, seen: Mapping[str, Any], changed: Iterable[str]) -> None:
+        """Refuse to change notes that another writer has changed since they were seen."""
+        if any(self._state.notes.get(name) != seen.get(name) for name in changed):
+            raise CollectionError(
+                f"the collection {self._state.base!r}: another writer has committed the same changes; try again"
+            )
 
     def apply(self, staging: Staging) -> CollectionState:
         """The state after all changes; the lock stores it."""
@@ -185,6 +217,7 @@ class Commit:
             status=READY,
             generation=self._state.generation + 1,
             next_term=self._ledger.next_number,
+            notes={k: v for k, v in {**self._state.notes, **staging.notes}.items() if v is not None},
         )
 
     def _freeze(self, staging: Staging) -> None:

@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, forking, living, term_blocks
+from vizsla.index.storage import checksums, exiting, forking, living, term_blocks
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -43,6 +43,7 @@ JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
+NOTES = "notes"  # the key of what `Writer.set_note` stores
 LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
 
@@ -102,7 +103,7 @@ def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finaliz
 
     Python alone would leave the connection open, and the database locked.
     """
-    return weakref.finalize(owner, _close, connection, os.getpid())
+    return exiting.finalize(owner, _close, connection, os.getpid())
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
@@ -256,6 +257,7 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
 _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     DENSE: lambda v: isinstance(v, str),
     POSITIONS: lambda v: isinstance(v, bool),
+    NOTES: lambda v: isinstance(v, dict),
     term_blocks.FOLDED: is_count,
     checksums.KEY: checksums.are_checksums,
 }

@@ -11,13 +11,14 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
-from vizsla.errors import CollectionError, VizslaError
+from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
@@ -113,6 +114,8 @@ class WriteTransaction:
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
         self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
         self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
+        self.notes: dict[str, Any] = database.get_meta(self._db, database.NOTES) or {}
+        """What is noted with the next commit, by name."""
         self._opened.terms.begin(self._db)
         self._terms = TermNumbers(self._path, self._db, self._checksums, self._opened.terms)
         self._buffer = Buffer(self.model, self._terms, self._vector_index.store)
@@ -277,6 +280,15 @@ class WriteTransaction:
             database.set_meta(self._db, "model", fitted_description(database.get_meta(self._db, "model"), model))
         self.model, self.changed = model, True
 
+    def set_note(self, name: str, value: Any) -> None:
+        """Store a JSON value with the commit, or remove it with None."""
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            raise VizslaError(f"the note {name!r} must be a JSON value, and this is {kind_of(value)}") from None
+        self.notes = {key: old for key, old in {**self.notes, name: value}.items() if old is not None}
+        self.changed = True
+
     def commit(
         self,
         *,
@@ -310,6 +322,8 @@ class WriteTransaction:
             self._terms.fold(whole=compact)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
+            if self.notes != (database.get_meta(self._db, database.NOTES) or {}):
+                database.set_meta(self._db, database.NOTES, self.notes)
             self._store_fitted_weights()
             self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
             self._check_in_place()

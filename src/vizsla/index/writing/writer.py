@@ -148,6 +148,18 @@ class Writer:
         """Search with the weights of this model from now on; its parts are those of the index. `commit` makes it so."""
         self._change(lambda transaction: transaction.set_weights(model))
 
+    def notes(self) -> dict[str, Any]:
+        """What `set_note` has stored, by name."""
+        return self._change(lambda transaction: dict(transaction.notes))
+
+    def set_note(self, name: str, value: Any) -> None:
+        """Store a JSON value under a name with the next commit, or remove it with None.
+
+        Documents and notes are committed together, so whoever feeds an index can note how far it has come, and go on
+        there after a crash.
+        """
+        self._change(lambda transaction: transaction.set_note(name, value))
+
     def commit(self) -> None:
         """Make all changes visible, at once and durably."""
         with self._turns:

@@ -1,0 +1,132 @@
+"""Python exits while daemon threads use an index: nothing is closed under them, and the index is whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vizsla import Index
+from vizsla.index.storage.verify import verify
+
+BEGIN = """
+import os, sys, threading
+from vizsla import Index
+
+folder = sys.argv[1]
+index = Index.open(folder)
+going = threading.Event()
+
+def forever(step):
+    def run():
+        while True:
+            step()
+            going.set()
+    threading.Thread(target=run, daemon=True).start()
+"""
+
+DAEMONS = {
+    "commits": """
+def step():
+    index.add([{"id": "1", "text": "Dogs bark."}])
+    index.commit()
+forever(step)
+""",
+    "refreshes": """
+forever(index.refresh)
+""",
+    "opens": """
+def step():
+    with Index.open(folder) as other:
+        other.search("dogs")
+forever(step)
+""",
+    "does everything": """
+def change():
+    index.add([{"id": "1", "text": "Dogs bark."}])
+    index.commit()
+forever(change)
+forever(index.refresh)
+forever(lambda: [hit["text"] for hit in index.search("dogs")])
+""",
+}
+
+# A statement that does not end: the thread is inside SQLite when Python exits.
+INSIDE = """
+def endless():
+    going.set()
+    connection = index._searcher.snapshot.connection
+    connection.rows("WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
+threading.Thread(target=endless, daemon=True).start()
+"""
+
+END = """
+going.wait(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": str(i), "text": "Dogs bark."} for i in range(20)])
+        index.commit()
+    return tmp_path / "i"
+
+
+def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def check_whole(folder: Path) -> None:
+    assert verify(folder) == []
+    with Index.open(folder) as index:
+        assert len(index) == 20
+        index.add([{"id": "next", "text": "Dogs bark."}])  # the lock is free
+        index.commit()
+        index.delete("next")
+        index.commit()
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_exit_while_a_daemon_thread(folder: Path, daemon: str) -> None:
+    for _ in range(3):
+        ended = run(folder, BEGIN + DAEMONS[daemon] + END)
+        assert ended.returncode == 0, ended.stderr
+        check_whole(folder)
+
+
+def test_exit_while_a_daemon_thread_is_inside_sqlite(folder: Path) -> None:
+    ended = run(folder, BEGIN + INSIDE + END + "import time; time.sleep(0.2)")
+    assert ended.returncode == 0, ended.stderr
+    check_whole(folder)
+
+
+def test_exit_keeps_the_lock_as_long_as_a_daemon_thread_may_write(folder: Path) -> None:
+    """Exit functions that run after those of Vizsla see that another process could not write."""
+    script = (
+        "import atexit, subprocess, sys\n"
+        "def another_writer():\n"
+        "    code = 'import sys; from vizsla import Index; Index.open(sys.argv[1]).writer(timeout=0)'\n"
+        "    ended = subprocess.run([sys.executable, '-c', code, sys.argv[1]], capture_output=True, text=True)\n"
+        "    print(ended.stderr.splitlines()[-1:], flush=True)\n"
+        "atexit.register(another_writer)\n"
+        + BEGIN
+        + "writer = index.writer()\n"
+        + "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    ended = run(folder, script)
+    assert "another writer is using the index" in ended.stdout
+    assert ended.returncode == 0, ended.stderr
+    check_whole(folder)
+
+
+def test_exit_without_other_threads_leaves_no_side_files(folder: Path) -> None:
+    script = "import sys; from vizsla import Index; index = Index.open(sys.argv[1]); index.add([]); index.commit()"
+    ended = run(folder, script)
+    assert ended.returncode == 0, ended.stderr
+    assert not [name for name in os.listdir(folder) if name.startswith("index.db-")]
