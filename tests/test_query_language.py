@@ -271,6 +271,30 @@ def test_examples(query: str, expected: list[str], tmp_path: Path) -> None:
             assert [hit.id for hit in index.search(query, syntax="lucene")] == expected
 
 
+@pytest.mark.parametrize("change", ["delete", "replace"])
+def test_deleted_texts_are_not_read(change: str, tmp_path: Path) -> None:
+    """Words of a field and phrases are looked for in stored texts, and those of deleted documents are gone."""
+    with small_index(tmp_path) as index:
+        index.add([{"id": f"f{n}", "title": "Fish", "text": "Fish swim."} for n in range(20)])
+        index.add([{"id": "4", "title": "Old dogs", "text": "Big dogs bark."}])
+        index.compact()
+        _ = index.delete(["1"]) if change == "delete" else index.add([{"id": "1", "text": "Gone."}])
+        index.commit()
+        assert index.info()["deleted"] == 1  # otherwise the segment was written again, without the text
+        for query, expected in {
+            "title:dogs": ["4"],
+            "+title:dogs bark": ["4"],
+            'old "big dogs"': ["4", "2"],
+            'dogs -"big dogs"': ["2"],
+            '"big dogs"': ["4"],
+            "title:do*": ["4"],
+            'text:("big dogs" fish)': ["4", "3", *(f"f{n}" for n in range(20))],
+        }.items():
+            assert {hit.id for hit in index.search(query, 50, syntax="lucene")} == set(expected), query
+            assert facets(index, [], query, syntax="lucene").documents == len(expected)
+        assert [hit.id for hit in index.search("title:dogs", filter="exists(lang)", syntax="lucene")] == []
+
+
 def test_mistakes_that_only_the_index_knows(tmp_path: Path) -> None:
     with small_index(tmp_path) as index:
         for query, problem in {
