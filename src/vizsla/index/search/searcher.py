@@ -144,6 +144,11 @@ class Searcher:
                 self._masks[key] = masks
         return masks
 
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first documents, for messages."""
+        with self.snapshot.connection.lock, database.using_sqlite(self.snapshot.path):
+            return self._table.field_names()
+
     @cached_property
     def _table(self) -> DocumentTable:
         snapshot = self.snapshot

@@ -11,6 +11,7 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.runs.conditions import Condition, Value, field_name, literal, number, reads_as_number
+from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
 from vizsla.runs.filters import Filter, Test, condition_holds, element_tests, family_of
 
 _MOST_LEVELS = 8  # of one statement, for SQLite's parser
@@ -49,10 +50,9 @@ class DocumentTable:
 
     def numbers(self, condition: Filter) -> np.ndarray:
         """The insertion numbers of the documents that meet a filter, ascending."""
-        if not len(self._living()):
-            return np.zeros(0, np.int64)
+        refuse_unknown_fields(condition, self._has_field, self.field_names)
         for leaf in condition.root.leaves():
-            self.check(leaf)
+            self._check_types(leaf)
         return self.select(condition.root)
 
     def _rows(self, columns: str, table: str, where: str, values: Sequence[Value] = ()) -> list[Any]:
@@ -71,16 +71,23 @@ class DocumentTable:
 
     # What the fields hold
 
-    def check(self, leaf: Condition) -> None:
-        """Refuse a field no document has, which is most likely misspelt, and values of a type no document has there."""
-        families = {family_of(value) for value in leaf.values} - {"null"}
-        if any(self._has(leaf.field, family) for family in families):
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first documents."""
+        texts = self._rows("fields", "contents", "1 LIMIT ?", [SAMPLE])
+        metadata = self._rows("metadata", "documents", "metadata IS NOT NULL LIMIT ?", [SAMPLE])
+        return field_names(json.loads(text) for (text,) in (*texts, *metadata))
+
+    def _has_field(self, leaf: Condition) -> bool:
+        """Whether a document has the field of a leaf; asked for a value first, which most often the first ones have."""
+        return any(self._has(leaf.field, family) for family in (*_asked(leaf), "anything"))
+
+    def _check_types(self, leaf: Condition) -> None:
+        """Refuse values of a type no document has in the field where documents have others."""
+        families = _asked(leaf)
+        if not families or any(self._has(leaf.field, family) for family in families):
             return
-        if not self._has(leaf.field, "anything"):
-            place = f"(character {leaf.position + 1} of the filter)"
-            raise VizslaError(f"no document has a field {'.'.join(leaf.field)!r} {place}")
-        if families and (there := self._types(leaf.field)):
-            raise VizslaError(_type_problem(leaf, sorted(families), there))
+        if there := self._types(leaf.field):
+            raise VizslaError(_type_problem(leaf, families, there))
 
     def _has(self, field: tuple[str, ...], family: str) -> bool:
         """Whether a document has the field, with a value of some type; most often the first ones answer it."""
@@ -171,6 +178,11 @@ class DocumentTable:
         some, values = _any_of(element_tests(condition))
         sql, places = _some_element(column, path, some)
         return sql, [*places, *values]
+
+
+def _asked(leaf: Condition) -> list[str]:
+    """The types of values that a leaf compares with; null is none."""
+    return sorted({family_of(value) for value in leaf.values} - {"null"})
 
 
 def json_place(field: tuple[str, ...], model_fields: Sequence[str]) -> tuple[str, str]:

@@ -73,6 +73,15 @@ class WordQuery:
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
         self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
         self._values: dict[Leaf, list[np.ndarray]] = {}
+        self._check_values(self._group)
+
+    def _check_values(self, group: Group) -> None:
+        """Refuse values that no document can have, whether or not there are documents to look at."""
+        for clause in group.clauses:
+            if isinstance(clause.node, Group):
+                self._check_values(clause.node)
+            elif self._is_value(clause.node):
+                self._value_masks(clause.node)
 
     # Which rows
 
