@@ -87,9 +87,10 @@ crash: $(READY)
 	$(BIN)/python tests/crash.py --times 300 --model plaid
 	$(BIN)/python tests/crash.py --times 300 --model coil
 
-# Random queries of the query language, each against its definition, and as many texts that are none.
+# Random lives of collections: 100,000 results of searches against the definition of the query language, and garbage.
+# About 20 minutes.
 query-fuzz: $(READY)
-	PYTHONPATH=tests $(BIN)/python tests/query_fuzz.py --times 10000
+	PYTHONPATH=tests $(BIN)/python tests/query_fuzz.py $(OPTIONS)
 
 # Clients and servers killed at random moments while a Qdrant cluster of three nodes is filled: 20 times each.
 cluster-crash: $(READY)

@@ -1,9 +1,11 @@
-"""Random queries and garbage in the query language: each is answered, or refused in one sentence and a mark.
+"""Random lives of a collection against the definition of the query language, and garbage instead of queries.
 
-    python tests/query_fuzz.py --times 10000
+    python tests/query_fuzz.py --comparisons 100000 --seed 1
 
-Random queries must be answered and give what the definition gives. Prints what it saw; exits with 1 if something was
-wrong.
+Each result list, explanation or count of values that a search gives is compared with what the definition gives, see
+query_oracle.py. Beside each life as many texts of garbage as queries are asked: each is answered, or refused in one
+sentence and a mark. Prints how far it is, and in the end what was compared how often. A difference is printed with the
+seed of its life, `--life SEED` lives it again; the command then exits with 1.
 """
 
 from __future__ import annotations
@@ -12,31 +14,21 @@ import argparse
 import random
 import sys
 import tempfile
+import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
-from queries import WORDS, Definition, query_text, random_documents, random_query
+from queries import WORDS
+from query_oracle import Oracle
 from vizsla import Index
 from vizsla.runs.query_language import QuerySyntaxError
 
+STEPS, QUERIES = 10, 4  # of a life, and of each step and reader
+MOST_WRONG = 10  # lives, after which it stops
 PIECES = [*WORDS, *"+-!()[]{}^\"~*?:\\/&|.,;'<>=", "AND", "OR", "NOT", "&&", "||", "title:", "text:", "lang:", "no:"]
-PIECES += [
-    " ",
-    " ",
-    " ",
-    "\t",
-    "\n",
-    "\x00",
-    "\ud83d",
-    "\U0001f415",
-    "\u72ac",
-    "\u0301",
-    "~1",
-    "~2",
-    "^2",
-    "^1e9",
-    "9" * 30,
-]
+PIECES += [" ", " ", " ", "\t", "\n", "\x00", "\ud83d", "\U0001f415", "\u72ac", "\u0301", "~1", "~2", "^2", "^1e9"]
+PIECES += ["9" * 30]
 
 
 def garbage(rng: random.Random) -> str:
@@ -66,30 +58,46 @@ def survives(index: Index, text: str) -> str:
     return "found" if hits else "nothing found"
 
 
+def live(seed: int, compared: Counter[str], garbled: Counter[str]) -> None:
+    """A life, and garbage at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        oracle = Oracle(Path(folder) / "i", seed, compared)
+        try:
+            oracle.live(STEPS, QUERIES)
+            rng = random.Random(seed)
+            garbled.update(survives(oracle.index, garbage(rng)) for _ in range(STEPS * QUERIES))
+        finally:
+            oracle.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=10_000)
+    parser.add_argument("--comparisons", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--life", type=int, help="the seed of one life, to live it alone")
     given = parser.parse_args()
-    rng = random.Random(given.seed)
-    documents = random_documents(rng, 60)
-    definition = Definition(documents)
-    seen: Counter[str] = Counter()
-    wrong = 0
-    with tempfile.TemporaryDirectory() as folder, Index.create(Path(folder) / "i", positions=True) as index:
-        index.add(documents)
-        index.commit()
-        for _ in range(given.times):
-            query = random_query(rng)
-            text = query_text(query)
-            seen[f"random query: {survives(index, text)}"] += 1
-            if {hit.id for hit in index.search(text, 100, syntax="lucene")} != definition.found(query).keys():
-                print(f"other documents than by the definition: {text}")
-                wrong += 1
-            seen[f"garbage: {survives(index, garbage(rng))}"] += 1
-    for what, count in sorted(seen.items()):
-        print(f"{count:>7,}  {what}")
-    wrong += seen["random query: refused"]
+    compared: Counter[str] = Counter()
+    garbled: Counter[str] = Counter()
+    seeds = random.Random(given.seed)
+    start = shown = time.monotonic()
+    lives = wrong = 0
+    while wrong < MOST_WRONG and compared.total() < given.comparisons and not (given.life is not None and lives):
+        seed = seeds.randrange(1 << 32) if given.life is None else given.life
+        try:
+            live(seed, compared, garbled)
+        except Exception as e:
+            wrong += 1
+            print(f"--life {seed}: {e}" if isinstance(e, AssertionError) else traceback.format_exc(), flush=True)
+        lives += 1
+        if time.monotonic() - shown > 20:
+            shown = time.monotonic()
+            print(f"{compared.total():>9,} comparisons, {lives:,} lives, {shown - start:,.0f} s", flush=True)
+    for what, count in sorted(compared.items()):
+        print(f"{count:>9,}  {what}")
+    for what, count in sorted(garbled.items()):
+        print(f"{count:>9,}  garbage: {what}")
+    took = f"{time.monotonic() - start:,.0f} s, seed {given.seed}"
+    print(f"{compared.total():,} comparisons in {lives:,} lives, {wrong} of them wrong; {took}")
     sys.exit(1 if wrong else 0)
 
 

@@ -201,6 +201,20 @@ def test_filters_that_cannot_be_kept_are_refused(server: Node, text: str, messag
             index.search("word1", filter=text)
 
 
+def test_a_field_that_no_document_has_is_refused_as_in_an_index(where: str) -> None:
+    with QdrantIndex.create(where) as index:
+        for some, hint in (
+            ([], "there are no fields yet"),
+            ([{"id": "1", "text": "dog", "year": 1}], "did you mean 'year'"),
+        ):
+            index.add(some)
+            index.commit()
+            with pytest.raises(VizslaError, match=rf"no document has a field 'yaer' .*; {hint}"):
+                index.search("dog", filter="not yaer = 1")
+            assert index.search("dog", filter="exists(yaer) and yaer = 1") == []
+            assert len(index.search("dog", filter="not exists(yaer)")) == len(some)
+
+
 def test_filters_with_odd_names_and_values(where: str) -> None:
     some = [
         {"id": "1", "text": "dog", "it's": 'a "quote"', "a.b": 1, "x": "'; drop", "deep": {"n": [1, None]}},

@@ -6,6 +6,7 @@
 
 A comparison holds if it holds for the field's value or, if that is a list, for any of its elements. Numbers are
 compared with numbers, texts with texts. A document without the field fails every comparison, so `not x = 1` keeps it.
+A collection refuses a field that no document has, unless the filter asks `exists` about it.
 """
 
 from __future__ import annotations

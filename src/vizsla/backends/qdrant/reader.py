@@ -11,6 +11,7 @@ from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.filters import exists, payload_filter
+from vizsla.backends.qdrant.layout import DOCUMENT
 from vizsla.backends.qdrant.points import StoredPoint, weighting_of
 from vizsla.backends.qdrant.scanning import find_points, sparse_components
 from vizsla.backends.qdrant.searching import FoundDocuments, PartQuery, TopK, part_queries
@@ -24,6 +25,8 @@ from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, Sp
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
 from vizsla.runs import Explanation, Filter
+from vizsla.runs.conditions import Condition
+from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
 
 _MAX_CACHED_MODELS = 8
 
@@ -103,17 +106,25 @@ class Reader:
         """A filter for the servers; one that names a field no document has is refused."""
         if condition is None:
             return None
-        for leaf in condition.root.leaves():
-            if leaf.field not in self._known_fields and self.state.documents:
-                among = models.Filter(must=[exists(leaf.field)])
-                found, _ = self.connection.call(
-                    QdrantClient.scroll, self.state.base, among, 1, with_payload=False, with_vectors=False
-                )
-                if not found:
-                    place = f"(character {leaf.position + 1} of the filter)"
-                    raise VizslaError(f"no document has a field {'.'.join(leaf.field)!r} {place}")
-                self._known_fields.add(leaf.field)
+        refuse_unknown_fields(condition, self._has_field, self._field_names)
         return payload_filter(condition)
+
+    def _has_field(self, leaf: Condition) -> bool:
+        if leaf.field not in self._known_fields and self._some(models.Filter(must=[exists(leaf.field)]), 1):
+            self._known_fields.add(leaf.field)
+        return leaf.field in self._known_fields
+
+    def _field_names(self) -> list[str]:
+        """The names of the fields of some documents."""
+        return field_names((point.payload or {}).get(DOCUMENT) or {} for point in self._some(None, SAMPLE))
+
+    def _some(self, among: models.Filter | None, count: int) -> list[models.Record]:
+        """Some points that pass a filter, with the fields of their documents if there are several."""
+        fields: Any = [DOCUMENT] if count > 1 else False
+        found, _ = self.connection.call(
+            QdrantClient.scroll, self.state.base, among, count, with_payload=fields, with_vectors=False
+        )
+        return list(found)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """For each term of a text, in each namespace: in how many documents and how often it occurs."""

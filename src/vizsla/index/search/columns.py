@@ -17,6 +17,7 @@ from vizsla.datasets import document_of
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.storage import database
+from vizsla.runs.field_names import SAMPLE, field_names
 from vizsla.runs.filters import Test, family_of
 
 MAX_COLUMNS = 16
@@ -347,6 +348,10 @@ class Columns:
             raise
         del self._unfinished[path]
         return builder.column()
+
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first documents, for messages."""
+        return field_names(self._read(0, min(SAMPLE, self._documents), True))
 
     def values(self, path: Path, first: int, last: int) -> list[Any]:
         """The value of a field in the documents from `first` to `last`; `ABSENT` where it has none."""

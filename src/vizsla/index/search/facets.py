@@ -16,6 +16,7 @@ from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
 from vizsla.runs import Filter, Hit
 from vizsla.runs.conditions import field_name
+from vizsla.runs.field_names import other_fields
 from vizsla.runs.retriever import check_count
 
 MAX_FIELDS = 12
@@ -78,10 +79,11 @@ def count_facets(
 def column_of(searcher: Searcher, name: str) -> Column:
     """The values of a field; one in which no document has any is refused."""
     column = searcher.columns.column(field_path(name))
-    if not column.values and len(searcher.rows):
+    if not column.values:
+        hint = other_fields(name, searcher.field_names())
         raise VizslaError(
             f"no document has a value in the field {name!r} that can be counted or sorted by: a text, a number, true "
-            "or false; check the name of the field"
+            f"or false; {hint}"
         )
     return column
 

@@ -10,6 +10,7 @@ from vizsla import stopping
 from vizsla.errors import VizslaError
 from vizsla.index.search.columns import BATCH, Column, ColumnBuilder, Columns, Path, TooLongError
 from vizsla.runs.conditions import Condition, Value, field_name, literal, number, reads_as_number
+from vizsla.runs.field_names import refuse_unknown_fields
 from vizsla.runs.filters import Filter, element_tests, family_of
 
 _FAMILIES = ("boolean", "number", "text")
@@ -23,12 +24,9 @@ def passing_rows(columns: Columns, condition: Filter) -> np.ndarray:
 
     A field that no row has, which is most likely misspelt, and a value of a type that no row has there, are refused.
     """
-    if not len(columns):
-        return np.zeros(0, np.bool_)
-    leaves = list(condition.root.leaves())
     kept: dict[Path, Column] = {}
     too_long: list[Path] = []
-    for path in dict.fromkeys(leaf.field for leaf in leaves):
+    for path in dict.fromkeys(leaf.field for leaf in condition.root.leaves()):
         try:
             kept[path] = columns.column(path)
         except TooLongError:
@@ -36,8 +34,7 @@ def passing_rows(columns: Columns, condition: Filter) -> np.ndarray:
     kinds = {path: set(column.kinds) for path, column in kept.items()}
     present = {path for path, column in kept.items() if column.present.any()}
     if not too_long:
-        for leaf in leaves:
-            _check(leaf, present, kinds)
+        _check(condition, columns, present, kinds)
         return _holds(condition.root, kept)
     parts = []
     for first in range(0, len(columns), BATCH):
@@ -49,8 +46,7 @@ def passing_rows(columns: Columns, condition: Filter) -> np.ndarray:
             if part[path].present.any():
                 present.add(path)
         parts.append(_holds(condition.root, part))
-    for leaf in leaves:
-        _check(leaf, present, kinds)
+    _check(condition, columns, present, kinds)
     return np.concatenate(parts)
 
 
@@ -82,15 +78,14 @@ def _holds(condition: Condition, columns: Mapping[Path, Column]) -> np.ndarray:
     return column.passing(element_tests(condition))
 
 
-def _check(leaf: Condition, present: set[Path], kinds: Mapping[Path, set[str]]) -> None:
+def _check(condition: Filter, columns: Columns, present: set[Path], kinds: Mapping[Path, set[str]]) -> None:
     """Refuse a field no row has, which is most likely misspelt, and values of a type no row has there."""
-    if leaf.field not in present:
-        place = f"(character {leaf.position + 1} of the filter)"
-        raise VizslaError(f"no document has a field {'.'.join(leaf.field)!r} {place}")
-    families = {family_of(value) for value in leaf.values} - {"null"}
-    there = kinds[leaf.field]
-    if families and there and not families & there:
-        raise VizslaError(_type_problem(leaf, sorted(families), sorted(there)))
+    refuse_unknown_fields(condition, lambda leaf: leaf.field in present, columns.field_names)
+    for leaf in condition.root.leaves():
+        families = {family_of(value) for value in leaf.values} - {"null"}
+        there = kinds[leaf.field]
+        if families and there and not families & there:
+            raise VizslaError(_type_problem(leaf, sorted(families), sorted(there)))
 
 
 def _type_problem(leaf: Condition, families: Sequence[str], there: Sequence[str]) -> str:

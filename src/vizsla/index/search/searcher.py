@@ -141,6 +141,10 @@ class Searcher:
             self._masks[key] = masks
         return masks
 
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first documents, for messages."""
+        return self._row_columns.field_names()
+
     @cached_property
     def rows(self) -> DocumentRows:
         """The living documents and their rows."""

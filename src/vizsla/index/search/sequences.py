@@ -47,19 +47,25 @@ class PhraseFinder:
             at += max(len(word), 1)
         return terms, [place - places[0] for place in places]
 
-    def rows(self, segment: int, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape) -> np.ndarray:
-        """The rows of a segment that have terms in their places, ascending.
+    def rows(
+        self, segment: int, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape, allowed: np.ndarray | None
+    ) -> np.ndarray:
+        """The allowed rows of a segment that have terms in their places, ascending.
 
-        `numbers`: the index's numbers of the terms, none of them -1.
+        `numbers`: the index's numbers of the terms, none of them -1. `allowed`: see `candidates`.
         """
-        candidates = self.candidates(segment, numbers)
+        candidates = self.candidates(segment, numbers, allowed)
         found: np.ndarray = candidates[self.check(segment, candidates, terms, numbers, shape)]
         return found
 
-    def candidates(self, segment: int, numbers: np.ndarray) -> np.ndarray:
-        """The rows of a segment that have all terms, wherever, ascending."""
+    def candidates(self, segment: int, numbers: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+        """The allowed rows of a segment that have all terms, wherever, ascending.
+
+        `allowed`: a mask of living rows, since the text of a deleted row is gone; None if all rows live and may match.
+        """
         different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
-        return rows_with_all(self._snapshot.segments[segment], different)
+        rows = rows_with_all(self._snapshot.segments[segment], different)
+        return rows if allowed is None else rows[allowed[rows]]
 
     def pattern(self, numbers: Sequence[int] | np.ndarray, shape: PhraseShape) -> PhrasePattern:
         """A phrase by the numbers of its terms."""
@@ -69,7 +75,7 @@ class PhraseFinder:
     def check(
         self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
     ) -> np.ndarray:
-        """Which of some rows of a segment have terms in their places."""
+        """Which of some living rows of a segment have terms in their places."""
         if not len(rows):
             return np.zeros(0, np.bool_)
         stored = self._snapshot.segments[segment].sequences.get(self._space)

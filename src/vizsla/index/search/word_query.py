@@ -75,6 +75,15 @@ class WordQuery:
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
         self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
         self._values: dict[Leaf, list[np.ndarray]] = {}
+        self._check_values(self._group)
+
+    def _check_values(self, group: Group) -> None:
+        """Refuse values that no document can have, whether or not there are documents to look at."""
+        for clause in group.clauses:
+            if isinstance(clause.node, Group):
+                self._check_values(clause.node)
+            elif self._is_value(clause.node):
+                self._value_masks(clause.node)
 
     # Which rows
 
@@ -85,15 +94,18 @@ class WordQuery:
 
     def _living_rows(self, unchecked: frozenset[Leaf]) -> list[np.ndarray]:
         """The same, but of some phrases rows need only have the words."""
-        snapshot = self._searcher.snapshot
-        allowed = snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
         found = []
-        with snapshot.naming_damage():
-            for s, mask in enumerate(allowed):
+        with self._searcher.snapshot.naming_damage():
+            for s, mask in enumerate(self._allowed):
                 rows = self._rows(self._group, s, unchecked)
                 rows = _NONE if rows is None else rows
                 found.append(rows if mask is None else rows[mask[rows]])
         return found
+
+    @cached_property
+    def _allowed(self) -> Sequence[np.ndarray | None]:
+        """For each segment a mask of the living rows that pass the filter; None if all do."""
+        return self._searcher.snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
 
     def top_k(self, k: int) -> TopDocuments:
         """The best k rows that meet the query, for a query without vectors.
@@ -211,18 +223,21 @@ class WordQuery:
         return _union([self._rows_with(leaf, terms, s, unchecked) for terms in found], size)
 
     def _rows_with(self, leaf: Leaf, found: _Terms, s: int, unchecked: bool) -> np.ndarray:
-        """The rows of a segment that have the terms of a leaf in one namespace."""
+        """The rows of a segment that have the terms of a leaf in one namespace; deleted ones may be among them."""
         segment, (part, terms, numbers, shape) = self._searcher.snapshot.segments[s], found
+        finder, allowed = part.finder, self._allowed[s]
         if isinstance(leaf, Phrase) and len(terms) > 1:
             if (numbers < 0).any():
                 return _NONE
-            return part.finder.candidates(s, numbers) if unchecked else part.finder.rows(s, terms, numbers, shape)
+            if unchecked:
+                return finder.candidates(s, numbers, allowed)
+            return finder.rows(s, terms, numbers, shape, allowed)
         if shape.field is None or len(part.bm25.fields) == 1:
             known = numbers[numbers >= 0]
             one = len(known) == 1  # whose rows are its list
             return rows_with_all(segment, known) if one else np.flatnonzero(rows_with_any(segment, known))
         single = [slice(i, i + 1) for i in np.flatnonzero(numbers >= 0).tolist()]
-        return _union([part.finder.rows(s, terms[i], numbers[i], shape) for i in single], len(segment))
+        return _union([finder.rows(s, terms[i], numbers[i], shape, allowed) for i in single], len(segment))
 
     # Which terms
 
