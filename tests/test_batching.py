@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 
 from vizsla import stopping
 from vizsla.server.batching import BULK_RESULTS, Batcher, Lane
-
-LIMIT = 60  # seconds that a state may take to come
+from waiting import LIMIT, eventually
 
 
 class Searches:
@@ -27,9 +25,7 @@ class Searches:
         self.calls.append(list(queries))
         if "slow" in queries:
             try:
-                deadline = time.monotonic() + LIMIT
-                while time.monotonic() < deadline:
-                    stopping.check()
+                eventually(stopping.check)  # which raises an error
             finally:
                 self.stopped += 1
         if "bad" in queries:

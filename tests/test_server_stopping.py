@@ -8,9 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,15 +19,7 @@ from vizsla import stopping
 from vizsla.index import Index
 from vizsla.server.routes import operations
 from vizsla.server.settings import Limits
-
-LIMIT = 60.0  # seconds that a state may take to come
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from waiting import LIMIT, eventually
 
 
 @pytest.fixture
@@ -49,8 +39,7 @@ class SlowDogs:
                 return search_many(index, queries, *arguments, **options)  # type: ignore[arg-type]
             self.begun.set()
             try:
-                while True:
-                    stopping.check()
+                eventually(stopping.check)  # which raises an error
             finally:
                 self.stopped.set()
 
@@ -103,7 +92,7 @@ def test_readiness_tells_that_searches_wait(folder: Path, monkeypatch: pytest.Mo
         ]
         for thread in waiting:
             thread.start()
-        wait_until(lambda: client.get("/readyz").status == 503)
+        eventually(lambda: client.get("/readyz").status == 503)
         assert client.get("/readyz").data == {"status": "not ready", "indexes": {"pets": "busy"}}
         client_gone.set()
         for thread in waiting:
