@@ -224,11 +224,14 @@ def create_generation(
     return state
 
 
-def drop_others(connection: Connection, name: str, *, grace: float = GRACE) -> list[str]:
-    """Remove all generations but the live one; gives their names. Clients get some time to leave them."""
+def drop_others(connection: Connection, name: str, *, grace: float | None = None) -> list[str]:
+    """Remove all generations but the live one; gives their names.
+
+    `grace`: the seconds that clients get to leave them, by default `GRACE`.
+    """
     dropped = list(find_generations(connection, name).others)
     if dropped:
-        time.sleep(grace)
+        time.sleep(GRACE if grace is None else grace)
     for base in dropped:
         drop_collections(connection, base)
     return dropped
