@@ -180,3 +180,16 @@ def test_bad_input_to_training_is_one_sentence(cli: Cli, corpus: Path, start: Pa
         code, printed, said = cli("train", *arguments)
         assert (code, printed) == (2, ""), arguments
         assert expected in said, said
+
+
+def test_the_speed_of_training_is_never_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    from vizsla.cli.train import show_line, speed_text
+
+    assert [speed_text(tokens) for tokens in (0.42, 312.4, 999.9, 1000, 48_700, 312_000)] == [
+        "0.4 tokens/s", "312 tokens/s", "1000 tokens/s", "1.0 k tokens/s", "48.7 k tokens/s", "312 k tokens/s",
+    ]  # fmt: skip
+    assert speed_text(48_700, 0.34) == "48.7 k tokens/s  0.3 TFLOP/s"
+    show_line({"step": 1, "loss": 0.5, "tokens_per_second": 312.4, "tflops": 0.004, "nDCG@10": 0.25})
+    assert capsys.readouterr().err.strip() == "step     1  loss 0.500  312 tokens/s  nDCG@10 0.2500"
+    show_line({"step": 1, "masked_loss": 0.5, "tokens_per_second": 312.4})
+    assert capsys.readouterr().err.strip() == "masked     1  loss 0.500  312 tokens/s"

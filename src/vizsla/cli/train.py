@@ -157,7 +157,10 @@ def _list(name: str | None, changes: Sequence[str], as_json: bool) -> None:
 
 def show_line(line: dict[str, Any]) -> None:
     """The log line of a step, for people."""
-    speed = f"{line['tokens_per_second'] / 1e3:,.0f} k tokens/s"
+    if "note" in line:
+        console.remark(line["note"])
+        return
+    speed = speed_text(line["tokens_per_second"], line.get("tflops", 0.0))
     if "masked_loss" in line:
         console.remark(f"masked {line['step']:>5}  loss {line['masked_loss']:.3f}  {speed}")
         return
@@ -171,7 +174,16 @@ def show_line(line: dict[str, Any]) -> None:
         terms = f"  accuracy {line['accuracy']:.3f}{terms}"
     elif "mean_weight" in line:
         terms = f"  mean weight {line['mean_weight']:.3f} for {line['mean_target']:.3f}"
-    console.remark(
-        f"step {line['step']:>5}  loss {line['loss']:.3f}{terms}  "
-        f"{speed}  {line['tflops']:.1f} TFLOP/s  {figures}".rstrip()
-    )
+    console.remark(f"step {line['step']:>5}  loss {line['loss']:.3f}{terms}  {speed}  {figures}".rstrip())
+
+
+def speed_text(tokens: float, tflops: float = 0.0) -> str:
+    """How many tokens a second are trained on, and how many operations, where they are a tenth of a TFLOP or more.
+
+    >>> speed_text(312.4, 0.02), speed_text(48_700, 0.31), speed_text(1_250_000, 182.3)
+    ('312 tokens/s', '48.7 k tokens/s  0.3 TFLOP/s', '1,250 k tokens/s  182.3 TFLOP/s')
+    """
+    thousands = tokens / 1e3
+    digits = 0 if thousands >= 100 else 1
+    speed = f"{thousands:,.{digits}f} k tokens/s" if tokens >= 1000 else f"{tokens:.{int(tokens < 10)}f} tokens/s"
+    return f"{speed}  {tflops:.1f} TFLOP/s" if tflops >= 0.1 else speed

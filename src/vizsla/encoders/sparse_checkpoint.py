@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,8 @@ _HEADS = {
     "vocab_layer_norm.": "norm.",
     "vocab_projector.": "decoder.",
 }
-_HEAD = ("dense.weight", "dense.bias", "norm.weight", "norm.bias", "decoder.bias")
+HEAD = ("dense.weight", "dense.bias", "norm.weight", "norm.bias", "decoder.bias")
+"""The arrays of a masked-language head whose last layer is the input embeddings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,9 @@ class SparseCheckpoint:
     def _write(self, folder: Path, precision: Precision, pooling: str) -> None:
         config = self._bert_config()
         assert config is not None
-        arrays = _named(bert_arrays(self.place, config, tuple(_HEADS)), self.place)
+        arrays, lacking = masked_language_arrays(self.place, config)
+        if lacking:
+            raise InputError(f"there is no masked-language head here ({lacking} is missing)", file=str(self.place))
         Network.write(
             folder, arrays, kind="splade", heads=int(config["num_attention_heads"]), max_weight=1.0,
             length=self.length, precision=precision, pooling=pooling,
@@ -156,15 +158,16 @@ class SparseCheckpoint:
         return json.dumps([content.get(step) for step in ("normalizer", "pre_tokenizer", "model", "added_tokens")])
 
 
-def _named(arrays: Mapping[str, np.ndarray], place: Path) -> dict[str, np.ndarray]:
-    """The arrays of an encoder and its masked-language head as a network of the kind `splade` has them."""
+def masked_language_arrays(place: Path, config: dict[str, Any]) -> tuple[dict[str, np.ndarray], str]:
+    """The arrays of a BERT with its masked-language head as a network of the kind `splade` has them.
+
+    The head's last layer is left out where it is the input embeddings. With them the first array that the head lacks;
+    empty if it is complete.
+    """
     named = {}
-    for name, array in arrays.items():
+    for name, array in bert_arrays(place, config, tuple(_HEADS)).items():
         theirs = next((part for part in _HEADS if name.startswith(part)), "")
         named[_HEADS[theirs] + name.removeprefix(theirs) if theirs else name] = array
-    lacking = [name for name in _HEAD if name not in named]
-    if lacking:
-        raise InputError(f"there is no masked-language head here ({lacking[0]} is missing)", file=str(place))
     if "decoder.weight" in named and np.array_equal(named["decoder.weight"], named[_WORDS]):
         del named["decoder.weight"]
-    return named
+    return named, next((name for name in HEAD if name not in named), "")

@@ -77,7 +77,7 @@ class CoilKind(PairKind[CoilSettings]):
         widths = settings.token_dimensions, settings.cls_dimensions
         saved = _saved_coil(settings.base_model)
         if saved is None:
-            encoder, analyzer, _ = base_encoder(settings.base_model, seed)
+            encoder, analyzer, *_ = base_encoder(settings.base_model, seed)
             return Base(Network(encoder, *widths), analyzer)
         network = load_network(saved.network)
         if (network.width, network.cls_width) == widths:

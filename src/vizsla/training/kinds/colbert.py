@@ -86,7 +86,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
         network, name = self.settings.network, self.settings.network.base_model
         model = known_model(name)
-        encoder, analyzer, _ = base_encoder(name, self.settings.training.seed)
+        encoder, analyzer, *_ = base_encoder(name, self.settings.training.seed)
         if isinstance(model, ColBERT):
             projection = load_network(model.network)
             if model.dimensions != network.dimensions:

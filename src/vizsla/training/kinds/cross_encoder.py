@@ -145,10 +145,10 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
         network = load_network(Network.open(exported))
         return Base(keep_layers(network, layers), Analyzer.parse(f"wordpiece:{exported}"), new_head=False)
     if known_model(base_model) is not None:
-        encoder, analyzer, _ = base_encoder(base_model, seed)
+        encoder, analyzer, *_ = base_encoder(base_model, seed)
         return Base(keep_layers(Cross(encoder), layers), analyzer)
     folder = find_checkpoint(base_model)
-    encoder, analyzer, _ = base_encoder(str(folder), seed)
+    encoder, analyzer, *_ = base_encoder(str(folder), seed)
     network = keep_layers(Cross(encoder), layers)
     head = head_arrays(folder)
     if "pre_classifier.weight" not in head:  # DistilBERT's head is of another shape

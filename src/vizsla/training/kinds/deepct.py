@@ -80,7 +80,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
         if isinstance(model, DeepCT):
             assert isinstance(model.pieces, Analyzer)
             return Base(load_network(model.network), model.pieces, new_head=False)
-        encoder, analyzer, _ = base_encoder(name, seed)
+        encoder, analyzer, *_ = base_encoder(name, seed)
         return Base(TermRegression(encoder), analyzer)
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:

@@ -223,7 +223,7 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
     from vizsla.networks import Pooled, Towers, WithFrozenCompanion
 
     base_model = known_model(settings.base_model)
-    encoder, analyzer, _ = base_encoder(settings.base_model, seed)
+    encoder, analyzer, *_ = base_encoder(settings.base_model, seed)
     if settings.use_token_types and encoder.config.type_vocab_size < 2:
         raise InputError("network.use_token_types needs a BERT with two token types", file=settings.base_model)
     encoder.token_types = settings.use_token_types

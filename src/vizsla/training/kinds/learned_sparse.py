@@ -65,7 +65,7 @@ class SparseNetwork:
 class MaskedLM:
     """A masked-language-model stage for a new head, before the training loop."""
 
-    steps: int = setting(0, "optimizer steps; 0 leaves the stage out")
+    steps: int = setting(0, "optimizer steps of a new head; 0 leaves the stage out")
     batch_size: int = setting(512, "documents per step")
     tokens_per_chunk: int = setting(65_536, "tokens encoded at once")
     learning_rate: float = setting(5e-4, "highest learning rate")
@@ -144,26 +144,42 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         return TrainingData(data.open_pairs(folder), dev, refresh)
 
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
-        """The masked-language-model stage of a new head, and the choice of the terms that can get a weight."""
-        if base.new_head and self.settings.masked_lm.steps:
-            self._train_masked_lm(network, self._documents(folder), distributed, report)
+        """The masked-language-model stage, and the choice of the terms that can get a weight.
+
+        A head that the base model predicts masked words with is not trained in it; only its logits get a level.
+        """
+        stage = self.settings.masked_lm
+        if report is not None and distributed.is_main and (note := self._head_note(base)):
+            report({"note": note})
+        if base.new_head and stage.steps:
+            from vizsla.training.loop.masked_lm import train_masked_lm
+
+            settings = stage.training_settings()
+            train_masked_lm(network, self._documents(folder), settings, distributed=distributed, report=report)
+        if (base.new_head or base.masked_language) and stage.steps:
+            self._sparsify(network.to(distributed.device).eval(), self._documents(folder))
         if self.settings.network.output_terms:
             network.keep_terms(_most_frequent(self._documents(folder), self.settings.network.output_terms))
 
-    def _train_masked_lm(
-        self, network: Any, corpus: TokenCorpus, distributed: Distributed, report: Report | None
-    ) -> None:
-        """The stage itself; it leaves a text with few active terms."""
+    def _head_note(self, base: Base) -> str:
+        """Where the head of a SPLADE comes from, in a sentence; empty for other heads and for models of Vizsla's."""
+        name, steps = self.settings.network.base_model, self.settings.masked_lm.steps
+        if base.masked_language:
+            return f"{name}: its masked-language head is kept{', so the stage masked_lm trains none' if steps else ''}"
+        if not base.new_head or self.settings.network.head not in ("splade", "splade-doc"):
+            return ""
+        how = "is trained on masked words first" if steps else "starts untrained, since masked_lm.steps is 0"
+        return f"{name}: there is no masked-language head, so a new one {how}"
+
+    def _sparsify(self, network: Any, corpus: TokenCorpus) -> None:
+        """Leave a text with few active terms."""
         from vizsla.networks import packed
         from vizsla.training.arrays.special_tokens import with_special_tokens
-        from vizsla.training.loop.masked_lm import train_masked_lm
 
-        stage = self.settings.masked_lm
-        train_masked_lm(network, corpus, stage.training_settings(), distributed=distributed, report=report)
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device
         texts = with_special_tokens(corpus, first, device, max_length=_SPARSIFY_LENGTH)
-        network.sparsify(packed(*texts, _CHUNK, side=1).chunks, stage.active_terms)
+        network.sparsify(packed(*texts, _CHUNK, side=1).chunks, self.settings.masked_lm.active_terms)
 
     def objective(self) -> Objective:
         """A contrastive loss with the FLOPS regularizer."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vizsla.encoders.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.encoders.network import ABOUT, Network
+from vizsla.encoders.sparse_checkpoint import HEAD, masked_language_arrays
 from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model, Splade
@@ -29,6 +31,8 @@ class Base(NamedTuple):
     analyzer: Any
     new_head: bool = True
     """Whether the network's head is untrained."""
+    masked_language: bool = False
+    """Whether its head predicts masked words as the base model does: nothing has set the level of its logits yet."""
 
 
 def base_encoder(base_model: str, seed: int = 0) -> Base:
@@ -46,7 +50,10 @@ def base_encoder(base_model: str, seed: int = 0) -> Base:
 
 
 def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
-    """A uniCOIL, SPLADE or SPARTA network; the head is the base model's where it has one of this kind."""
+    """A uniCOIL, SPLADE or SPARTA network; the head is the base model's where it has one of this kind.
+
+    A SPLADE begins with the masked-language head of a BERT or DistilBERT that has one.
+    """
     import torch
 
     from vizsla.networks import Sparta, SpladeDoc, TiedHead, UniCoil
@@ -63,14 +70,32 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
             if isinstance(model, Splade) and isinstance(model.query_network, TermWeights):
                 network.start_from(torch.tensor(model.query_network.values))
         return Base(network, model.analyzer, new_head=False)
-    encoder, analyzer, _ = base_encoder(base_model, seed)
-    networks: dict[str, Callable[[Any], Any]] = {
-        "unicoil": UniCoil,
-        "splade": lambda encoder: SpladeNetwork(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
-        "splade-doc": lambda encoder: SpladeDoc(encoder, TiedHead(encoder.embeddings.word_embeddings, encoder.hidden)),
-        "sparta": Sparta,
-    }
-    return Base(networks[head](encoder), analyzer)
+    encoder, analyzer, *_ = base_encoder(base_model, seed)
+    if head in ("unicoil", "sparta"):
+        return Base(UniCoil(encoder) if head == "unicoil" else Sparta(encoder), analyzer)
+    known = {} if model is not None else _masked_language_head(base_model)
+    tied = TiedHead(encoder.embeddings.word_embeddings, encoder.hidden, tied="decoder.weight" not in known)
+    for name, array in known.items():
+        tied.get_parameter(name).data.copy_(torch.from_numpy(array))
+    network = SpladeDoc(encoder, tied) if for_documents else SpladeNetwork(encoder, tied)
+    return Base(network, analyzer, new_head=not known, masked_language=bool(known))
+
+
+def _masked_language_head(base_model: str) -> dict[str, np.ndarray]:
+    """The head with which an encoder of transformers predicts masked words; empty if it has none."""
+    folder = find_checkpoint(base_model)
+    config = trainable_config(folder)
+    arrays, lacking = masked_language_arrays(folder, config)
+    if lacking:
+        return {}
+    hidden, words = int(config["hidden_size"]), int(config["vocab_size"])
+    shapes = dict.fromkeys(HEAD, (hidden,)) | {"dense.weight": (hidden, hidden), "decoder.bias": (words,)}
+    if "decoder.weight" in arrays:
+        shapes["decoder.weight"] = (words, hidden)
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise InputError(f"the masked-language head does not fit config.json (its {name})", file=base_model)
+    return {name: arrays[name].astype(np.float32) for name in shapes}
 
 
 def known_model(base_model: str) -> LearnedSparse | Splade | Dense | DeepCT | ColBERT | None:
