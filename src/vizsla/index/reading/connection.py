@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vizsla.index.storage import database, forking
+from vizsla.index.storage import database, forking, log
 
 
 class ReadConnection:
@@ -58,7 +58,7 @@ class ReadConnection:
         other = database.connect(self.path, write=False)
         try:
             with database.using_sqlite(self.path):
-                if isinstance(other, database.Unlocked) or not database.shorten_log(other, self.path):
+                if isinstance(other, database.Unlocked) or not log.shorten(other, self.path):
                     return False
                 other.execute("BEGIN")
                 found = [database.get_meta(other, key) for key in ("uuid", "generation")]
