@@ -95,7 +95,7 @@ cluster-crash: $(READY)
 	PYTHONPATH=tests $(BIN)/python tests/cluster_crash.py
 
 # Every file operation of a commit made to fail, alone and with all that follow; what is said of it must be true. About
-# 10 minutes on an idle machine; OPTIONS="--step 10" takes one, and --only sparse takes one scenario.
+# 12 minutes on an idle machine; OPTIONS="--step 12" takes one, and --only sparse takes one scenario.
 faults: $(READY)
 	$(BIN)/python tests/faults.py $(OPTIONS)
 

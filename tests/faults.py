@@ -91,7 +91,7 @@ WATCH(int, mkdir, (const char *path, mode_t mode), (path, mode), fails(path))
 
 COMMITTED = "the changes are committed, but"
 UNKNOWN = "it is not known whether the changes are committed"
-MINUTES = 10
+MINUTES = 12
 """How long all operations take on an idle machine, from the processor time of some of them."""
 
 
