@@ -1,11 +1,11 @@
 """Kill a writer at random moments and see whether the last commit is still there, whole.
 
-    python tests/crash.py --times 200 --model mixed
+    python tests/crash.py --times 20 --model mixed
 
 A model is sparse, dense with structures of faiss's, a sum of both, or a sum with token vectors: all of them, those
-around centroids in codes, or those of COIL. A child process adds,
-replaces, deletes, commits, compacts and replaces the whole index at random. Before each commit it writes down the state
-the commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the
+around centroids in codes, or those of COIL; by default they all take their turns. A child process adds, replaces,
+deletes, commits, compacts and replaces the whole index at random. Before each commit it writes down the state the
+commit will make, and after it that the commit is done. The parent kills it (SIGKILL) after a random time, opens the
 index, and compares: it must show the last commit that was done, or the one that was under way, nothing else; `verify`
 must find nothing wrong; and the next child must be able to go on.
 """
@@ -25,12 +25,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from progress import Progress
 from scattered import Scattered, ScatteredMatches, ScatteredTokens
 from vizsla.index import Index, replace_index
 from vizsla.index.storage.verify import verify
 from vizsla.models import parse_model
 
 State = dict[str, int]
+TIMES = 300
+"""How often a writer of each model is killed."""
+SECONDS = 1.0
+"""How long one of these takes on an idle machine; most of it is the start of Python."""
 MODELS: dict[str, tuple[Any, str]] = {
     "sparse": (parse_model("bm25"), "exact"),
     "dense": (Scattered(), "hnsw(min_documents=50)"),
@@ -119,7 +124,9 @@ def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
     Index.create(index, model, vector_index=vector_index).close()
     journal.touch()
     wrong = []
+    progress = Progress()
     for n in range(times):
+        progress.tell(f"{kind}: {n} of {times} crashes")
         before = journal.stat().st_size
         arguments = ["--child", str(folder), "--seed", str(seed + n), "--model", kind]
         child = subprocess.Popen([sys.executable, __file__, *arguments])
@@ -137,17 +144,22 @@ def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=200)
+    parser.add_argument("--times", type=int, default=TIMES, help="for each model; less takes less time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", choices=MODELS, default="sparse")
+    parser.add_argument("--model", choices=MODELS, help="one of them instead of all")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
         work(options.child / "i", options.child / "journal", options.seed, options.model)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        wrong = run(options.times, options.seed, Path(folder), options.model)
-    print("\n".join(wrong) or f"{options.times} crashes, and each time exactly the last commit was there")
+    kinds = [options.model] if options.model else list(MODELS)
+    total = options.times * len(kinds)
+    print(f"{total:,} crashes, about {max(total * SECONDS / 60, 1):.0f} minutes on an idle machine", flush=True)
+    wrong = []
+    for kind in kinds:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong += [f"{kind}, {problem}" for problem in run(options.times, options.seed, Path(folder), kind)]
+    print("\n".join(wrong) or f"{total:,} crashes, and each time exactly the last commit was there")
     sys.exit(bool(wrong))
 
 

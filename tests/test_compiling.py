@@ -114,7 +114,9 @@ main()
     said = [process.communicate(timeout=LIMIT) for process in both]
     assert sorted(out for out, _ in said) == ["", "compiles\n"]
     assert [process.returncode for process in both] == [0, 0]
-    assert all(f"kernels in {tmp_path}" in err for _, err in said)
+    assert all(f"common kernels in {tmp_path}" in err for _, err in said)
+    assert all(err.endswith("Others are compiled at their first use.\n") for _, err in said)
+    assert not any("nothing to do" in err or "start at once" in err for _, err in said)
 
 
 def test_warm_up_says_why_it_cannot(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _lock = threading.Lock()
 _POLL = 0.01  # seconds
 
 
-def announce(where: str = "once, later runs start at once") -> None:
+def announce(where: str = "once for each of them; they are stored") -> None:
     """Print once per process that kernels are being compiled, which makes the first run slow."""
     global _announced
     if not _announced:

@@ -1,4 +1,4 @@
-"""Compile all kernels at once: at the first command that needs one, or when `vizsla warm-up` says so.
+"""Compile the common kernels at once: at the first command that needs one, or when `vizsla warm-up` says so.
 
 Numba compiles one kernel at a time in a process, so two processes share the work. Each does what commands do, with a
 small index, and stores the compiled kernels. A command that waits goes on when the kernel that it needs is stored.
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 def warm_up_verb() -> None:
-    """Compile kernels for this machine now; no later command waits.
+    """Compile the common kernels for this machine now.
 
-    Run it where a machine or an image is set up; a second time it does nothing. Kernels go beside the package, or to
-    the user's cache if that cannot be written; NUMBA_CACHE_DIR names another folder.
+    These are the kernels of indexing, updating and searching; others, as those of phrases and of dense vectors, are
+    compiled at their first use. Run it where a machine or an image is set up; a second time it does nothing. Kernels
+    go beside the package, or to the user's cache if that cannot be written; NUMBA_CACHE_DIR names another folder.
     """
     from vizsla.cli import console
     from vizsla.kernels import store
@@ -41,12 +42,13 @@ def warm_up_verb() -> None:
             "set NUMBA_CACHE_DIR to one"
         )
     started = time.perf_counter()
-    done = "Compiled" if _warm_up(check=True) else "Compiled before, nothing to do"
-    console.remark(f"{done}: kernels in {folder} ({time.perf_counter() - started:.1f} s).")
+    done = "Compiled" if _warm_up(check=True) else "Compiled before"
+    took = f"{time.perf_counter() - started:.1f} s"
+    console.remark(f"{done}: common kernels in {folder} ({took}). Others are compiled at their first use.")
 
 
 def warm_up() -> bool:
-    """Compile all kernels to disk; returns False if they were compiled before, or if that failed."""
+    """Compile common kernels to disk; returns False if they were compiled before, or if that failed."""
     return _warm_up(check=False)
 
 

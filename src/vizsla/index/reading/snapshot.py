@@ -17,7 +17,7 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
-from vizsla.index.storage import arrays, checksums, database, id_files, living, model_files, segment_files
+from vizsla.index.storage import arrays, checksums, database, id_files, living, log, model_files, segment_files
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.schema import WITH_IDS
@@ -225,12 +225,12 @@ class Snapshot:
 
     def leave_log(self) -> None:
         """Do not keep writers from beginning their log again, if it is long and this is the newest commit."""
-        log = database.stamp(self.path, database.LOG)
-        if log is None or log.size <= database.LOG_BYTES or log == self._log_left:
+        now = database.stamp(self.path, database.LOG)
+        if now == self._log_left or not log.is_long(self.path):
             return
         with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
             if self.connection.leave_log(self.meta["uuid"], self.generation):
-                self._log_left = log
+                self._log_left = now
 
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""

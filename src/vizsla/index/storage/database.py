@@ -44,7 +44,6 @@ LOCK = "writer.lock"
 POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
 DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
 NOTES = "notes"  # the key of what `Writer.set_note` stores
-LOG_BYTES = 4 << 20  # a longer write-ahead log is moved into the database
 
 
 class using_sqlite(forking.inside_sqlite):
@@ -376,20 +375,6 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
         for name, row in zip(namespaces, sizes, strict=True)
     }
     return {"living": sizes.shape[1], "namespaces": by_namespace}
-
-
-def shorten_log(connection: sqlite3.Connection, path: Path) -> bool:
-    """Move the write-ahead log into the database if it is long; returns whether all of it was moved.
-
-    Then the next writer begins the log again, unless a reader still reads from it. A failure does no harm.
-    """
-    now = stamp(path, LOG)
-    if now is None or now.size <= LOG_BYTES:
-        return False
-    with suppress(sqlite3.Error), forking.inside_sqlite():
-        busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return not busy and frames == moved
-    return False
 
 
 def lock_for_writing(path: Path, wait: float) -> FileLock:

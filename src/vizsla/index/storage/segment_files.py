@@ -321,18 +321,24 @@ def read_ann_index(path: Path, segment: str, facts: Facts) -> AnnIndex:
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:
-    """Remove the folders of segments that no commit names, and in other segments the files that no commit names.
+    """Remove the folders of segments that no commit names, and in other segments the files that no commit names."""
+    for place in leftovers(path, live):
+        with suppress(OSError):  # a folder in place of a file, or one that holds a file that is not of a writer
+            place.rmdir() if place.parent == path / FOLDER else place.unlink()
 
-    Files and folders with other names are not of a writer, and stay.
+
+def leftovers(path: Path, live: Mapping[str, set[str]]) -> Iterator[Path]:
+    """Files of segments that no commit names, and then their folders, if none names them.
+
+    Files and folders with other names are not of a writer.
     """
     for folder in _plain_folders(path):
-        with suppress(OSError):  # it cannot be read, or holds a file that is not of a writer
-            unnamed = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)}
-            for name in unnamed - live.get(folder.name, set()):
-                with suppress(OSError):  # it is a folder
-                    (folder / name).unlink(missing_ok=True)
-            if folder.name not in live:
-                folder.rmdir()
+        names: set[str] = set()
+        with suppress(OSError):  # it cannot be read
+            names = {f.name for f in folder.iterdir() if _FILE_NAME.fullmatch(f.name)}
+        yield from (folder / name for name in names - live.get(folder.name, set()))
+        if folder.name not in live:
+            yield folder
 
 
 def _plain_folders(path: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex, read_vector_index
 from vizsla.errors import CollectionError, VizslaError, kind_of
-from vizsla.index.storage import database, forking, segment_files
+from vizsla.index.storage import database, forking, log, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.id_files import SegmentIds
@@ -107,7 +107,10 @@ class WriteTransaction:
         self._generation = current + 1
         self._next_number: int = database.get_meta(self._db, "next_number")
         if not self._opened.are_swept:
-            segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
+            live = database.live_files(self._db, self._path)
+            if any(segment_files.leftovers(self._path, live)):
+                log.overwrite(self._db)  # a commit that failed could otherwise come back, without its files
+            segment_files.sweep_segments(self._path, live)
         self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
         self._checksums = Checksums(self._db, current)
@@ -270,7 +273,7 @@ class WriteTransaction:
         with self._storing():
             database.mark_finished(self._db, None)
             self._db.execute("COMMIT")
-            database.shorten_log(self._db, self._path)
+            log.shorten(self._db, self._path)
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
@@ -330,7 +333,7 @@ class WriteTransaction:
             remove_seal(self._path)
             database.mark_finished(self._db, self._generation)
             just_before()
-            self._db.execute("COMMIT")
+            log.commit(self._db, self._path)
         self._opened.terms.committed(self._checksums.of_terms)
         self.changed = False
         shrink = compact or (self._generation == 1 and not self._rows.store_texts)
@@ -360,7 +363,7 @@ class WriteTransaction:
 
     def shorten_log(self) -> None:
         """Move a long write-ahead log into the database, as far as readers allow."""
-        database.shorten_log(self._db, self._path)
+        log.shorten(self._db, self._path)
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""

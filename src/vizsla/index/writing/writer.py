@@ -161,7 +161,12 @@ class Writer:
         self._change(lambda transaction: transaction.set_note(name, value))
 
     def commit(self) -> None:
-        """Make all changes visible, at once and durably."""
+        """Make all changes visible, at once and durably.
+
+        If it fails, as on a full disk, the changes are discarded, and writing raises an error until you call
+        `rollback`. If the disk stays full at the very end, the error says that it is not known whether they are
+        committed; the index that is opened again shows it.
+        """
         with self._turns:
             self._check_idle()
             if self._transaction is not None:
@@ -287,7 +292,9 @@ class Writer:
                 self._after_commit()
                 transaction.empty_log()
         finally:
+            lost = self.has_changes
             self._end()
+            self._discarded = lost
 
     def _after_commit(self) -> None:
         """Make readers open the commit. It is durable now, so a failure here is not a failed commit."""
