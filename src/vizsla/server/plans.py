@@ -44,7 +44,7 @@ class SearchPlan:
     hosted: Hosted
     k: int
     offset: int
-    filter: str | None
+    filter: Filter | None
     model: Model | None
     combine: str | None = None
     search_params: str | None = None
@@ -74,7 +74,7 @@ class SearchPlan:
             self.depth,
         )
         shape = (self.as_pyserini, self.doc_as_text)
-        return (self.hosted.name, self.k, self.offset, self.filter, how, extra, shape)
+        return (self.hosted.name, self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
 
     def answers(self, queries: Sequence[str]) -> list[bytes]:
         """The answer to each query, as JSON.
@@ -198,10 +198,9 @@ def _counts(counted: Facets) -> dict[str, Any]:
     }
 
 
-def filter_text(condition: FilterBody | None) -> str | None:
-    """A filter as text; a wrong one is refused here."""
-    parsed = Filter.of(condition or None)
-    return None if parsed is None else str(parsed)
+def parsed_filter(condition: FilterBody | None) -> Filter | None:
+    """The filter of a request; a wrong one is refused here."""
+    return Filter.all_of(condition if isinstance(condition, list) else [condition or {}])
 
 
 async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:
@@ -214,7 +213,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     model = None
     if asked.model is not None or asked.expand is not None:  # a new name has to be parsed, off the event loop
         model = await service.read(hosted.models.model, asked.model, None, asked.expand)
-    condition = None if asked.filter is None else filter_text(asked.filter)
+    condition = None if asked.filter is None else parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
         doc_as_text=not asked.parse, syntax=asked.syntax,
@@ -263,7 +262,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         check_page(limits, body.facets.over, 0)
     highlight = HighlightBody.model_validate({}) if body.highlight is True else body.highlight or None
     plan = SearchPlan(
-        hosted, body.k, body.offset, filter_text(body.filter), model, body.combine, body.search_params,
+        hosted, body.k, body.offset, parsed_filter(body.filter), model, body.combine, body.search_params,
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
         syntax=None if like is not None else body.syntax,

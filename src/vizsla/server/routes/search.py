@@ -22,7 +22,7 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_query_text
-from vizsla.server.plans import answer_parameters, answer_search, filter_text
+from vizsla.server.plans import answer_parameters, answer_search, parsed_filter
 from vizsla.server.routes import InIndex, InService, answer, ready
 from vizsla.server.served import suggest, term_statistics
 
@@ -76,7 +76,7 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
     model = hosted.models.model(body.model, body.weights, body.expand)
     if index.get(doc_id) is None:
         raise NotFoundError(f"there is no document with the id {doc_id[:200]!r}")
-    explanation = index.explain(body.query, doc_id, filter_text(body.filter), model=model, syntax=body.syntax)
+    explanation = index.explain(body.query, doc_id, parsed_filter(body.filter), model=model, syntax=body.syntax)
     return {
         "index": hosted.name,
         "model": (model or index.model).name,
