@@ -198,9 +198,7 @@ def test_an_empty_index_has_no_values(tmp_path: Path) -> None:
         with Index.create(tmp_path / f"{passages}", passages=passages) as index:
             assert facets(index, [], "dog").documents == 0
             assert facet_fields(index) == []
-            with pytest.raises(
-                VizslaError, match=r"no document has .* the field 'year' .*; there are no fields yet"
-            ):
+            with pytest.raises(VizslaError, match=r"no document has .* the field 'year' .*; there are no fields yet"):
                 facets(index, ["year"], "dog")
 
 

@@ -143,7 +143,7 @@ def test_a_line_and_a_document_are_bounded(tmp_path: Path, cli: Cli) -> None:
     }
     for name, (content, line) in sources.items():
         file = write(tmp_path / name, content)
-        message = rf"{name}:{line}: this document has more than 1,000 bytes; --max-document allows larger ones"
+        message = rf"{name}:{line}: this document has more than 1,000 bytes; --max-document .* allows larger ones"
         with pytest.raises(InputError, match=message):
             contents(file, max_document=1000)
     jsonl = tmp_path / "x.jsonl"

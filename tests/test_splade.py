@@ -140,6 +140,8 @@ def test_any_other_architecture_runs_by_torch(kind: str, tmp_path: Path) -> None
     for text, vector in zip(TEXTS, vectors, strict=False):
         assert vector == pytest.approx(expected(model, tokenizer, text), abs=1e-4)
     assert len(splade.terms) == 400
+    own = {splade.terms[i] for i in tokenizer("dogs and birds", add_special_tokens=False)["input_ids"]}
+    assert set(splade.typed_terms("dogs and birds")) == own
     with Index.create(tmp_path / "i", splade) as index:
         index.add(DOCUMENTS)
         index.commit()

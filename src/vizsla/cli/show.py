@@ -162,6 +162,10 @@ def _add_parts(tree: object, explanation: Explanation) -> None:
     for part in sorted(explanation.parts, key=lambda p: -p.score):
         line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
         if "term" in part.facts:
-            tree.add(line.append(f"  {console.safe(part.name)}", style=MATCH).append(f"  {part.note}", style="dim"))
+            tree.add(
+                line.append(f"  {console.safe(part.name)}", style=MATCH).append(
+                    f"  {console.safe(part.note)}", style="dim"
+                )
+            )
         else:  # a model of a sum
             _add_parts(tree.add(line.append(f"  {console.safe(part.name)}{part.weight_note}")), part)

@@ -262,6 +262,7 @@ class ExpandedBM25(SparseComponent):
     name: str = ""
 
     kind: ClassVar[str] = "asked"
+    adds_terms: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         problem = self.expander.problem(self.bm25)

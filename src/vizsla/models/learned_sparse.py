@@ -71,6 +71,7 @@ class LearnedSparse(PieceNetwork, SparseComponent):
     inference_free: bool = False
 
     kind: ClassVar[str] = "learned"
+    adds_terms: ClassVar[bool] = True
     expression_options: ClassVar[tuple[str, ...]] = (
         "length", "max_terms", "max_query_terms", "inference_free", "query_norm", "fields", "namespace",
     )  # fmt: skip

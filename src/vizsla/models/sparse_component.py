@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,35 @@ from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.numbers import short
 from vizsla.text import Token
 from vizsla.vectors import SparseVectors, Vocabulary
+
+
+class TypedTerm(NamedTuple):
+    """A term that words of a query make: these words as they were typed, and whether it is a piece of them only."""
+
+    words: tuple[str, ...] = ()
+    is_piece: bool = False
+
+
+def typed_terms(text: str, tokens: Sequence[Token]) -> dict[str, TypedTerm]:
+    """The terms in a text, each with the words that it comes from; pieces such as `##sla` continue the piece before.
+
+    >>> typed_terms("A Vizsla", [Token("viz", 2, 5), Token("##sla", 5, 8)])["##sla"]
+    TypedTerm(words=('Vizsla',), is_piece=True)
+    """
+    words: list[list[Token]] = []
+    for token in tokens:
+        if words and token.term.startswith("##") and token.start == words[-1][-1].end:
+            words[-1].append(token)
+        else:
+            words.append([token])
+    found: dict[str, TypedTerm] = {}
+    for pieces in words:
+        word = text[pieces[0].start : pieces[-1].end]
+        for piece in pieces:
+            known = found.get(piece.term, TypedTerm())
+            both = known.words if word in known.words else (*known.words, word)
+            found[piece.term] = TypedTerm(both, known.is_piece or len(pieces) > 1)
+    return found
 
 
 class SparseDocuments(NamedTuple):
@@ -134,6 +163,9 @@ class SparseComponent(Component):
     [[2.0, 0.0]]
     """
 
+    adds_terms: ClassVar[bool] = False
+    """Whether queries may get terms that none of their words makes."""
+
     @abstractmethod
     def document_encoder(self) -> SparseDocumentEncoder:
         """An encoder of documents for an index."""
@@ -160,6 +192,10 @@ class SparseComponent(Component):
     def tokens(self, text: str) -> list[Token]:  # noqa: ARG002 (a model without text has nothing to highlight)
         """The terms in a text and their positions, for highlighting."""
         return []
+
+    def typed_terms(self, text: str) -> dict[str, TypedTerm]:
+        """The terms that the words of a query make, to tell them from others that `query_terms` adds."""
+        return typed_terms(text, self.tokens(text))
 
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
         """The final weights of the terms of each query; terms that no document has are left out."""

@@ -27,6 +27,7 @@ from vizsla.models.sparse_component import (
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
+    TypedTerm,
     check_query_norm,
     shortened,
 )
@@ -77,6 +78,7 @@ class Splade(SparseComponent):
     max_query_terms: int = 0
 
     kind: ClassVar[str] = "splade"
+    adds_terms: ClassVar[bool] = True
     expression_options: ClassVar[tuple[str, ...]] = (
         "max_weight", "length", "query_length", "max_terms", "max_query_terms", "query_norm", "fields", "namespace",
     )  # fmt: skip
@@ -168,6 +170,12 @@ class Splade(SparseComponent):
 
     def tokens(self, text: str) -> list[Token]:
         return self.analyzer.tokens(text) if isinstance(self.analyzer, Analyzer) else []
+
+    def typed_terms(self, text: str) -> dict[str, TypedTerm]:
+        if not isinstance(self.network, MaskedLanguage):
+            return super().typed_terms(text)
+        (ids,) = self._token_ids([text])  # where they are in the text is not known
+        return {self.terms[i]: TypedTerm() for i in ids}
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         rows = self._query_rows(texts)

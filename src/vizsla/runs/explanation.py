@@ -85,7 +85,7 @@ class Explanation:
 
 
 def _term_note(facts: Mapping[str, Any]) -> str:
-    added = "added  " if facts.get("added") else ""
+    added = "added  " if facts.get("added") else f"piece of {', '.join(facts['words'])}  " if "piece" in facts else ""
     if not facts["in_query"]:
         return f"{added}dropped from the query"
     if not facts["documents_with_term"]:
@@ -97,13 +97,9 @@ def _term_note(facts: Mapping[str, Any]) -> str:
     if not facts["counted"]:
         return f"{added}= {query} ({rarity}) x {document}"
     query_count, count = facts["in_query"], facts["in_document"]
-    repeats = (
-        ""
-        if query_count == 1
-        else f", weighs {query_count:.2f}"
-        if "added" in facts
-        else f", {query_count:g} times in the query"
-    )
+    is_count = "added" not in facts and float(query_count).is_integer()
+    how = f"{query_count:g} times in the query" if is_count else f"weighs {query_count:.2f}"
+    repeats = "" if query_count == 1 else f", {how}"
     times = "once" if count == 1 else f"{count} times"
     return f"{added}= {query} ({rarity}{repeats}) x {document} ({times} here)"
 

@@ -12,10 +12,11 @@ A collection refuses a field that no document has, unless the filter asks `exist
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vizsla.errors import VizslaError
+from vizsla.numbers import short
 from vizsla.runs.conditions import Condition, Value, mapping_as_text, number, parse_condition, value_in_words
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -65,6 +66,29 @@ class Filter:
             'a filter is a text, as in year >= 1999 and lang = "en", or a mapping of fields to values, '
             f"not {value_in_words(condition)}"
         )
+
+    @classmethod
+    def all_of(cls, conditions: Sequence[str | Mapping[str, object]]) -> Filter | None:
+        """A filter that holds if all of some filters hold; None if there are none.
+
+        Each is read by itself, so an error counts characters in the text of one of them, and names it.
+
+        >>> str(Filter.all_of(["year < 1950 or year > 1999", {"lang": "en"}]))
+        '(year < 1950 or year > 1999) and (lang = "en")'
+        """
+        parts = []
+        for condition in conditions:
+            try:
+                parts.append(cls.of(condition or None))
+            except VizslaError as e:
+                if len(conditions) == 1:
+                    raise
+                raise VizslaError(f"{e} (in the condition {short(str(condition))})") from None
+        found = [part for part in parts if part is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        text = " and ".join(f"({part})" for part in found)
+        return cls(text, Condition("and", tuple(part.root for part in found)))
 
     def __str__(self) -> str:
         return self._text

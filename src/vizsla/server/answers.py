@@ -77,7 +77,11 @@ class Snippet(Answer):
 
 
 class Explanation(Answer):
-    """A part of a score, and the parts it is the sum of; other fields are facts about it."""
+    """A part of a score, and the parts it is the sum of; other fields are facts about it.
+
+    A term has the `words` of the query that it comes from. `piece`: it is a piece of them only. `added`: no word of the
+    query makes it; a learned model or query expansion added it.
+    """
 
     name: str
     score: float
@@ -155,6 +159,8 @@ class TermCount(Answer):
     term: str
     documents: int
     occurrences: float
+    words: list[str] = Field(description="The words of the text that make the term.")
+    is_piece: bool = Field(description="Whether the term is a piece of these words only.")
 
 
 class TermsAnswer(Answer):

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
-FilterBody = StrictStr | dict[str, Any]
-_FILTER = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the values they must have.'
+ConditionBody = StrictStr | dict[str, Any]
+FilterBody = ConditionBody | Annotated[list[ConditionBody], Field(max_length=100)]
+_CONDITION = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the values they must have.'
+_FILTER = f"{_CONDITION} Of a list, all must hold."
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
@@ -85,7 +87,7 @@ class SearchParameters(BaseModel):
     hits: int = 10
     parse: bool = Field(True, description="false gives each document as its JSON text.")
     offset: int = 0
-    filter: str | None = Field(None, description=_FILTER)
+    filter: str | None = Field(None, description=_CONDITION)
     model: str | None = Field(None, max_length=1000, description=_MODEL)
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
@@ -112,7 +114,7 @@ class DeleteBody(Body):
     """The documents to delete: by id, or by a filter."""
 
     ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
-    filter: FilterBody | None = Field(None, description=_FILTER)
+    filter: ConditionBody | None = Field(None, description=_CONDITION)
 
 
 class JudgementBody(Body):

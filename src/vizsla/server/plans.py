@@ -76,15 +76,7 @@ class SearchPlan:
             self.depth,
         )
         shape = (self.as_pyserini, self.doc_as_text)
-        return (
-            self.hosted.name,
-            self.k,
-            self.offset,
-            None if self.filter is None else str(self.filter),
-            how,
-            extra,
-            shape,
-        )
+        return (self.hosted.name, self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
 
     async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
         """The answers to queries, which wait for their turn."""
@@ -216,8 +208,8 @@ def _counts(counted: Facets) -> dict[str, Any]:
 
 
 def parsed_filter(condition: FilterBody | None) -> Filter | None:
-    """A filter from a request; a wrong one is refused here."""
-    return Filter.of(condition or None)
+    """The filter of a request; a wrong one is refused here."""
+    return Filter.all_of(condition if isinstance(condition, list) else [condition or {}])
 
 
 async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:

@@ -24,6 +24,7 @@ from vizsla.index.reading.terms import NamespaceStatistics
 from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
+from vizsla.models.sparse_component import typed_terms
 from vizsla.runs import Explanation, Filter
 from vizsla.runs.conditions import Condition
 from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
@@ -130,12 +131,12 @@ class Reader:
         """For each term of a text, in each namespace: in how many documents and how often it occurs."""
         found = []
         for part in self.own.sparse:
-            terms = list(dict.fromkeys(token.term for token in part.component.tokens(text)))
-            entries, namespace = self._terms.entries(part.space, terms), part.component.namespace
-            for term in terms:
+            typed = typed_terms(text, part.component.tokens(text))
+            entries, namespace = self._terms.entries(part.space, list(typed)), part.component.namespace
+            for term, origin in typed.items():
                 entry = entries.get(term)
                 counts = (0, 0.0) if entry is None else (entry.documents, entry.occurrences)
-                found.append(TermStatistics(namespace, term, *counts))
+                found.append(TermStatistics(namespace, term, *counts, *origin))
         return found
 
     def explain(self, bound: BoundModel, text: str, doc_id: str, condition: Filter | None) -> Explanation:

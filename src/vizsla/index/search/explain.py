@@ -16,7 +16,8 @@ from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import PartWeights, WordQuery
-from vizsla.models import ExpandedBM25, SearchContext, TokenComponent
+from vizsla.models import SearchContext, TokenComponent
+from vizsla.models.sparse_component import TypedTerm
 from vizsla.runs import Explanation, Filter
 
 
@@ -195,10 +196,7 @@ def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, ow
     numbers, frequencies = statistics.terms.lookup(part.space, list(query))
     code, weighting = document.length_code(part), document.weighting(part)
     unit = {} if document.unit is None else {"unit": document.unit}
-    expanded = {}
-    if isinstance(component, ExpandedBM25):
-        typed = component.bm25.query_terms([text])[0]
-        expanded = {term: {"added": term not in typed} for term in query}
+    typed = component.typed_terms(text)
     leaves = []
     for i, (term, query_count) in enumerate(query.items()):
         value = document.value(part, int(numbers[i]))
@@ -212,7 +210,7 @@ def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, ow
             "query_weight": query_weight,
             "document_weight": document_weight,
             "counted": weighting.norms is not None,
-            **expanded.get(term, {}),
+            **_origin(typed.get(term), component.adds_terms),
             **unit,
         }
         leaves.append(Explanation(term, query_weight * document_weight, facts))
@@ -221,6 +219,16 @@ def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, ow
         facts["average_length"] = document.average_length(part)
         facts["length_norm"] = float(weighting.norms[code])
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
+
+
+def _origin(typed: TypedTerm | None, may_be_added: bool) -> dict[str, Any]:
+    """Where a term of a query comes from: words that were typed, a piece of one, or the model, which added it."""
+    facts: dict[str, Any] = {"added": typed is None} if may_be_added else {}
+    if typed is not None and typed.words:
+        facts["words"] = list(typed.words)
+    if typed is not None and typed.is_piece:
+        facts["piece"] = True
+    return facts
 
 
 class _SegmentDocument(ExplainedDocument):

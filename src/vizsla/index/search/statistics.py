@@ -12,6 +12,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import DensePart, MatchPart, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model
+from vizsla.models.sparse_component import typed_terms
 
 _DOCUMENTS = 1024  # whose vectors are read at once
 
@@ -23,16 +24,24 @@ class TermStatistics(NamedTuple):
     term: str
     documents: int
     occurrences: float
+    words: tuple[str, ...] = ()
+    """The words of the text that make the term."""
+    is_piece: bool = False
+    """Whether it is a piece of these words only."""
 
 
 def term_statistics(searcher: Searcher, text: str) -> list[TermStatistics]:
     """For each term of a text, in each namespace: in how many documents and how often it occurs."""
     found = []
     for part in searcher.own.sparse:
-        terms = list(dict.fromkeys(token.term for token in part.component.tokens(text)))
+        typed = typed_terms(text, part.component.tokens(text))
+        terms = list(typed)
         numbers, frequencies = part.statistics.terms.lookup(part.space, terms)
         counts = frequencies.tolist(), _occurrences(searcher.snapshot, numbers)
-        found += [TermStatistics(part.component.namespace, *row) for row in zip(terms, *counts, strict=True)]
+        found += [
+            TermStatistics(part.component.namespace, *row)
+            for row in zip(terms, *counts, *zip(*typed.values(), strict=True), strict=True)
+        ]
     return found
 
 

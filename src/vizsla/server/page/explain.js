@@ -3,6 +3,7 @@ import { api } from "./api.js";
 import { el, fill, meter, number, plural, score } from "./dom.js";
 
 const TOKENS = 1000; // of a document are shown
+const ROWS = 30; // of terms; learned models have many more
 
 /** Opens or closes the explanation under a result. */
 export async function toggleExplanation(node, button, hit, ctx) {
@@ -17,7 +18,7 @@ export async function toggleExplanation(node, button, hit, ctx) {
 	try {
 		const { query, syntax, filter, model, expand } = ctx.request;
 		const explanation = hit.explanation ?? (await api.explain(ctx.info.name, { query, syntax, id: hit.id, filter, model, expand })).explanation;
-		fill(box, ...explanationNodes(explanation, query, hit, ctx.info));
+		fill(box, ...explanationNodes(explanation, hit, ctx.info));
 	} catch (e) {
 		fill(box, el("p.wrong", e.message));
 	}
@@ -27,57 +28,83 @@ export async function toggleExplanation(node, button, hit, ctx) {
 const isLeaf = (p) => ["term", "query_token", "token"].some((kind) => kind in p);
 const groupsOf = (node) => (node.parts?.length && !node.parts.some(isLeaf) ? node.parts.flatMap(groupsOf) : [node]);
 
-/** The word of the query a stem was made from, if it is plain to see. */
-export function wordOf(term, query) {
-	const words = query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
-	return words.find((w) => w === term) ?? words.find((w) => term.length > 2 && w.startsWith(term)) ?? term;
-}
-
 const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
 const list = (items) => items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;
 
-function explanationNodes(explanation, query, hit, info) {
+/** The words of the query that a term comes from; none of one that was added, or that has no place in the query. */
+const wordsOf = (t) => t.words ?? [];
+/** What a term is called: a stem by the words that were typed, a piece of a word and an added term as they are. */
+const nameOf = (t) => (t.piece || !wordsOf(t).length ? t.term ?? t.name : list(wordsOf(t)));
+/** Who added a term: learned models weigh terms, and query expansion adds them to words that are counted. */
+const adder = (t) => (t.counted ? "query expansion" : "the model");
+
+function explanationNodes(explanation, hit, info) {
 	const groups = groupsOf(explanation).filter((g) => g.score || g.parts?.length || "cosine" in g);
 	const total = explanation.score;
 	const sum = groups.reduce((s, g) => s + Math.max(g.score, 0), 0);
 	const leaves = groups.flatMap((g) => (g.parts?.length ? g.parts : [g]));
 	const most = Math.max(...leaves.map((l) => Math.abs(l.score)), 1e-12);
 	return [
-		el("p.sentence", sentence(leaves, sum || 1, query)),
-		groups.map((g) => groupNode(g, groups.length > 1, most, sum || 1, query, info)),
+		el("p.sentence", sentence(leaves, sum || 1)),
+		groups.map((g) => groupNode(g, groups.length > 1, most, sum || 1, info)),
 		el("p.quiet-text", { title: `Score ${total}` }, `Score ${score(total)}`,
 			Math.abs(total - hit.score) > 1e-3 * Math.max(1, Math.abs(total)) ? ` before reranking or fusion; ranked with ${score(hit.score)}` : ""),
 	];
 }
 
-function sentence(leaves, sum, query) {
-	const name = (l) => ("term" in l ? `“${wordOf(l.term, query)}”` : isLeaf(l) ? `“${l.name}”` : `the vectors of ${l.name}`);
-	const best = leaves.filter((l) => l.score > 0).sort((a, b) => b.score - a.score);
-	if (!best.length) return "Nothing of the query is in this document.";
-	const top = best.slice(0, best[0].score > 0.7 * sum ? 1 : 2);
-	const share = percent(top.reduce((s, l) => s + l.score, 0), sum);
-	const missing = leaves.filter((l) => "term" in l && !l.added && !l.score).length;
-	const added = best.filter((l) => l.added);
-	const said = best.length === 1 ? `The score comes from ${name(best[0])} alone.` : `${share} of the score comes from ${list(top.map(name))}.`;
-	const extra = added.length ? ` Query expansion added ${plural(added.length, "word")} found here.` : "";
-	return said + extra + (missing ? ` ${plural(missing, "word")} of the query ${missing === 1 ? "does" : "do"} not match.` : "");
+/** What a part of the score is called in a sentence; all pieces of a word are that word. */
+function sourceOf(l) {
+	if (!("term" in l)) return isLeaf(l) ? `“${l.name}”` : `the vectors of ${l.name}`;
+	const name = `“${wordsOf(l).length ? list(wordsOf(l)) : l.term}”`;
+	return l.added ? `${name}, which ${adder(l)} added` : name;
 }
 
-function groupNode(group, several, most, sum, query, info) {
+function sentence(leaves, sum) {
+	const sources = new Map();
+	for (const l of leaves) sources.set(sourceOf(l), (sources.get(sourceOf(l)) ?? 0) + l.score);
+	const best = [...sources].filter(([, score]) => score > 0).sort((a, b) => b[1] - a[1]);
+	if (!best.length) return "Nothing of the query is in this document.";
+	const top = best.slice(0, best[0][1] > 0.7 * sum ? 1 : 2);
+	const share = percent(top.reduce((s, [, score]) => s + score, 0), sum);
+	const said = best.length === 1 ? `The score comes from ${best[0][0]} alone.` : `${share} of the score comes from ${list(top.map(([name]) => name))}.`;
+	return said + addedSentence(leaves) + missingSentence(leaves);
+}
+
+function addedSentence(leaves) {
+	const found = leaves.filter((l) => l.added && l.score > 0);
+	const [words, terms] = [found.filter((l) => l.counted).length, found.filter((l) => !l.counted).length];
+	return (words ? ` Query expansion added ${plural(words, "word")} found here.` : "") + (terms ? ` The model added ${plural(terms, "term")} found here.` : "");
+}
+
+/** Counts words that were typed: one of which a piece, or one of several parts of a sum, is here does match. */
+function missingSentence(leaves) {
+	const here = new Map();
+	for (const l of leaves.filter((l) => "term" in l && !l.added)) {
+		for (const word of wordsOf(l).length ? wordsOf(l) : [l.term]) here.set(word, here.get(word) || Boolean(l.score));
+	}
+	const missing = [...here.values()].filter((is) => !is).length;
+	return missing ? ` ${plural(missing, "word")} of the query ${missing === 1 ? "does" : "do"} not match.` : "";
+}
+
+function groupNode(group, several, most, sum, info) {
 	const weight = group.weight != null && group.weight !== 1 ? ` × ${group.weight}` : "";
 	const head = several && el("h4", el("span.mono", group.name, weight),
 		el("span.share", { title: `${group.score}` }, `${score(group.score)} · ${percent(Math.max(group.score, 0), sum)}`));
 	if (!group.parts?.length) return el("div.group", head, denseRow(group, most));
 	const found = group.parts.filter((t) => t.score).sort((a, b) => b.score - a.score);
+	const rest = found.slice(ROWS);
 	const absent = group.parts.filter((t) => !t.score);
-	const added = absent.filter((t) => t.added).length;
+	const added = absent.filter((t) => t.added);
 	const plain = absent.filter((t) => !t.added);
 	return el("div.group", head, group.document_tokens && tokensNode(group),
-		el("dl.terms", found.map((t) => termRow(t, most, query, info))),
+		el("dl.terms", found.slice(0, ROWS).map((t) => termRow(t, most, info))),
+		rest.length > 0 && el("p.absent", `${plural(rest.length, "more term")}: ${score(rest.reduce((s, t) => s + t.score, 0))} together.`),
 		plain.length > 0 && el("p.absent", "No match: ", plain.slice(0, 20).map((t, i) =>
-			[i ? ", " : "", el("b", wordOf(t.term ?? t.name, query)), ` (${absence(t)})`])),
-		added > 0 && el("p.absent", `${plural(added, "word")} that query expansion added ${added === 1 ? "is" : "are"} not here.`));
+			[i ? ", " : "", el("b", nameOf(t)), ` (${[pieceOf(t), absence(t)].filter(Boolean).join(", ")})`])),
+		added.length > 0 && el("p.absent", `${plural(added.length, added[0].counted ? "word" : "term")} that ${adder(added[0])} added ${added.length === 1 ? "is" : "are"} not here.`));
 }
+
+const pieceOf = (t) => (t.piece ? `a piece of ${list(wordsOf(t))}` : "");
 
 /** Gives a node the colour of a query token; special ones such as [MASK] have none of their own. */
 function coloured(node, token) {
@@ -107,22 +134,22 @@ function absence(t) {
 	return t.documents_with_term === 0 ? "in no document" : "not in this one";
 }
 
-function termRow(t, most, query, info) {
-	const word = wordOf(t.term ?? t.name, query);
+function termRow(t, most, info) {
+	const word = nameOf(t);
 	const unit = t.unit ?? "document";
 	const rarity = t.documents_with_term != null && `in ${number(t.documents_with_term)} of ${plural(info[`${unit}s`], unit)}`;
 	const times = t.counted && t.in_document ? (t.in_document === 1 ? "once here" : `${number(t.in_document)} times here`) : "";
 	const exact = t.query_weight != null ? `${score(t.score)} = ${t.query_weight.toFixed(4)} (query) × ${t.document_weight.toFixed(4)} (document)` : String(t.score);
 	const met = t.document_token ? `meets ${t.document_token}` : "";
-	const stem = t.term && word !== t.term ? `indexed as ${t.term}` : "";
+	const stem = t.term && word.toLowerCase() !== t.term ? `indexed as ${t.term}` : "";
 	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
-		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", "added")),
+		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", t.counted ? "added" : "added by the model")),
 		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
-			el("small", [times, rarity, met, stem].filter(Boolean).join(" · "))));
+			el("small", [pieceOf(t), times, rarity, met, stem].filter(Boolean).join(" · "))));
 }
 
 function denseRow(part, most) {
-	if (!("cosine" in part)) return el("dl.terms", termRow(part, most, "", {}));
+	if (!("cosine" in part)) return el("dl.terms", termRow(part, most, {}));
 	return el("dl.terms", el("div.term", { title: `cosine ${part.cosine}` },
 		el("dt", "similar in meaning"),
 		el("dd", meter(Math.abs(part.score) / most, ".dense"), el("span.part", score(part.score)),

@@ -83,12 +83,13 @@ function condition(field, values) {
 	return literals.length === 1 ? `${name} = ${literals[0]}` : `${name} in [${literals.join(", ")}]`;
 }
 
-/** The filter of a search: values of one field are alternatives, fields must all hold. `without` leaves a field out. */
+/** The filter of a search: values of one field are alternatives, fields must all hold. `without` leaves a field out.
+ * What was typed is a condition of its own: an error then counts characters in it. */
 export function filterOf({ filters, where }, without) {
 	const fields = [...new Set(filters.map((f) => f.field))].filter((field) => field !== without);
 	const parts = fields.map((field) => condition(field, filters.filter((f) => f.field === field).map((f) => f.value)));
-	if (where) parts.push(parts.length ? `(${where})` : where);
-	return parts.join(" and ") || undefined;
+	if (where) parts.push(where);
+	return parts.length ? parts : undefined;
 }
 
 /** The part of a request that says how one side searches. */

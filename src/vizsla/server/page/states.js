@@ -1,7 +1,6 @@
 // What the page says without results: the first visit, nothing found, something wrong.
 import { api } from "./api.js";
 import { $, button, cut, el, fill, number, plural } from "./dom.js";
-import { wordOf } from "./explain.js";
 import { clearFilters } from "./facets.js";
 import { change, get, plain } from "./state.js";
 
@@ -29,12 +28,17 @@ export async function showWelcome(info, server) {
 	} catch { /* the words are a help only */ }
 }
 
+/** Whether a word is in a document, as its terms tell; where all of them are pieces, a piece that is nowhere tells. */
+function isKnown(terms) {
+	const whole = terms.filter((t) => !t.is_piece);
+	return whole.length ? whole.some((t) => t.documents) : terms.every((t) => t.documents);
+}
+
 /** Which words of the query are in no document. */
 async function unknownWords(info, query, signal) {
 	const { terms } = await api.terms(info.name, query, signal);
-	const known = new Map();
-	for (const t of terms) known.set(t.term, Math.max(known.get(t.term) ?? 0, t.documents));
-	return [...known].filter(([, n]) => n === 0).map(([term]) => wordOf(term, query));
+	const words = new Map(terms.flatMap((t) => t.words).map((word) => [word, terms.filter((t) => t.words.includes(word))]));
+	return [...words].filter(([, of]) => !isKnown(of)).map(([word]) => word);
 }
 
 const quoted = (words) => words.slice(0, 6).map((w, i) => [i ? ", " : "", el("b", `“${cut(w, 40)}”`)]);
