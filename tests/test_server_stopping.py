@@ -74,14 +74,14 @@ def test_the_work_ends_when_its_client_hangs_up(folder: Path, monkeypatch: pytes
 def test_readiness_tells_that_searches_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "BUSY", 0.05)
     monkeypatch.setattr("vizsla.server.service.processors", lambda: 1)
-    monkeypatch.setattr("vizsla.server.batching.SLICE", 3600)
     with served({"pets": folder}, limits=Limits(seconds=3600)) as client:
-        client_gone = threading.Event()
+        begun, goes_on = threading.Event(), threading.Event()
         search_many = Index.search_many
 
         def slow(index: Index, queries: list[str], *arguments: object, **options: object) -> object:
             if "dog" in queries:
-                assert client_gone.wait(LIMIT)
+                begun.set()
+                assert goes_on.wait(LIMIT)
             return search_many(index, queries, *arguments, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Index, "search_many", slow)
@@ -90,11 +90,12 @@ def test_readiness_tells_that_searches_wait(folder: Path, monkeypatch: pytest.Mo
             threading.Thread(target=client.get, args=("/v1/pets/search",), kwargs={"query": query})
             for query in ("dog", "cat")
         ]
-        for thread in waiting:
-            thread.start()
+        waiting[0].start()
+        assert begun.wait(LIMIT)
+        waiting[1].start()
         eventually(lambda: client.get("/readyz").status == 503)
         assert client.get("/readyz").data == {"status": "not ready", "indexes": {"pets": "busy"}}
-        client_gone.set()
+        goes_on.set()
         for thread in waiting:
             thread.join()
         assert client.get("/readyz").status == 200
