@@ -72,7 +72,8 @@ class Gate:
             self._admit(scope, place)
             async with asyncio.timeout(self._limits.seconds) as timeout:
                 scope["vizsla.timeout"] = timeout
-                await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
+                body = Body(receive, self._waits, place, self._body_limit(scope), _is_upload(scope))
+                await self._app(scope, body, answered)
         except TimeoutError:
             await answered.refuse(self._too_late(scope, place))
         except VizslaError as e:
@@ -133,8 +134,7 @@ class Gate:
             raise RequestError("pages of other sites may not do this; allow them with --cors", 403)
 
     def _body_limit(self, scope: Scope) -> int:
-        upload = scope["path"].endswith(_UPLOAD) and scope["path"].startswith("/v1/")
-        return self._limits.upload_bytes if upload else self._limits.body_bytes
+        return self._limits.upload_bytes if _is_upload(scope) else self._limits.body_bytes
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route: str = scope.get("vizsla.route") or getattr(scope.get("route"), "path", None) or "other"
@@ -151,6 +151,11 @@ class Gate:
         sys.stderr.write(
             f"{moment} {client} {scope['method']} {harmless(asked[:2000])} {status} {1000 * seconds:.1f} ms\n"
         )
+
+
+def _is_upload(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.endswith(_UPLOAD) and path.startswith("/v1/")
 
 
 def _refusal(error: HTTPException) -> RequestError:
