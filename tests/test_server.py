@@ -392,7 +392,8 @@ def chunked(url: str, body: bytes, path: str = "/v1/pets/search") -> bytes:
         return connection.recv(65536)
 
 
-def test_requests_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = build(tmp_path / "pets.index", DOCUMENTS)
     search_many, begun, goes_on = Index.search_many, threading.Semaphore(0), threading.Event()
 
     def held(*arguments: object, **options: object) -> object:
@@ -400,7 +401,8 @@ def test_requests_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert goes_on.wait(60)
         return search_many(*arguments, **options)  # type: ignore[arg-type]
 
-    with served({"pets": folder}, limits=Limits(in_flight=1)) as client, ThreadPoolExecutor(1) as pool:
+    limits = Limits(in_flight=1, seconds=300)
+    with served({"pets": folder}, write=True, limits=limits) as client, ThreadPoolExecutor(1) as pool:
         monkeypatch.setattr(Index, "search_many", held)
         first = pool.submit(client.get, "/v1/pets/search", query="dog")
         try:
@@ -410,6 +412,7 @@ def test_requests_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
                 client.post("/v1/pets/search", {"query": "dog"}),
             ):
                 assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+            assert client.add("pets", [{"id": "new", "text": "a dog"}]).status == 200  # an upload is not for nothing
             assert client.get("/healthz").status == 200
         finally:
             goes_on.set()

@@ -38,9 +38,9 @@ class Place:
         self._service = service
         self.is_taken = False
 
-    def take(self) -> None:
-        """Take a place; 429 if there is none."""
-        if self._service.in_flight >= self._service.settings.limits.in_flight:
+    def take(self, always: bool = False) -> None:
+        """Take a place; 429 if there is none, unless it must `always` succeed."""
+        if not always and self._service.in_flight >= self._service.settings.limits.in_flight:
             raise HTTPException(429, "too many requests at a time; try again later", {"Retry-After": "1"})
         self._service.in_flight += 1
         self.is_taken = True
@@ -82,11 +82,15 @@ def too_slow() -> HTTPException:
 
 
 class Body:
-    """Receives the body of a request, and takes a place when it is there. Routes read messages by calling it."""
+    """Receives the body of a request, and takes a place when it is there. Routes read messages by calling it.
 
-    def __init__(self, receive: Receive, waits: Waits, place: Place, limit: int) -> None:
+    An upload gets a place in any case: its client has sent a lot, and writes wait in a queue of their own.
+    """
+
+    def __init__(self, receive: Receive, waits: Waits, place: Place, limit: int, is_upload: bool) -> None:
         self._receive, self._waits, self._place = receive, waits, place
         self._left = self._limit = limit
+        self._is_upload = is_upload
 
     async def __call__(self) -> Message:
         if self._place.is_taken:  # what comes now is the end of the connection
@@ -97,5 +101,5 @@ class Body:
             if self._left < 0:
                 raise HTTPException(413, str(too_large(self._limit)))
             if not message.get("more_body", False):
-                self._place.take()
+                self._place.take(always=self._is_upload)
         return message

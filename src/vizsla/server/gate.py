@@ -101,8 +101,9 @@ class Gate:
             self._admit(scope, place)
             async with asyncio.timeout(self._limits.seconds) as timeout:
                 scope["vizsla.timeout"] = timeout
+                body = Body(receive, self._waits, place, self._body_limit(scope), _is_upload(scope))
                 with _ending_with_client(receive, place, timeout):
-                    await self._app(scope, Body(receive, self._waits, place, self._body_limit(scope)), answered)
+                    await self._app(scope, body, answered)
         except asyncio.CancelledError:  # the server ends, and has waited as long as it does
             await answered.refuse(UnavailableError("the server is being stopped; try again later"))
         except TimeoutError:
@@ -165,8 +166,7 @@ class Gate:
             raise RequestError("pages of other sites may not do this; allow them with --cors", 403)
 
     def _body_limit(self, scope: Scope) -> int:
-        upload = scope["path"].endswith(_UPLOAD) and scope["path"].startswith("/v1/")
-        return self._limits.upload_bytes if upload else self._limits.body_bytes
+        return self._limits.upload_bytes if _is_upload(scope) else self._limits.body_bytes
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route: str = scope.get("vizsla.route") or getattr(scope.get("route"), "path", None) or "other"
@@ -183,6 +183,11 @@ class Gate:
         sys.stderr.write(
             f"{moment} {client} {scope['method']} {harmless(asked[:2000])} {status} {1000 * seconds:.1f} ms\n"
         )
+
+
+def _is_upload(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.endswith(_UPLOAD) and path.startswith("/v1/")
 
 
 def _refusal(error: HTTPException) -> RequestError:
