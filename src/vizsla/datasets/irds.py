@@ -1,7 +1,8 @@
 """Data sets of the package ir_datasets by name: `irds:beir/scifact/test`.
 
 Such a data set is written once into the user's cache, in BEIR's layout, and read from there: so whatever takes a source
-of documents, a file of queries or a data set takes it, and several processes may read it.
+of documents, a file of queries or a data set takes it, and several processes may read it. `irds:NAME#FIELD` names the
+field that is the text of queries, as in `irds:disks45/nocr/trec-robust-2004#title`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError, MissingPackageError
 
 SCHEME = "irds:"
-_ID_FIELDS = ("doc_id", "query_id")
+_VERSION = "2"  # of what is written; a change of it needs another number
+_BEIR_QUERIES = {"trec-robust04": "description", "disks45/nocr/trec-robust-2004": "description"}
+"""The field of queries that BEIR has, where ir_datasets has another by default."""
 
 
 def beir_folder(source: str | Path) -> Path:
@@ -32,14 +35,26 @@ def beir_folder(source: str | Path) -> Path:
     name = str(source)
     if not name.startswith(SCHEME):
         return Path(source)
-    dataset = _load(name)
-    folder = cache_folder("irds") / re.sub(r"[^\w.-]+", "-", name.removeprefix(SCHEME)).strip("-")
+    key, field = _key_and_field(name)
+    dataset = _load(name, key)
+    folder = cache_folder("irds") / _VERSION / re.sub(r"[^\w.-]+", "-", f"{key}#{field}").strip("-")
     if not folder.is_dir():
         _write(dataset, name, folder)
     return folder
 
 
-def _load(name: str) -> Any:
+def _key_and_field(name: str) -> tuple[str, str]:
+    """The name of a data set in ir_datasets, and the field that is the text of its queries; empty for the usual one.
+
+    >>> _key_and_field("irds:trec-robust04/fold1"), _key_and_field("irds:trec-robust04#title")
+    (('trec-robust04/fold1', 'description'), ('trec-robust04', 'title'))
+    """
+    key, _, field = name.removeprefix(SCHEME).partition("#")
+    of_beir = next((theirs for known, theirs in _BEIR_QUERIES.items() if f"{key}/".startswith(f"{known}/")), "")
+    return key, field or of_beir
+
+
+def _load(name: str, key: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
@@ -47,7 +62,7 @@ def _load(name: str) -> Any:
             f'{name}: this needs the package ir_datasets; install it with: pip install "vizsla[ir-datasets]"'
         ) from None
     try:
-        return ir_datasets.load(name.removeprefix(SCHEME))
+        return ir_datasets.load(key)
     except KeyError:
         raise InputError("ir_datasets knows no data set of this name; its site lists them", file=name) from None
 
@@ -63,13 +78,15 @@ def _write(dataset: Any, name: str, folder: Path) -> None:
         (written / "qrels").mkdir(parents=True)
         try:
             if has["docs"]:
-                _write_records(written / "corpus.jsonl.zst", map(_record, dataset.docs_iter()))
+                _write_records(written / "corpus.jsonl.zst", map(_document, dataset.docs_iter()))
             if has["queries"]:
-                _write_records(written / "queries.jsonl.zst", map(_record, dataset.queries_iter()))
+                _write_records(written / "queries.jsonl.zst", _queries(dataset, name, has["docs"]))
             if has["qrels"]:
                 rows = (f"{q.query_id}\t{q.doc_id}\t{q.relevance}\n" for q in dataset.qrels_iter())
                 with (written / "qrels" / f"{split_of(name)}.tsv").open("w", encoding="utf-8") as file:
                     file.writelines(["query-id\tcorpus-id\tscore\n", *rows])
+        except InputError:
+            raise
         except Exception as e:  # what it raises when a download fails, or its terms were not accepted, has no one type
             reason = " ".join(str(e).split()) or type(e).__name__
             raise InputError(f"ir_datasets cannot give this data set ({reason})", file=name) from None
@@ -85,15 +102,43 @@ def split_of(name: str) -> str:
     >>> split_of("irds:msmarco-passage/dev/small"), split_of("irds:vaswani")
     ('small', 'test')
     """
-    _, slash, last = name.rpartition("/")
+    _, slash, last = name.partition("#")[0].rpartition("/")
     return last if slash else "test"
 
 
-def _record(item: Any) -> dict[str, Any]:
-    """A document or a query as BEIR's layout has it: an id, a text, and its other fields of plain values."""
-    fields = {key: value for key, value in item._asdict().items() if key not in _ID_FIELDS and _is_plain(value)}
-    number = next(getattr(item, key) for key in _ID_FIELDS if hasattr(item, key))
-    return {"_id": number, **fields, "text": fields["text"] if "text" in fields else item.default_text()}
+def _document(item: Any) -> dict[str, Any]:
+    """A document as BEIR's layout has it: an id, a text, and its other fields of plain values."""
+    fields = _plain_fields(item, "doc_id")
+    if "text" not in fields:
+        both = "title" in fields and "body" in fields  # else the text has the title once more
+        fields["text"] = fields.pop("body") if both else item.default_text()
+    return {"_id": item.doc_id, **fields}
+
+
+def _queries(dataset: Any, name: str, has_documents: bool) -> Iterator[dict[str, Any]]:
+    """The queries as BEIR's layout has them. Where a query is a document, as in TREC-NEWS, its text is the title."""
+    _, field = _key_and_field(name)
+    for item in dataset.queries_iter():
+        fields = _plain_fields(item, "query_id")
+        if field and not isinstance(fields.get(field), str):
+            known = ", ".join(key for key, value in fields.items() if isinstance(value, str))
+            raise InputError(f"its queries have no text {field!r}; they have {known}", file=name)
+        if field or "text" in fields:
+            text = fields[field or "text"]
+        elif hasattr(item, "default_text"):
+            text = item.default_text()
+        elif has_documents and hasattr(item, "doc_id"):
+            text = dataset.docs_store().get(item.doc_id).title or ""
+        else:
+            known = ", ".join(fields)
+            raise InputError(
+                f"its queries have no text, only {known}; name one of these, as in {SCHEME}NAME#FIELD", file=name
+            )
+        yield {"_id": item.query_id, **fields, "text": text}
+
+
+def _plain_fields(item: Any, id_field: str) -> dict[str, Any]:
+    return {key: value for key, value in item._asdict().items() if key != id_field and _is_plain(value)}
 
 
 def _is_plain(value: object) -> bool:
