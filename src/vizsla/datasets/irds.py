@@ -128,7 +128,7 @@ def _queries(dataset: Any, name: str, has_documents: bool) -> Iterator[dict[str,
         elif hasattr(item, "default_text"):
             text = item.default_text()
         elif has_documents and hasattr(item, "doc_id"):
-            text = dataset.docs_store().get(item.doc_id).title
+            text = dataset.docs_store().get(item.doc_id).title or ""
         else:
             known = ", ".join(fields)
             raise InputError(
